@@ -2,11 +2,9 @@
 what real clips give.
 
     python lab/asr.py [--clips FOLDER] [--base]
-    python lab/asr.py --add base memory
     python lab/asr.py --labelled CLIPS [--words FILE]
 
---add measures these rows alone, and adds them to those that the file has. --labelled measures only
-labelled steps, and word errors.
+--labelled measures only labelled steps, and word errors.
 The speech is made by espeak-ng from texts in asr_speech.py, clean and under pink noise. Whisper
 never heard such a voice, so its errors are more than on people. Prints tables and writes
 lab/results/asr.json.
@@ -235,12 +233,6 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clips", type=Path, help="a folder of real clips to transcribe as well")
     parser.add_argument("--base", action="store_true", help="measure Whisper base too")
-    parser.add_argument(
-        "--add",
-        nargs="+",
-        choices=("tiny", "base", "memory"),
-        help="only these, added to the results",
-    )
     parser.add_argument("--memory-of", nargs=2)
     parser.add_argument(
         "--labelled", type=Path, help="a folder of clips with labels.json, the only thing measured"
@@ -262,12 +254,7 @@ def main() -> None:
         return
     if shutil.which("espeak-ng") is None:
         raise SystemExit("espeak-ng is not installed; apt-get install espeak-ng")
-    parts = options.add
-    if not parts:
-        parts = ["tiny", "memory"]
-        if options.base:
-            parts.append("base")
-    rows = spoken_results(parts)
+    rows = spoken_results(with_base=options.base)
     for name, row in rows.items():
         rounded = {key: round(value, 2) for key, value in row.items()}
         print(f"{name:40s}", rounded)
@@ -278,8 +265,6 @@ def main() -> None:
                 continue
             results[path.name] = clip(path)
             print(path.name, json.dumps(results[path.name], ensure_ascii=False, indent=1))
-    if options.add:
-        results = json.loads(RESULT_PATH.read_text(encoding="utf-8")) | results
     RESULT_PATH.parent.mkdir(exist_ok=True)
     text = json.dumps(results, ensure_ascii=False, indent=1)
     RESULT_PATH.write_text(text + "\n", encoding="utf-8")
@@ -294,8 +279,8 @@ def print_labelled(options: argparse.Namespace) -> None:
     print({key: round(value, 3) for key, value in figures.items()})
 
 
-def spoken_results(parts: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the rows of the parts that were asked for: tiny, base, memory."""
+def spoken_results(*, with_base: bool) -> dict[str, dict[str, float]]:
+    """Return the rows of spoken texts and of memory. with_base: of Whisper base as well."""
     clean = []
     for seed, text in enumerate(HOW_TO_TEXTS):
         for voice, speed in ESPEAK_VOICES:
@@ -303,23 +288,21 @@ def spoken_results(parts: Sequence[str]) -> dict[str, dict[str, float]]:
     # Loads what every later run shares
     transcribe(blocks(clean[0].samples))
     results: dict[str, dict[str, float]] = {}
-    for name in ("whisper-tiny.en", "whisper-base"):
-        if not any(part in name for part in parts):
-            continue
+    names = ["whisper-tiny.en"]
+    memory_runs = [("whisper-tiny.en", 5), ("whisper-tiny.en", 60)]
+    if with_base:
+        names.append("whisper-base")
+        memory_runs.append(("whisper-base", 5))
+    for name in names:
         for beam in (1, 5):
             results[f"{name} beam {beam}"] = measure(clean, AsrSettings(model=name, beam=beam))
-    if "tiny" in parts:
-        settings = AsrSettings(model="whisper-tiny.en")
-        for decibels in (10.0, 0.0):
-            talks = [noisy(speech, decibels) for speech in clean]
-            name = f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"
-            results[name] = measure(talks, settings)
-    if "memory" in parts:
-        runs = [("whisper-tiny.en", 5), ("whisper-tiny.en", 60)]
-        if "base" in parts:
-            runs.append(("whisper-base", 5))
-        for model, minutes in runs:
-            results[f"memory, {model}, {minutes} min"] = memory(model, minutes)
+    settings = AsrSettings(model="whisper-tiny.en")
+    for decibels in (10.0, 0.0):
+        talks = [noisy(speech, decibels) for speech in clean]
+        name = f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"
+        results[name] = measure(talks, settings)
+    for model, minutes in memory_runs:
+        results[f"memory, {model}, {minutes} min"] = memory(model, minutes)
     return results
 
 

@@ -273,10 +273,8 @@ def main() -> None:
     parser.add_argument(
         "--seeds", type=int, nargs=2, default=(200, 230), help="first seed, and one past the last"
     )
-    parser.add_argument("--name", default="grounding", help="of the result file")
-    parser.add_argument("--no-wording", action="store_true", help="leave P(shown | wording) out")
     args = parser.parse_args()
-    settings = GroundSettings(wording=0.0) if args.no_wording else GroundSettings()
+    settings = GroundSettings()
     rows: list[Item] = []
     for seed in range(*args.seeds):
         video, script = rendered(seed, args.cache)
@@ -289,7 +287,7 @@ def main() -> None:
     RESULTS_FOLDER.mkdir(exist_ok=True)
     result = {"seeds": list(args.seeds), "counts": counts, "table": table}
     text = json.dumps(result, indent=2)
-    (RESULTS_FOLDER / f"{args.name}.json").write_text(f"{text}\n")
+    (RESULTS_FOLDER / "grounding.json").write_text(f"{text}\n")
     print(json.dumps(counts))
     print(markdown(table))
 

@@ -53,20 +53,23 @@ def written_rows(transcript: Transcript, settings: WritingSettings) -> list[Row]
 
 def given_rows(transcript: Transcript, texts: list[str]) -> list[Row]:
     """Return the second at which each given line is most likely shown, by the narration alone."""
-    from stepline.grounding import ground
+    from stepline.pipeline.pictures import VisualFeatures
+    from stepline.pipeline.placing import ground_steps
     from stepline.pipeline.request import StepsSettings
     from stepline.pipeline.understand import place_user_lines
 
     if not texts:
         return []
-    placed = place_user_lines(texts, transcript, StepsSettings())
-    duration = transcript.sentences[-1].span.end
-    grounding = ground(
+    settings = StepsSettings()
+    placed = place_user_lines(texts, transcript, settings)
+    grounding = ground_steps(
         placed.steps,
-        duration=duration,
-        transcript=transcript,
+        transcript.sentences[-1].span.end,
+        transcript,
+        VisualFeatures(),
+        settings,
         written=False,
-        tellings=placed.sentence_probabilities,
+        sentence_probabilities=placed.sentence_probabilities,
     )
     rows = []
     for scores in grounding.alignment.scores:

@@ -47,14 +47,13 @@ def main() -> None:
         default=0,
         help="validation scores without a better one (0: the steps decide)",
     )
-    parser.add_argument("--result", type=Path, help="default: one file with patience, one without")
     args = parser.parse_args()
     name = "procx_arms.json"
     patience_option = ""
     if args.patience:
         name = "procx_plateau.json"
         patience_option = f" --patience {args.patience}"
-    result = args.result or RESULTS_FOLDER / name
+    result = RESULTS_FOLDER / name
     logging.basicConfig(level=logging.INFO)
     # as the results file names it
     command = f"python lab/procx_arms.py tune{patience_option}; ... compare{patience_option}"

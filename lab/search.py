@@ -13,7 +13,7 @@ words. DIR holds their records. A step is right if one of the answers is of that
 marks. That is at most 3 s from the seconds in which the step is spoken or shown.
 
 Both also report the shares of queries without an answer, of queries in made words and of queries
-about other things. The --floors are the least likenesses by which meaning answers.
+about other things.
 """
 
 import argparse
@@ -179,7 +179,7 @@ def time_call(call: Callable[..., object], *arguments: object) -> float:
     return time.perf_counter() - begun
 
 
-def quality(clips: Path, records: Path, floors: Sequence[float]) -> list[dict[str, float]]:
+def quality(clips: Path, records: Path) -> dict[str, float]:
     """Return the shares of `shares` for the labelled steps of clips."""
     labels = json.loads((clips / "labels.json").read_text())
     questions: list[Question] = []
@@ -192,42 +192,34 @@ def quality(clips: Path, records: Path, floors: Sequence[float]) -> list[dict[st
             if label.get("spoken"):
                 spans.append(label["spoken"])
             questions.append((label["text"], partial(_is_near, clip=clip, spans=spans)))
-    return shares(records, questions, floors)
+    return shares(records, questions)
 
 
-def shares(
-    folder: Path, questions: Sequence[Question], floors: Sequence[float]
-) -> list[dict[str, float]]:
-    """Return, for each least likeness, the shares of questions whose right moment is the first
-    answer, and among five.
+def shares(folder: Path, questions: Sequence[Question]) -> dict[str, float]:
+    """Return the shares of questions whose right moment is the first answer, and among five.
 
     Next to them those of made words, and of queries about other things, that are answered by
     nothing.
     """
     index = SearchIndex(folder)
     index.update()
+    is_first = []
+    is_among_five = []
+    for text, is_right in questions:
+        answers = [is_right(moment) for moment in index.search(text)]
+        is_first.append(any(answers[:1]))
+        is_among_five.append(any(answers[:5]))
+    row = {
+        "steps": len(questions),
+        "first": float(np.mean(is_first)),
+        "five": float(np.mean(is_among_five)),
+    }
     made_queries = search.random_queries(MADE_QUERIES, MADE_SEED)
-    rows = []
-    for floor in floors:
-        search.MIN_SIMILARITY = floor
-        is_first = []
-        is_among_five = []
-        for text, is_right in questions:
-            answers = [is_right(moment) for moment in index.search(text)]
-            is_first.append(any(answers[:1]))
-            is_among_five.append(any(answers[:5]))
-        row = {
-            "least likeness": floor,
-            "steps": len(questions),
-            "first": float(np.mean(is_first)),
-            "five": float(np.mean(is_among_five)),
-        }
-        for name, queries in (("made words", made_queries), ("other things", OTHER_QUERIES)):
-            has_no_answer = [not index.search(query) for query in queries]
-            row[f"{name}, no answer"] = float(np.mean(has_no_answer))
-        rows.append({name: round(value, 3) for name, value in row.items()})
+    for name, queries in (("made words", made_queries), ("other things", OTHER_QUERIES)):
+        has_no_answer = [not index.search(query) for query in queries]
+        row[f"{name}, no answer"] = float(np.mean(has_no_answer))
     index.close()
-    return rows
+    return {name: round(value, 3) for name, value in row.items()}
 
 
 def _is_near(moment: Moment, clip: str, spans: Sequence[Sequence[float]]) -> bool:
@@ -245,9 +237,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--clips", type=Path)
     parser.add_argument("--records", type=Path)
-    parser.add_argument("--floors", type=float, nargs="+", default=[search.MIN_SIMILARITY])
     args = parser.parse_args()
-    figures = quality(args.clips, args.records, args.floors) if args.clips else speed(args.steps)
+    figures = quality(args.clips, args.records) if args.clips else speed(args.steps)
     print(json.dumps(figures, indent=2))
 
 

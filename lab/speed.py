@@ -1,19 +1,13 @@
 """Measures the main job as a whole: cold, warm, and how memory grows with duration.
 
-    python lab/speed.py CLIP.mp4 [--quick | --memory]
-    python lab/speed.py VIDEO... --stages
+    python lab/speed.py CLIP.mp4
 
 The clip is scaled to 720p and 360p with film grain, so that its bit rate is that of real footage.
 It is looped without re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes.
-Warm: one process whose models are loaded. --quick leaves out
-the hour, --memory all but memory, which is added to the file. Writes lab/results/speed.json.
-
---stages: CPU seconds of each part of the main job per minute of video, one thread.
+Warm: one process whose models are loaded. Writes lab/results/speed.json.
 """
 
 import argparse
-import importlib
-import inspect
 import json
 import os
 import statistics
@@ -166,87 +160,6 @@ class CpuTimer:
         return result
 
 
-def time_speech(timer: CpuTimer, video: Path) -> Any:
-    """Hear a video part by part, and return what was recognised."""
-    from stepline.media import read_sound
-    from stepline.speech import AsrSettings
-    from stepline.speech.audio_windows import AudioWindower
-
-    # this name of the package is the function
-    module = importlib.import_module("stepline.speech.transcribe")
-    options = {}
-    if "models" in inspect.signature(module.transcribe).parameters:
-        options["models"] = {}
-    rerecognise_doubtful = module.rerecognise_doubtful
-
-    def time_second_reading(*arguments: Any, **more: Any) -> Any:
-        return timer.time("speech: second reading", rerecognise_doubtful, *arguments, **more)
-
-    def voice_windows() -> list[Any]:
-        return list(AudioWindower(AsrSettings()).windows(blocks))
-
-    blocks = timer.time("sound: decode", lambda: list(read_sound(video)))
-    timer.time("sound: voice detection", voice_windows)
-    module.rerecognise_doubtful = time_second_reading
-    recognition = timer.time("speech: recognition, both", module.transcribe, blocks, **options)
-    module.rerecognise_doubtful = rerecognise_doubtful
-    return recognition
-
-
-def time_pictures(timer: CpuTimer, video: Path, backbone: Any, rate: float) -> None:
-    """Look at a video part by part."""
-    from stepline.media import read_frames
-    from stepline.vision import VisionSettings, encode_video, measure_activity
-    from stepline.vision.cues import start_cues
-
-    def look(**cues: bool) -> None:
-        meter, _ = start_cues(VisionSettings(**{"faces": False, "screen_text": False, **cues}))
-        for frame in frames:
-            meter.add(frame)
-
-    frames = timer.time("picture: decode, scale", lambda: list(read_frames(video, rate, 256)))
-    timer.time("picture: motion, cuts", measure_activity, frames)
-    timer.time("picture: features", encode_video, frames, backbone)
-    timer.time("picture: faces", look, faces=True)
-    timer.time("picture: text", look, screen_text=True)
-
-
-def stage_seconds(videos: list[Path]) -> dict[str, float]:
-    """Return the CPU seconds a minute of video of each part of the main job, one after another,
-    models loaded."""
-    from stepline.media import probe
-    from stepline.outputs import USUAL, write_outputs
-    from stepline.pipeline.pictures import extract_features
-    from stepline.pipeline.placing import ground_steps
-    from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.understand import propose_steps, understand
-    from stepline.vision import load_backbone
-
-    timer = CpuTimer()
-    settings = StepsSettings()
-    length = 0.0
-    backbone = load_backbone(settings.vision)
-    rate = 3 * settings.vision.rate
-    for number, video in enumerate([videos[0], *videos]):
-        info = probe(video, settings.media)
-        request = Request(video, video.stem)
-        if number == 1:  # the first is for loading
-            timer.seconds.clear()
-        if number > 0:
-            length += info.duration
-        transcript = time_speech(timer, video).transcript
-        time_pictures(timer, video, backbone, rate)
-        visual = extract_features(request, info, settings)
-        steps = timer.time("writing", propose_steps, request, transcript, settings).steps
-        if steps:
-            inputs = (steps, info.duration, transcript, visual, settings)
-            timer.time("grounding", ground_steps, *inputs)
-        record = understand(request, settings).record
-        with tempfile.TemporaryDirectory() as folder:
-            timer.time("outputs", write_outputs, record, Path(folder), formats=USUAL)
-    return {name: 60 * seconds / length for name, seconds in timer.seconds.items()}
-
-
 def memory(video: Path, folder: Path) -> dict[str, float]:
     """Return the peak memory of one process that does the whole job, all outputs written."""
     command = [sys.executable, __file__, "--memory-of", str(video), str(folder / "out")]
@@ -268,20 +181,10 @@ def run_memory(video: Path, out: Path) -> None:
     print(json.dumps(row))
 
 
-def measure_memory(clip: Path, folder: Path) -> dict[str, Any]:
-    """Return the figures of the file, those of memory measured again."""
-    grainy(clip, folder / "360.mp4", 360)
-    paths = {minutes: folder / f"360-{minutes}.mp4" for minutes in (5, 60)}
-    for minutes, path in paths.items():
-        loop(folder / "360.mp4", path, minutes * 60.0)
-    result = json.loads(RESULT_PATH.read_text())
-    return result | {"memory_360p": [memory(path, folder) for path in paths.values()]}
-
-
-def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
+def measure(clip: Path, folder: Path) -> dict[str, Any]:
     """Return every figure."""
     result: dict[str, Any] = {"cores": os.cpu_count(), "clip": clip.name}
-    memory_minutes = (5,) if quick else (5, 60)
+    memory_minutes = (5, 60)
 
     # clips with grain, and loops of them
     for height in (720, 360):
@@ -306,31 +209,17 @@ def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
     return result
 
 
-def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clip", type=Path, nargs="*", default=[CLIP_PATH])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--memory-of", nargs=2, type=Path)
-    parser.add_argument("--stages", action="store_true")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Measure, print and write."""
-    options = read_options()
-    videos = [video.resolve() for video in options.clip]
-    if options.stages:
-        print(json.dumps(stage_seconds(videos)))
-        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clip", type=Path, nargs="?", default=CLIP_PATH)
+    parser.add_argument("--memory-of", nargs=2, type=Path)
+    options = parser.parse_args()
     if options.memory_of:
         run_memory(*options.memory_of)
         return
     with tempfile.TemporaryDirectory() as folder:
-        if options.memory:
-            result = measure_memory(videos[0], Path(folder))
-        else:
-            result = measure(videos[0], Path(folder), options.quick)
+        result = measure(options.clip.resolve(), Path(folder))
     text = json.dumps(result, indent=2)
     RESULT_PATH.write_text(text + "\n")
     print(text)

@@ -60,7 +60,7 @@ RENAMED_SETTINGS = {("vision", "witness"): "vlm"}
 # Sections of all commands. A section that one command does not have may be another's. One that no
 # command has is a mistake.
 _SECTION_TEXT = """
-asr clean clips coarse compare contrast data detector engine export filter forecast gather judge
+asr clean clips coarse compare contrast data detector engine export filter gather judge
 labels limits links loss match media model nasva pairing place places procx pseudo refine report
 rounds run said sieve_swap source stages steps text_base threads train vision visible
 vocabulary writing
@@ -94,11 +94,7 @@ REMOVED_SETTINGS = {
     "procx.search": "captions are written greedily; leave it out",
     "train.offset_rate": "all layers learn at one rate; leave it out",
     "engine.cache": "engine.ahead bounds the files that are fetched together; leave it out",
-    "forecast.cores": "the hours are those of engine.workers; leave it out",
-    "forecast.core_hour": "a dry run forecasts no prices; leave it out",
-    "forecast.gpu_hour": "a dry run forecasts no prices; leave it out",
-    "forecast.million_tokens": "a dry run forecasts no prices; leave it out",
-    "forecast.gigabyte_month": "a dry run forecasts no prices; leave it out",
+    "forecast": "run with --limit, and `stepline curate status` shows the time; leave it out",
     "judge.weights": "the weights are those that are shipped; leave it out",
     "pseudo.most": "all clips that reach the threshold are kept; leave it out",
     "rounds.held_out": "teachers learn from all videos; leave it out",
@@ -302,7 +298,7 @@ def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, A
     current = {}
     for name, value in tree.items():
         was_removed = any(f".{key}".endswith(f".{section}.{name}") for key in REMOVED_SETTINGS)
-        if name in constants or was_removed:
+        if name in constants or was_removed or name in REMOVED_SETTINGS:
             continue
         current[name] = without_constants(value, name) if isinstance(value, dict) else value
     return current

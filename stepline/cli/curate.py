@@ -19,6 +19,7 @@ from stepline.cli.options import (
 )
 from stepline.cli.progress import curation_progress
 from stepline.cli.weights import offer_weights
+from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.curate.audit import AuditSample
@@ -72,9 +73,7 @@ def curate() -> None:
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first videos by id.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
-@click.option(
-    "--dry-run", is_flag=True, help="Work on a sample, forecast the time of all, and end."
-)
+@click.option("--dry-run", is_flag=True, hidden=True)
 @preset_option("curate run")
 @set_option("One setting, e.g. limits.seconds=600.")
 @device_option
@@ -92,12 +91,17 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     tables. The same command continues a run that was stopped. What depends on a
     changed setting is made again.
     """
-    from stepline.curate.driver import RunRequest, read_source_items
+    from stepline.curate.driver import RunRequest
     from stepline.curate.driver import curate as carry_out
     from stepline.curate.execution.local import gpus_a_worker
     from stepline.curate.stage import load_recipe
     from stepline.curate.stages import STAGE_TABLE
 
+    if options["dry_run"]:
+        raise SettingsError(
+            "--dry-run: no longer an option; give --limit 24, "
+            "and `stepline curate status OUT` shows the time that these videos took"
+        )
     engine = {"name": options["engine"], "workers": options["workers"]}
     overrides = list(options["overrides"])
     overrides += [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
@@ -107,7 +111,6 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     gpus = gpus_a_worker(run_recipe.engine.gpus)
     run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
     run_recipe = run_recipe.model_copy(update={"engine": run_engine})
-    # A sample is forecast, or the whole is worked on.
     with _sigterm_as_interrupt(), curation_progress() as report:
         request = RunRequest(
             run_recipe,
@@ -119,16 +122,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
             report,
             print_message,
         )
-        if options["dry_run"]:
-            from stepline.curate.forecast import dry_run, forecast_json, format_forecast
-
-            forecast = dry_run(request, list(read_source_items(request)))
-        else:
-            outcome, folder = carry_out(request)
-    if options["dry_run"]:
-        as_text = forecast_json if options["as_json"] else format_forecast
-        print_data(as_text(forecast))
-        return
+        outcome, folder = carry_out(request)
     _print_failures(outcome)
     address = folder.display_url
     dataset = f"{address}/dataset" if "export" in run_recipe.stages else address
@@ -320,7 +314,9 @@ def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
     verdict_list = list(verdicts)
     print_data(f"{'texts':<24}{'checked':>8}  {'alignable':<24}well aligned")
     for row in audit_table(sample, verdict_list):
-        print_data(f"{row.name:<24}{row.checked:>8}  {row.alignable!s:<24}{row.well_aligned}")
+        print_data(
+            f"{row.name:<24}{row.alignable.texts:>8}  {row.alignable!s:<24}{row.well_aligned}"
+        )
     agreements = annotator_agreements(sample, verdict_list)
     for agreement in agreements:
         name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.coefficient]

@@ -38,35 +38,49 @@ CONTENT_POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page has its 
 
 
 class AuditText(FrozenModel):
-    """One text that people check: a sentence or a step."""
+    """One text of the audit: a spoken sentence or a step, about which people answer a question.
+
+    Attributes:
+        id: unique id, which changes with the text and its seconds.
+        video: id of its video.
+        kind: "narration" (a spoken sentence) or "step".
+        text: the text.
+        span: seconds in which the dataset places it.
+    """
 
     id: Annotated[str, Field(min_length=1)]
-    video: str = Field(description="id of its video")
+    video: str
     kind: TextKind
     text: str
-    span: Span = Field(description="the seconds that the dataset gives it")
+    span: Span
 
 
 class AuditSample(FrozenModel):
-    """The texts that people check, in the order in which the page shows them."""
+    """The texts of an audit, in the order in which the page shows them.
+
+    Attributes:
+        seed: random seed of the sample.
+        texts: the texts.
+        videos: the videos of the texts, by id of their record.
+    """
 
     seed: int
     texts: tuple[AuditText, ...]
-    videos: dict[str, Video] = Field(description="the videos of the texts, by id of their record")
+    videos: dict[str, Video]
 
     def of_kind(self, kind: TextKind) -> list[AuditText]:
-        """Return the texts of one kind: narrations or steps."""
+        """Return the texts of one kind: spoken sentences ("narration") or steps ("step")."""
         return [text for text in self.texts if text.kind == kind]
 
 
 class AuditSampler:
-    """Draws a random sample of videos and of their texts from a stream of records.
+    """Draws a random sample of videos, and of their texts, from a stream of records.
 
     The same records give the same sample in any order of the stream.
 
     Args:
         videos: number of videos to draw.
-        texts: number of texts to draw of each kind in a video, at most.
+        texts: maximal number of spoken sentences, and of steps, to draw per video.
         seed: random seed.
     """
 
@@ -76,21 +90,24 @@ class AuditSampler:
         self._videos: ReservoirSample[Record] = ReservoirSample(videos, seed=seed)
 
     def add(self, record: Record) -> None:
-        """Offer a record to the sample. A record without sentences and without grounded steps is
-        ignored."""
+        """Offer a record to the sample.
+
+        It is ignored if it has no sentence and no step with a time.
+        """
         if _list_texts(record, "narration") or _list_texts(record, "step"):
             self._videos.add(record.id, record)
 
     def sample(self) -> AuditSample:
-        """Return the drawn sample: videos sorted by id, with the texts of both kinds in random
-        order."""
+        """Return the drawn texts of all drawn videos.
+
+        Videos are sorted by id. Within a video, sentences and steps are mixed at random.
+        """
         records = self._videos.values()
         texts: list[AuditText] = []
         for record in records:
             drawn: list[AuditText] = []
             for kind in KIND_NAMES:
-                of_kind = _list_texts(record, kind)
-                drawn += _shuffle_texts(of_kind, self._seed)[: self._texts]
+                drawn += _shuffle_texts(_list_texts(record, kind), self._seed)[: self._texts]
             # Another seed mixes the kinds than drew the texts, else the order of asking would show
             # the kind.
             texts += _shuffle_texts(drawn, self._seed + 1)
@@ -105,9 +122,7 @@ def _shuffle_texts(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
 
 def _list_texts(record: Record, kind: TextKind) -> list[AuditText]:
     if kind == "narration":
-        rows = [
-            (f"{n}", sentence.text, sentence.span) for n, sentence in enumerate(record.sentences)
-        ]
+        rows = [(f"{n}", row.text, row.span) for n, row in enumerate(record.sentences)]
     else:
         # Only a step that the dataset places can be right or wrong about its seconds.
         rows = [(step.id, step.text, step.spans[0]) for step in record.steps if step.spans]
@@ -122,18 +137,16 @@ def _list_texts(record: Record, kind: TextKind) -> list[AuditText]:
 
 @dataclass(frozen=True)
 class AuditRow:
-    """A row of the audit table: the verdicts on one kind of text.
+    """A row of the audit table: the answers about the texts of one kind.
 
     Attributes:
-        name: name of the kind.
-        checked: number of texts with at least one answer.
-        unsure: number of verdicts "unsure", which do not count as answers.
-        alignable: proportion of texts that are shown anywhere in their video.
-        well_aligned: proportion of texts that are shown in their own seconds.
+        name: name of the kind of text.
+        unsure: number of answers "unsure", which count neither as yes nor as no.
+        alignable: proportion of the answered texts that are shown anywhere in their video.
+        well_aligned: proportion of the answered texts that are shown in their own seconds.
     """
 
     name: str
-    checked: int
     unsure: int
     alignable: Proportion
     well_aligned: Proportion
@@ -144,13 +157,14 @@ class AnnotatorAgreement:
     """Inter-annotator agreement beyond chance, over the texts that all annotators answered.
 
     Attributes:
-        question: "alignable" or "well aligned".
+        question: "alignable" (is it shown in the video?) or "well aligned" (in its own seconds?).
         people: names of the annotators.
-        texts: number of texts that all of them answered.
-        kappa: Cohen's or Fleiss' kappa. None where it is undefined, as when all answers are equal.
+        texts: number of texts that all annotators answered.
+        kappa: Cohen's kappa for two annotators, Fleiss' kappa for more. None if it is undefined,
+            such as when all answers are equal.
         low: lower end of the 95 % interval of kappa, from a bootstrap over videos.
         high: upper end of the interval.
-        same: fraction of pairs of answers that are equal.
+        same: fraction of pairs of answers that are equal, None if it is undefined.
     """
 
     question: str
@@ -174,8 +188,14 @@ class AnnotatorAgreement:
 
 
 def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRow]:
-    """Return a row of the audit table for each kind of text (NaSVA, Table 5). The value of a text
-    is the mean over its annotators."""
+    """Return the audit table (NaSVA, Table 5): one row for sentences, one for steps.
+
+    The value of a text is the mean over its annotators.
+
+    Args:
+        sample: the texts of the audit.
+        verdicts: answers of all annotators. Answers about other texts are ignored.
+    """
     answers: dict[str, list[AnswerValue]] = defaultdict(list)
     for verdict in verdicts:
         answers[verdict.item].append(verdict.answer)
@@ -187,7 +207,7 @@ def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRo
             for yes_answers in YES_ANSWERS.values()
         ]
         unsure = sum(answers[text.id].count("unsure") for text in texts)
-        rows.append(AuditRow(name, alignable.texts, unsure, alignable, well_aligned))
+        rows.append(AuditRow(name, unsure, alignable, well_aligned))
     return rows
 
 
@@ -211,8 +231,15 @@ def _estimate_proportion(
 def annotator_agreements(
     sample: AuditSample, verdicts: Iterable[Answer], *, seed: int = 0
 ) -> list[AnnotatorAgreement]:
-    """Return the inter-annotator agreement on each question. Empty where no two people answered the
-    same text."""
+    """Return the agreement of all annotators on each of the two questions.
+
+    The list is empty if fewer than two people answered, or if no text was answered by all of them.
+
+    Args:
+        sample: the texts of the audit.
+        verdicts: answers of all annotators.
+        seed: random seed of the bootstrap intervals.
+    """
     answers: dict[str, dict[str, AnswerValue]] = defaultdict(dict)
     annotators = set()
     for verdict in verdicts:
@@ -245,8 +272,11 @@ def annotator_agreements(
 
 
 def _compute_kappa(votes: Votes) -> tuple[float | None, float | None]:
-    """Return kappa and the fraction of equal pairs of answers. Kappa is Cohen's for two people,
-    Fleiss' for more."""
+    """Return kappa and the fraction of equal pairs of answers, each None if it is undefined.
+
+    votes: (texts, people), 1 for yes and 0 for no. Kappa is Cohen's for two people, Fleiss' for
+    more.
+    """
     # Columns of no and yes, from which Fleiss' kappa counts pairs.
     yes = votes.sum(axis=1)
     kappa, same = fleiss_kappa(np.stack([yes, votes.shape[1] - yes], axis=1))
@@ -256,7 +286,13 @@ def _compute_kappa(votes: Votes) -> tuple[float | None, float | None]:
 
 
 def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of kappa. groups: row numbers that are drawn together."""
+    """Return the lower and upper end of the 95 % bootstrap interval of kappa.
+
+    Args:
+        votes: (texts, people), 1 for yes and 0 for no.
+        groups: row numbers of texts that are drawn together, such as those of one video.
+        seed: random seed.
+    """
     rng = np.random.default_rng(seed)
     kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
     # Videos are drawn with replacement, and all their texts come along.
@@ -274,18 +310,15 @@ def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[
 def serve(
     page: Callable[[], str], sample: AuditSample, verdicts: AppendLog[Answer], port: int = 0
 ) -> LocalServer:
-    """Return a web server of the audit page on this machine.
+    """Return a web server of the audit page, for browsers on this machine.
 
     Args:
-        page: renders the HTML with the verdicts so far, for each visit.
-        sample: the texts that people may answer.
+        page: renders the page as HTML, with the answers so far. Called for each visit.
+        sample: the texts that may be answered.
         verdicts: log to which answers are added.
-        port: TCP port. 0 takes any free one.
+        port: TCP port. 0 takes a free one.
     """
     ids = frozenset(text.id for text in sample.texts)
-
-    def show_page(_: Request) -> Response:
-        return HTMLResponse(page(), headers={"Content-Security-Policy": CONTENT_POLICY})
 
     def send_verdicts(request: Request) -> Response:
         name = request.query_params.get("annotator", "")
@@ -300,7 +333,7 @@ def serve(
         verdicts.add(verdict)
 
     routes = [
-        Route("/", show_page),
+        Route("/", lambda _: HTMLResponse(page())),
         Route("/verdicts", send_verdicts),
         post_route("/verdict", Answer, add_verdict),
     ]

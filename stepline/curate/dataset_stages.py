@@ -28,17 +28,17 @@ def run_dataset_stage(
     run_log: RunLog,
     say: Callable[[str], None],
 ) -> Plan:
-    """Run a dataset stage where its result is not there yet, and return the plan with its key.
-
-    Raises StoreError where the result of a video is missing although its stages have run.
+    """Run a stage over all videos unless its result is stored, and return the plan with its key.
 
     Args:
         stage: the stage, of kind "dataset".
-        plan: stages, settings and the keys of the dataset stages that are done.
-        results: stored results of the video stages.
-        collection: all videos of the run, and those that the source refused.
+        plan: stages, settings, and the keys of the dataset stages that are done.
+        results: stored results of the stages that run per video.
+        collection: all videos of the run, and the entries that the source refused.
         run_log: log of times and sizes.
         say: called with a progress message.
+
+    Raises StoreError if a result of an earlier stage was removed meanwhile.
     """
     failures: dict[str, StageFailure] = {}
     unfailed: list[VideoItem] = []
@@ -88,9 +88,8 @@ def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLo
     cpu = time.process_time()
     wall = time.monotonic()
     with limit_threads(context.recipe.threads):
-        run = cast(Callable[[DatasetContext], None], stage.run)
-        run(context)
-    sizes = [path.stat().st_size for path in context.folder.rglob("*") if path.is_file()]
+        cast(Callable[[DatasetContext], None], stage.run)(context)
+    paths = context.folder.rglob("*")
     run_log.write(
         "dataset",
         id=None,
@@ -100,15 +99,21 @@ def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLo
         cpu=round(time.process_time() - cpu, 4),
         wall=round(time.monotonic() - wall, 4),
         peak_rss=peak_memory(),
-        bytes=sum(sizes),
+        bytes=sum(path.stat().st_size for path in paths if path.is_file()),
     )
 
 
 def read_results(
     items: Iterable[VideoItem], read_result: Callable[[VideoItem], bytes], *, remote: bool
 ) -> Iterator[tuple[VideoItem, bytes]]:
-    """Yield each video with its stored result, in order. remote: read several results in parallel,
-    as an object store has a long latency."""
+    """Yield each video with its stored result, in the order of the videos.
+
+    Args:
+        items: the videos.
+        read_result: returns the stored result of a video.
+        remote: whether to read up to PARALLEL_READS results at the same time, as an object store
+            answers late.
+    """
     if not remote:
         for item in items:
             yield item, read_result(item)
@@ -127,9 +132,10 @@ def read_results(
 
 @contextmanager
 def limit_threads(count: int) -> Iterator[None]:
-    """Set the number of threads of the numeric libraries, which decides the last bits of a sum.
+    """Use `count` threads in all numeric libraries during a `with` block.
 
-    Loaded libraries are set directly. Libraries that are loaded later read environment variables.
+    The number of threads decides the last bits of a sum. Loaded libraries are set directly.
+    Libraries that are loaded later read environment variables.
     """
     from threadpoolctl import threadpool_limits
 
@@ -137,7 +143,6 @@ def limit_threads(count: int) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
     torch = sys.modules.get("torch")
-    threads = count
     if torch:
         threads = torch.get_num_threads()
         torch.set_num_threads(count)

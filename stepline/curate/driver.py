@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from stepline.curate.dataset_stages import run_dataset_stage
 from stepline.curate.execution.local import run_locally
@@ -53,14 +52,14 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass
 class PhaseProgress:
-    """Progress of the videos through one phase.
+    """Progress of the videos through one phase: consecutive stages that run per video.
 
     Attributes:
         total: number of videos.
-        finished: number of videos with nothing left to do.
+        finished: number of videos whose stages are all done, or one of which failed.
         earlier: number of the finished videos that an earlier run had completed.
         kinds: number of failed videos by kind of failure.
-        began: start time on the clock `time.monotonic`.
+        began: start time in seconds, on the clock `time.monotonic`.
     """
 
     total: int
@@ -70,8 +69,12 @@ class PhaseProgress:
     began: float = field(default_factory=time.monotonic)
 
     def count(self, failure: StageFailure | None, *, earlier: bool) -> None:
-        """Count one finished video. failure: its first failure. earlier: whether an earlier run had
-        completed the video."""
+        """Count one finished video.
+
+        Args:
+            failure: its first failure. None if all its stages are done.
+            earlier: whether an earlier run had completed the video.
+        """
         self.finished += 1
         self.earlier += earlier
         if failure is not None:
@@ -79,7 +82,7 @@ class PhaseProgress:
 
     @property
     def failed(self) -> int:
-        """Number of failed videos, without those that the recipe leaves out."""
+        """Number of failed videos, without those that a filter of the recipe leaves out."""
         return self.kinds.total() - self.kinds["left out"]
 
     @property
@@ -89,7 +92,7 @@ class PhaseProgress:
 
     @property
     def rate(self) -> float | None:
-        """Videos per hour that this run has worked on. None before the first."""
+        """Videos per hour that this run has finished itself. None before the first."""
         # What an earlier run did took no time of this one.
         worked = self.finished - self.earlier
         hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
@@ -97,7 +100,7 @@ class PhaseProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds to the end. None while no rate is known."""
+        """Estimated seconds to the end of the phase. None while no rate is known."""
         rate = self.rate
         return (self.total - self.finished) / rate * SECONDS_PER_HOUR if rate else None
 
@@ -108,11 +111,11 @@ class RunRequest:
 
     Attributes:
         recipe: stages and settings.
-        out: URL or path of the output folder, called OUT elsewhere.
+        out: URL or path of the output folder, also called OUT.
         stages: all known stages by name.
-        source: URL or path of the videos.
-        limit: use only so many videos, the first by id.
-        retry_failed: try failed tasks again.
+        source: URL or path of the videos: a folder, a list or HowTo100M's table.
+        limit: number of videos to use, the first by id. None: all.
+        retry_failed: whether failed tasks are tried again.
         on_progress: called whenever a video is finished.
         say: called with a progress message.
     """
@@ -133,9 +136,9 @@ class RunOutcome:
 
     Attributes:
         videos: number of videos.
-        failures: first failure of each failed video, in the order of the recipe.
+        failures: first failure of each video that failed or was left out, in the order of the ids.
         refused: entries that the source refused.
-        plan: stages, settings and keys of the run.
+        plan: stages, settings, and the keys of the dataset stages.
         seconds: wall time.
     """
 
@@ -147,13 +150,15 @@ class RunOutcome:
 
 
 def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
-    """Run a recipe over a source, publish its dataset and write its report. Return the outcome and
-    OUT.
+    """Run a recipe over its source, publish the dataset and write the report.
 
-    Raises SteplineError where the run must end. Finished results are kept for the next run.
+    Return the outcome and the output folder. Finished results are kept if the run ends early.
+
+    Raises SteplineError if the run cannot continue.
     """
     from stepline.curate.export.dataset import publish, publish_features
     from stepline.curate.report.write import write_report
+    from stepline.curate.sources.read import read_source
 
     out = output_path(request)
 
@@ -168,18 +173,15 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
             folder = folders.local_folder("features", keys["features"])
             publish_features(folder / "features", out / "features")
 
-    return run_recipe(request, read_source_items(request), publish_dataset), out
-
-
-def read_source_items(request: RunRequest) -> Iterator[SourceEntry]:
-    """Yield the videos of the source of a request, and the entries that the source refuses."""
-    from stepline.curate.sources.read import read_source
-
-    return read_source(request.source, request.recipe.source, request.recipe.remote)
+    source = read_source(request.source, request.recipe.source, request.recipe.remote)
+    return run_recipe(request, source, publish_dataset), out
 
 
 def output_path(request: RunRequest) -> RemotePath:
-    """Return the absolute path of OUT, which worker processes with another working folder find too."""
+    """Return the output folder of a run, as an absolute path if it is local.
+
+    So worker processes with another working folder find it too.
+    """
     out = RemotePath(request.out, request.recipe.remote)
     if out.local is None:
         return out
@@ -194,14 +196,13 @@ def run_recipe(
 ) -> RunOutcome:
     """Run all stages of a recipe over the videos of a source and return the outcome.
 
-    Raises SettingsError for an invalid recipe or where another driver works on OUT, DatasetError
-    for a source that is empty or names a video twice. Missing models and a full disk also end the
-    run.
-
     Args:
-        request: recipe, OUT and options.
-        source: videos and refused entries.
-        at_end: called with the outcome while OUT is still locked.
+        request: recipe, output folder and options.
+        source: videos and refused entries, in any order.
+        at_end: called with the outcome while the output folder is still locked.
+
+    Raises SettingsError for an invalid recipe or if another process works on the output folder,
+    DatasetError for an empty source. Missing models and a full disk also end the run.
     """
     began = time.monotonic()
     cpu = time.process_time()
@@ -270,7 +271,10 @@ def _run_video_stages(
     run_log: RunLog,
     lock: RunLock,
 ) -> None:
-    """Run video stages on the engine of the recipe, for all videos without a failure so far."""
+    """Run consecutive video stages on the engine of the recipe.
+
+    Videos that failed in an earlier phase take no part.
+    """
     names = tuple(stage.name for stage in stages)
     progress = PhaseProgress(len(items))
     before = plan.video_stages_before(stages[0])
@@ -299,19 +303,16 @@ def _run_video_stages(
 
 
 def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collection:
-    """Return the videos of a source sorted by id, and its refused entries. limit: use only the
-    first videos."""
-    items: list[VideoItem] = []
-    refused: list[Rejected] = []
+    """Return the videos of a source, and its refused entries, both sorted by id.
+
+    limit: number of videos to keep, the first by id. None: all.
+
+    Raises DatasetError if there is no video.
+    """
     # By id, so that a run does not depend on the order of its source.
-    for entry in sorted(source, key=lambda entry: entry.id):
-        if isinstance(entry, VideoItem):
-            items.append(entry)
-        else:
-            refused.append(entry)
-    for earlier, item in pairwise(items):
-        if earlier.id == item.id:
-            raise DatasetError(f"{item.id}: two videos have this id; give each its own id")
+    entries = sorted(source, key=lambda entry: entry.id)
+    items = [entry for entry in entries if isinstance(entry, VideoItem)]
+    refused = [entry for entry in entries if isinstance(entry, Rejected)]
     if not items:
         raise DatasetError(
             f"the source holds no video to work on ({len(refused)} refused); name another"

@@ -49,7 +49,7 @@ class StageTask:
         item: the video.
         stage: name of the stage.
         key: key of its result.
-        needs: key of the result of each stage that it reads, by stage.
+        needs: key of each result that the stage reads, by name of the earlier stage.
     """
 
     item: VideoItem
@@ -70,10 +70,10 @@ def task_key(
     Args:
         stage: the stage.
         item: the video.
-        settings: result settings of the stage (`Stage.result_settings`).
-        needs: keys of the results that it reads, by stage.
-        libraries: versions of libraries that differ from KEYED_VERSIONS. They count only where the
-            stage computes something.
+        settings: settings that decide the result (`Stage.result_settings`).
+        needs: key of each result that the stage reads, by name of the earlier stage.
+        libraries: versions of libraries that differ from KEYED_VERSIONS. They do not count if the
+            stage only reads ready captions or features.
     """
     # All that decides the result, in a fixed order.
     parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings]
@@ -86,8 +86,7 @@ def task_key(
 
 
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
-    """Return the parts of a video that decide the result of a stage: stamps of the files it reads,
-    and metadata."""
+    """Return what decides the result of a stage for a video: stamps of its files, and metadata."""
     # A stamp stands for a file's content, so that no file is read for a key.
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
     inputs: list[JsonValue] = [f"{n} {stamps[n]}" for n in sorted(input_files(stage, item))]
@@ -110,9 +109,9 @@ class Plan:
     Attributes:
         recipe: stages and settings.
         stages: the stages by name, in the order of the recipe.
-        settings: result settings of each stage.
-        libraries: library versions of each stage that differ from KEYED_VERSIONS.
-        dataset_keys: keys of the dataset stages that are done.
+        settings: stage -> settings that decide its result.
+        libraries: stage -> versions of its libraries that differ from KEYED_VERSIONS.
+        dataset_keys: keys of the finished stages of kind "dataset", by stage.
     """
 
     recipe: Recipe
@@ -124,7 +123,10 @@ class Plan:
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
-        """Return the plan of a recipe, before any dataset stage is done."""
+        """Return the plan of a recipe, before any stage of kind "dataset" is done.
+
+        stages: the stages of the recipe in its order (`resolve_stages`).
+        """
         libraries = {}
         for stage in stages:
             versions = {name: minor_version(name) for name in stage.library_names(recipe)}
@@ -143,19 +145,20 @@ class Plan:
         return tuple(stage for stage in self.stages.values() if stage.kind == "video")
 
     def library_versions(self) -> dict[str, JsonValue]:
-        """Return the full versions of the libraries that results depend on. Empty for a library
-        that is not installed."""
+        """Return the full versions of the libraries that results depend on, "" if not installed."""
         names = {n for stage in self.stages.values() for n in stage.library_names(self.recipe)}
         return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:
-        """Return runs of consecutive stages of one kind, in the order of the recipe."""
+        """Return runs of consecutive stages of the same kind, in the order of the recipe."""
         runs = itertools.groupby(self.stages.values(), key=lambda stage: stage.kind)
         return [tuple(run) for _, run in runs]
 
     def tasks_of(self, item: VideoItem) -> tuple[StageTask, ...]:
-        """Return the tasks of a video in the order of the recipe. Tasks that need an unfinished
-        dataset stage are absent."""
+        """Return the tasks of a video in the order of the recipe.
+
+        Stages that read an unfinished stage of kind "dataset" have no task yet.
+        """
         # Each stage's key is one of the needs of those behind it.
         keys = dict(self.dataset_keys)
         tasks = []
@@ -171,16 +174,21 @@ class Plan:
         return tuple(tasks)
 
     def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
-        """Return the names of the video stages before a stage in the recipe."""
+        """Return the names of the stages of kind "video" before a stage in the recipe."""
         before = itertools.takewhile(lambda other: other.name != stage.name, self.stages.values())
         return tuple(other.name for other in before if other.kind == "video")
 
     def with_dataset_key(self, stage: Stage, key: str) -> "Plan":
-        """Return the plan in which a dataset stage is done with this key."""
+        """Return the plan in which a stage of kind "dataset" is done.
+
+        Args:
+            stage: the finished stage.
+            key: key of its result.
+        """
         return replace(self, dataset_keys={**self.dataset_keys, stage.name: key})
 
     def has_needs_done(self, stage: Stage) -> bool:
-        """Return whether the dataset stages that a stage reads are done."""
+        """Return whether all stages of kind "dataset" that a stage reads are done."""
         # Stages of each video are always there. A dataset stage has to be done.
         return all(
             need in self.dataset_keys or self.stages[need].kind == "video" for need in stage.needs
@@ -189,8 +197,15 @@ class Plan:
     def dataset_key(
         self, stage: Stage, statuses: Iterable["VideoStatus"], refused: Sequence[Rejected]
     ) -> str:
-        """Return the key of a dataset stage: a sha256 of its settings, of the results that it
-        reads, and of all videos."""
+        """Return the key of the result of a stage of kind "dataset".
+
+        It is a sha256 of the settings, of the results that the stage reads, and of all videos.
+
+        Args:
+            stage: the stage.
+            statuses: state of each video before the stage, sorted by id.
+            refused: entries that the source refused.
+        """
         # What the stage is, the dataset stages that it needs, and what was refused.
         about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
         needs = sorted(item for item in self.dataset_keys.items() if item[0] in stage.needs)
@@ -215,7 +230,7 @@ class VideoStatus:
 
     Attributes:
         item: the video.
-        keys: keys of its results by stage.
+        keys: keys of its stored results by stage.
         failure: its first failure, None without one.
     """
 
@@ -227,8 +242,16 @@ class VideoStatus:
 def video_status(
     plan: Plan, results: ResultStore, item: VideoItem, stages: Sequence[str]
 ) -> VideoStatus | None:
-    """Return the state of a video after some stages, or None where a result is missing without a
-    failure."""
+    """Return the state of a video after some stages.
+
+    None if a stage has neither result nor failure.
+
+    Args:
+        plan: stages, settings and keys.
+        results: stored results and failures.
+        item: the video.
+        stages: names of the stages.
+    """
     # Results in the order of the stages, up to the first failure.
     keys: dict[str, str] = {}
     for task in plan.tasks_of(item):
@@ -246,9 +269,15 @@ def video_status(
 def iterate_statuses_before(
     stage: Stage, plan: Plan, results: ResultStore, items: Iterable[VideoItem]
 ) -> Iterator[VideoStatus]:
-    """Yield the state of each video before a dataset stage.
+    """Yield the state of each video before a stage of kind "dataset".
 
-    Raises StoreError where a result is missing although its stage has run.
+    Args:
+        stage: the stage.
+        plan: stages, settings and keys.
+        results: stored results and failures.
+        items: the videos.
+
+    Raises StoreError if a result is missing although its stage has run.
     """
     before = plan.video_stages_before(stage)
     for item in items:

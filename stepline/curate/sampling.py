@@ -35,7 +35,12 @@ class ReservoirSample(Generic[Value]):
         self._heap: list[tuple[int, str, Value]] = []  # the largest random key first
 
     def add(self, key: str, value: Value) -> None:
-        """Offer a value to the sample. key: unique name of the value."""
+        """Offer a value to the sample.
+
+        Args:
+            key: unique name of the value.
+            value: the value.
+        """
         number = hash_to_int(self._seed, key)
         # The heap's root is the largest key, which the next smaller one replaces.
         entry = (-number, key, value)
@@ -44,30 +49,23 @@ class ReservoirSample(Generic[Value]):
         else:
             heapq.heappushpop(self._heap, entry)
 
-    def items(self) -> list[tuple[str, Value]]:
-        """Return the drawn (key, value) pairs, sorted by key."""
-        pairs = [(key, value) for _, key, value in self._heap]
-        return sorted(pairs, key=itemgetter(0))
-
     def values(self) -> list[Value]:
         """Return the drawn values, sorted by key."""
-        return [value for _, value in self.items()]
+        return [value for _, _, value in sorted(self._heap, key=itemgetter(1))]
 
 
 def hash_to_int(seed: int, name: str) -> int:
-    """Return a pseudo-random 64-bit integer from a seed and a name."""
+    """Return a pseudo-random 64-bit integer that depends on a seed and a name."""
     # A hash, so that a value is chosen by its name and not by when it comes.
-    content = f"{seed} {name}".encode()
-    digest = hashlib.sha256(content).digest()
-    return int.from_bytes(digest[:8], "big")
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """A proportion with its 95 % interval. NaN where it is unknown.
+    """A proportion of texts with its 95 % interval, all NaN without texts.
 
     Attributes:
-        value: in [0, 1].
+        value: the proportion, in [0, 1].
         low: lower end of the interval.
         high: upper end of the interval.
         texts: number of texts.
@@ -81,14 +79,10 @@ class Proportion:
     videos: int
 
     def __str__(self) -> str:
-        """Return the proportion as text: 60.6 % [55.1, 66.0]."""
+        """Return the proportion as text, such as "60.6 % [55.1, 66.0]"."""
         if math.isnan(self.value):
             return "not known"
-        interval = f"[{100 * self.low:.1f}, {100 * self.high:.1f}]"
-        return f"{100 * self.value:.1f} % {interval}"
-
-
-NOT_KNOWN = Proportion(math.nan, math.nan, math.nan, 0, 0)
+        return f"{100 * self.value:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 def estimate_proportion(
@@ -97,8 +91,8 @@ def estimate_proportion(
     """Return sum(hits) / sum(totals) with a 95 % interval from a bootstrap over videos.
 
     Args:
-        hits: number of positive texts of each video, V numbers.
-        totals: number of texts of each video, V numbers. Without any, the result is NOT_KNOWN.
+        hits: number of positive texts of each of V videos. A fraction counts in part.
+        totals: number of texts of each of V videos.
         seed: random seed of the bootstrap.
     """
     # Both sums are over videos, which are drawn again as a whole.
@@ -106,11 +100,9 @@ def estimate_proportion(
     below = np.asarray(totals, dtype=np.float64)  # (V,)
     total = below.sum()
     texts = int(total)
-    has_texts = below > 0
-    videos = int(has_texts.sum())
     if not texts:
-        return NOT_KNOWN
+        return Proportion(math.nan, math.nan, math.nan, 0, 0)
     value = float(above.sum() / total)
     shares = resample({"share": ratio(above, below)}, draws=BOOTSTRAP_DRAWS, seed=seed)
     low, high = interval(shares["share"])
-    return Proportion(value=value, low=low, high=high, texts=texts, videos=videos)
+    return Proportion(value=value, low=low, high=high, texts=texts, videos=int((below > 0).sum()))

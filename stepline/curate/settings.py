@@ -1,9 +1,7 @@
-"""Settings of `stepline curate`: remote files, sources, stages, limits and engines, export,
-forecast and report.
+"""Settings of `stepline curate`: sources, stages, limits and engines, export and report.
 
 Those of the stages that other packages have are those packages' own (stage.Recipe joins them).
-Remote files, limits, engines, the forecast, the report and the audit never decide what is in a
-dataset.
+Remote files, limits, engines, the report and the audit never decide what is in a dataset.
 """
 
 from pathlib import Path
@@ -138,15 +136,6 @@ class EngineSettings(Settings):
     )
 
 
-class ForecastSettings(Settings):
-    """The sample of videos of `--dry-run`."""
-
-    sample: Annotated[int, Field(ge=6, le=100_000)] = Field(
-        24, description="videos worked on. Their results are not made again"
-    )
-    seed: Seed = Field(0, description="of the sample")
-
-
 class ReportSettings(Settings):
     """Sizes of the random samples that the report shows."""
 
@@ -240,7 +229,7 @@ class CleanSettings(Settings):
 
 
 class VisibleSettings(Settings):
-    """Which narrations count as shown."""
+    """How high P(shown) of a spoken sentence must be, so that it counts as shown."""
 
     shown: Fraction = Field(
         0.5, description="least P(the picture shows what is said while it is said)"

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue
 
@@ -22,7 +22,6 @@ from stepline.curate.settings import (
     EngineSettings,
     ExportSettings,
     FilterSettings,
-    ForecastSettings,
     GatherSettings,
     LimitsSettings,
     PlacingSettings,
@@ -44,24 +43,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class VideoItem:
-    """A video of a source.
+    """A video of a source, with its files and metadata.
 
     Attributes:
         id: unique in the run.
-        video: URL of the video file, None without one.
-        stamp: fingerprint of the video file, which changes with it (RemotePath.fingerprint).
-        captions: URL of captions, which replace speech recognition.
-        captions_stamp: fingerprint of the captions.
-        features: URL of ready features, which replace a vision backbone.
-        features_stamp: fingerprint of the features.
-        title: of the video.
-        task: what is done in it.
-        category: of the video, by which sources are filtered.
-        duration: seconds, where the source states it.
-        path: of the video relative to the source, or its public URL, as the dataset publishes it.
+        video: URL or path of the video file, None without one.
+        stamp: text that changes with the video file (RemotePath.fingerprint).
+        captions: URL or path of captions, which replace speech recognition.
+        captions_stamp: text that changes with the captions.
+        features: URL or path of ready visual features, which replace a vision backbone.
+        features_stamp: text that changes with the features.
+        title: title of the video.
+        task: what is done in the video, such as "make soup".
+        category: category by which sources are filtered.
+        duration: seconds, if the source states it.
+        path: path of the video relative to the source, or its public URL, which the dataset
+            publishes.
     """
 
     id: str
@@ -80,12 +82,17 @@ class VideoItem:
 
     @property
     def has_files(self) -> bool:
-        """Whether the video has any file."""
+        """Whether the video has a video file, captions or features."""
         return bool(self.video or self.captions or self.features)
 
 
 def reject_video(id: str, reason: str) -> Rejected:
-    """Return the entry of a refused video. reason: text without paths of this machine."""
+    """Return the entry of a refused video.
+
+    Args:
+        id: id of the video.
+        reason: why it is refused, without paths of this machine.
+    """
     return Rejected("video", reason, id=id)
 
 
@@ -94,7 +101,12 @@ SourceEntry: TypeAlias = VideoItem | Rejected
 
 @dataclass(frozen=True)
 class Collection:
-    """All videos of a run sorted by id, and the entries that the source refused."""
+    """The videos of a run.
+
+    Attributes:
+        items: all videos, sorted by id.
+        refused: entries that the source refused, sorted by id.
+    """
 
     items: Sequence[VideoItem]
     refused: Sequence[Rejected]
@@ -106,7 +118,7 @@ FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
 
 class LeftOutError(Exception):
-    """Raised by a video stage where a rule of the recipe leaves the video out. It is never retried."""
+    """Raised by a stage if a rule of the recipe leaves the video out. It is never tried again."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +126,9 @@ class StageFailure:
     """Why a video has no result of a stage.
 
     Attributes:
-        id: of the video.
+        id: id of the video.
         stage: name of the stage.
-        kind: of the failure.
+        kind: kind of the failure: "left out" by a rule, or an error, hang, crash or lack of memory.
         reason: one line without paths and times of this machine.
         attempts: number of tries so far.
     """
@@ -127,31 +139,38 @@ class StageFailure:
     reason: str
     attempts: int = 1
 
-    @classmethod
-    def from_json(cls, data: bytes, name: str) -> "StageFailure":
-        """Return a stored failure. Raises StoreError for any other JSON. name: of the file, for the
-        error."""
-        try:
-            return cls(**parse_json(data))
-        except (ValueError, TypeError) as error:
-            raise StoreError(
-                f"{name}: not a failure that Stepline wrote ({error}); remove it"
-            ) from error
+
+def from_json(build: Callable[..., T], data: bytes | str, name: str) -> T:
+    """Return `build(**fields)` for the fields of a stored JSON object.
+
+    Args:
+        build: class or function of the stored object.
+        data: the JSON text.
+        name: name of the file, for messages.
+
+    Raises StoreError for any other content.
+    """
+    try:
+        return build(**parse_json(data))
+    except (ValueError, TypeError) as error:
+        raise StoreError(
+            f"{name}: not written by Stepline ({error}); remove it, and run again"
+        ) from error
 
 
 @dataclass(frozen=True)
 class VideoContext:
-    """The inputs of a video stage.
+    """The inputs of a stage of kind "video", for one video.
 
     Attributes:
         item: the video.
         recipe: stages and settings.
-        media: local path of the video file. None where the stage does not read it.
-        captions: local path of the captions, None where not read.
-        features: local path of ready features, None where not read.
+        media: local path of the video file. None if the stage does not read it.
+        captions: local path of the captions. None if the stage does not read them.
+        features: local path of ready features. None if the stage does not read them.
         results: bytes of the results of earlier stages, by stage.
-        folders: result folders of dataset stages, by stage.
-        notes: numbers for the log, which a stage may add.
+        folders: result folders of stages of kind "dataset", by stage.
+        notes: numbers for the log by name, to which the stage may add.
     """
 
     item: VideoItem
@@ -166,18 +185,19 @@ class VideoContext:
 
 @dataclass(frozen=True)
 class DatasetContext:
-    """The inputs of a dataset stage.
+    """The inputs of a stage of kind "dataset", which runs once over all videos.
 
     Attributes:
-        folder: local folder of the stage. Its contents after `run` are the result.
+        folder: local folder of the stage. Its contents after the run are the result.
         items: all videos, sorted by id.
         recipe: stages and settings.
-        out: OUT, for files that are published directly.
-        results: yields (video, bytes) of the results of a stage, for all videos without a failure.
+        out: output folder of the run, for files that are published directly.
+        results: takes the name of a stage. Yields (video, bytes of the result) for all videos
+            without a failure.
         failures: first failure of every other video, by id.
         refused: entries that the source refused.
-        folders: result folders of earlier dataset stages, by stage.
-        stage_settings: result settings of each stage of the run.
+        folders: result folders of earlier stages of kind "dataset", by stage.
+        stage_settings: stage -> settings that decide its result.
         say: called with a progress message.
     """
 
@@ -198,22 +218,22 @@ class Stage:
     """A stage of a recipe.
 
     Attributes:
-        name: of the stage.
+        name: name of the stage.
         version: increased when results change, so that they are computed again.
         kind: "video" (one result per video) or "dataset" (one result for all videos).
         run: function at module level: VideoContext -> bytes, or DatasetContext -> None.
-        needs: stages whose results it reads.
-        takes: further stages whose results it reads where the recipe has them.
-        reads: inputs. "media": video file. "speech": captions, else video file. "picture": ready
-            features, else video file. "about": title, task, category, duration. "where": addresses
-            of the files.
+        needs: names of the stages whose results it reads.
+        takes: names of further stages whose results it reads if the recipe has them.
+        reads: what it reads of a video. "media": video file. "speech": captions, or else the video
+            file. "picture": ready features, or else the video file. "about": title, task, category
+            and duration. "where": addresses of the files.
         settings: returns the part of a recipe that decides the result, with the sha256 of named
-            files. None: no setting does.
+            files. None: no setting decides it.
         suffix: file name suffix of its results.
-        gpu: whether it uses a GPU, for all recipes or for a given one.
-        resumes: whether a dataset stage continues in the folder of a killed run.
-        reads_media: returns whether it also reads the video file with a recipe.
-        libraries: returns the packages whose versions change computed results.
+        gpu: whether it uses a GPU: for any recipe, or a function of the recipe.
+        resumes: whether a stage of kind "dataset" continues in the folder of a killed run.
+        reads_media: returns whether it also reads the video file with a recipe. None: never.
+        libraries: returns the packages whose versions change its results. None: there are none.
     """
 
     name: str
@@ -231,7 +251,7 @@ class Stage:
     libraries: Callable[["Recipe"], tuple[str, ...]] | None = None
 
     def result_settings(self, recipe: "Recipe") -> JsonValue:
-        """Return the part of a recipe that decides the result."""
+        """Return the part of a recipe that decides the result, None if no setting does."""
         decisions = None if self.settings is None else self.settings(recipe)
         return with_constants(decisions) if isinstance(decisions, dict) else decisions
 
@@ -240,7 +260,7 @@ class Stage:
         return self.gpu if isinstance(self.gpu, bool) else self.gpu(recipe)
 
     def library_names(self, recipe: "Recipe") -> tuple[str, ...]:
-        """Return the packages whose versions change computed results."""
+        """Return the packages whose versions change the results of the stage with a recipe."""
         return () if self.libraries is None else self.libraries(recipe)
 
 
@@ -252,7 +272,7 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 
 
 class Recipe(Settings):
-    """All settings of `stepline curate`."""
+    """A recipe of `stepline curate`: the stages and all their settings."""
 
     stages: tuple[str, ...] = Field(
         (), description="names of the stages, each after those that it needs"
@@ -276,26 +296,25 @@ class Recipe(Settings):
     visible: VisibleSettings = VisibleSettings()
     export: ExportSettings = ExportSettings()
     report: ReportSettings = ReportSettings()
-    forecast: ForecastSettings = ForecastSettings()
     places: RemoteSettings = RemoteSettings()
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()
 
     @property
     def remote(self) -> RemoteSettings:
-        """Limits and retries of remote files, the section `places` of recipes."""
+        """Limits and retries of remote files, which recipes call `places`."""
         return self.places
 
 
 def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None = None) -> Recipe:
     """Return a recipe with overrides.
 
-    Raises SettingsError for an unknown name, key or value.
-
     Args:
-        name: of a recipe of the package, or path of a TOML file.
+        name: name of a recipe of the package, or path of a TOML file.
         overrides: settings as section.key=value.
-        preset: TOML file of defaults below the values of the recipe.
+        preset: TOML file of defaults, which the values of the recipe replace. None: no such file.
+
+    Raises SettingsError for an unknown name, key or value.
     """
     # A name among the package's recipes comes before a file of that name.
     names = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
@@ -314,19 +333,22 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     # What no run over many videos can do.
     if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
         raise SettingsError(
-            "steps: dry_run asks no model; take it out, and let `stepline curate --dry-run` ask a "
-            "sample"
+            "steps: dry_run asks no model; take it out, and give --limit to ask about few videos"
         )
     return recipe
 
 
 def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
-    """Return the stages of a recipe in its order, with all stages and files that each reads.
+    """Return the stages of a recipe in its order, each with all stages and files that it reads.
+
+    Args:
+        recipe: names the stages.
+        stages: all known stages by name.
 
     Raises SettingsError for a stage that is unknown, repeated, or named before one that it needs.
     """
     # Each stage is checked against those before it.
-    resolved: dict[str, Stage] = {}
+    resolved = {}
     for name in recipe.stages:
         if name not in stages:
             raise SettingsError(f"recipe: no stage {name!r}; {_nearest_stage(name, stages)}")

@@ -28,10 +28,10 @@ class StageStatus:
     """Progress of a stage.
 
     Attributes:
-        name: of the stage.
-        done: number of finished tasks. A dataset stage has one task.
-        waiting: number of tasks to do.
-        never: number of tasks that do not run, as their video failed before.
+        name: name of the stage.
+        done: number of finished tasks. A stage of kind "dataset" has one task.
+        waiting: number of tasks that are still to run.
+        never: number of tasks that will not run, as an earlier task of their video failed.
         failed: number of failed tasks by kind of failure.
         cpu: CPU seconds of all runs.
     """
@@ -53,11 +53,11 @@ class RunStatus:
         refused: number of entries that the source refused.
         stages: progress of each stage.
         failures: first failure of each failed video.
-        worker: process that works on the run now, None without one.
-        rate: tasks per hour in the last run.
-        left: estimated seconds to the end at this rate.
-        others: size in bytes of the result folders of other recipes, by name below OUT.
-        gpu_fallbacks: number of tasks of the last run that fell back from the GPU to the CPU.
+        worker: name of the process that works on the run now, None without one.
+        rate: finished tasks per hour in the last run, None without any.
+        left: estimated seconds to the end at this rate. None if nothing waits or no rate is known.
+        others: size in bytes of stored results that belong to other recipes, by folder.
+        gpu_fallbacks: number of tasks of the last run that moved from the GPU to the CPU.
     """
 
     videos: int
@@ -72,7 +72,14 @@ class RunStatus:
 
 
 def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
-    """Return the progress of the last run in OUT. Raises StoreError where OUT has no run."""
+    """Return the progress of the last run in an output folder.
+
+    Args:
+        out: output folder of the run.
+        stages: all known stages by name.
+
+    Raises StoreError if no run has begun there.
+    """
     recipe = read_recipe(out)
     plan = Plan.from_recipe(recipe, resolve_stages(recipe, stages))
     items = list(read_items(out))
@@ -103,7 +110,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
 
     # The time that it took, from the log of this run and of earlier ones.
     began = 0.0
-    ends: list[tuple[float, bool]] = []  # when tasks ended, and whether a GPU gave out for them
+    ends = []  # when tasks ended, and whether a GPU gave out for them
     for line in read_timings(out):
         at = read_number(line, "at")
         event = line.get("event")
@@ -138,7 +145,16 @@ def _count_tasks(
     statuses: Mapping[str, StageStatus],
     failures: dict[str, StageFailure],
 ) -> None:
-    """Count the tasks of a video in some stages by state, and note its first failure."""
+    """Count the tasks of a video by state, and note its first failure.
+
+    Args:
+        plan: stages, settings and keys.
+        results: stored results and failures.
+        item: the video.
+        stages: consecutive stages of kind "video".
+        statuses: progress of each stage, to which the tasks are added.
+        failures: first failures by id of the video, to which this video's is added.
+    """
     keys = {task.stage: task.key for task in plan.tasks_of(item)}
     for stage in stages:
         status = statuses[stage.name]

@@ -64,8 +64,9 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 def release_file(folder: Path, name: str) -> Path:
     """Return the path of a file in the release's folder. Raises DatasetError if it is missing."""
     if not folder.is_dir():
-        fault = f"{folder}: is not the folder of the CrossTask release"
-        raise DatasetError(f"{fault}; unpack its zip and give it")
+        raise DatasetError(
+            f"{folder}: is not the folder of the CrossTask release; unpack its zip and give it"
+        )
     file = find_file(folder, name)
     if file is None:
         raise DatasetError(f"{folder}: holds no {name}; give the folder of the CrossTask release")
@@ -104,8 +105,9 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
         steps = [step.strip() for step in step_line.split(",")]
         if len(steps) != int(count):
             counts = f"{count} steps by its count but {len(steps)} between commas"
-            fault = f"{path}: task {id} has {counts}"
-            raise DatasetError(f"{fault}; take the commas out of its step texts")
+            raise DatasetError(
+                f"{path}: task {id} has {counts}; take the commas out of its step texts"
+            )
         yield TaskDescription(id, title, tuple(steps))
 
 

@@ -124,8 +124,9 @@ def _check_splits(source: ExcludedSource, is_scored: Mapping[str | None, bool]) 
     splits = sorted(filter(None, is_scored))
     for split in source.splits:
         if split not in is_scored:
-            fault = f"{source.path}: {source.name} holds no split {split!r}"
-            raise DatasetError(f"{fault}; it has {', '.join(splits)}")
+            raise DatasetError(
+                f"{source.path}: {source.name} holds no split {split!r}; it has {', '.join(splits)}"
+            )
     if is_scored and not any(is_scored.values()):
         fault = f"no one is scored on its videos, all of split {splits[0]!r}"
         cure = f"{source.name}:{splits[0]}={source.path} keeps them out"

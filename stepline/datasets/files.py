@@ -13,6 +13,7 @@ import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeAlias
@@ -49,10 +50,6 @@ SPLIT_WORDS = {
     "test": "test",
     "testing": "test",
 }
-
-
-class RepeatedKeyError(ValueError):
-    """Raised for a JSON object that holds one key twice."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -118,25 +115,26 @@ def parse_json(name: str, text: str) -> Tree:
         text: the JSON text.
     """
     try:
-        return json_tree(text, _require_unique_keys)
-    except RepeatedKeyError as error:
-        fault = f"{name}: key {error} is twice in one object"
-        raise DatasetError(f"{fault}; keep one of them") from error
+        return json_tree(text, partial(_require_unique_keys, name))
     except json.JSONDecodeError as error:
         location = f"line {error.lineno}, column {error.colno}"
-        fault = f"{name}: not valid JSON at {location} ({error.msg})"
-        raise DatasetError(f"{fault}; correct it or get it again") from error
+        raise DatasetError(
+            f"{name}: not valid JSON at {location} ({error.msg}); correct it or get it again"
+        ) from error
     except ValueError as error:
-        fault = f"{name}: JSON that cannot be read ({error})"
-        raise DatasetError(f"{fault}; correct it or get it again") from error
+        raise DatasetError(
+            f"{name}: JSON that cannot be read ({error}); correct it or get it again"
+        ) from error
 
 
-def _require_unique_keys(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
+def _require_unique_keys(name: str, pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     entries = dict(pairs)
     # Python itself would silently keep the last one.
     if len(entries) != len(pairs):
         ((most_repeated, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise RepeatedKeyError(repr(most_repeated))
+        raise DatasetError(
+            f"{name}: key {most_repeated!r} is twice in one object; keep one of them"
+        )
     return entries
 
 
@@ -181,8 +179,10 @@ def read_headless_csv(path: Path, cell_count: int) -> Iterator[tuple[int, list[s
         if line.strip():
             cells = [cell.strip() for cell in line.split(",", cell_count - 1)]
             if len(cells) != cell_count:
-                fault = f"{path}: line {number} holds {len(cells)} cells, not {cell_count}"
-                raise DatasetError(f"{fault}; download it again")
+                raise DatasetError(
+                    f"{path}: line {number} holds {len(cells)} cells, not {cell_count}"
+                    "; download it again"
+                )
             yield number, cells
 
 
@@ -280,8 +280,10 @@ def file_in(path: Path, *names: str) -> Path:
         return path
     file = find_file(path, *names)
     if file is None:
-        fault = f"{path}: holds no {' or '.join(names)}"
-        raise DatasetError(f"{fault}; `stepline datasets` says which files are needed")
+        raise DatasetError(
+            f"{path}: holds no {' or '.join(names)}"
+            "; `stepline datasets` says which files are needed"
+        )
     return file
 
 
@@ -377,8 +379,9 @@ class Node:
     def __getitem__(self, key: str) -> "Node":
         node = self.get(key)
         if node is None:
-            fault = f"{self.location}: lacks {key!r}"
-            raise DatasetError(f"{fault}; is this the right file for this dataset?")
+            raise DatasetError(
+                f"{self.location}: lacks {key!r}; is this the right file for this dataset?"
+            )
         return node
 
     def optional_text(self, key: str) -> str | None:
@@ -409,8 +412,9 @@ class Node:
         try:
             return str(self._typed_value(str | int, "an id (text or a whole number)"))
         except ValueError as error:  # more digits than Python writes out
-            fault = f"{self.location}: a number with thousands of digits is not an id"
-            raise DatasetError(f"{fault}; correct it") from error
+            raise DatasetError(
+                f"{self.location}: a number with thousands of digits is not an id; correct it"
+            ) from error
 
     def number(self) -> float:
         """Return the value as a number. A string that states a number is read too."""

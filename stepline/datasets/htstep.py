@@ -75,8 +75,10 @@ def find_taxonomy(folder: Path) -> Path:
     """Return the path of taxonomy.csv in a folder. Raises DatasetError if the folder has none."""
     table = find_file(folder, TAXONOMY_FILE)
     if table is None:
-        fault = f"{folder}: holds no {TAXONOMY_FILE}, the text of the steps"
-        raise DatasetError(f"{fault}; give both files in one folder")
+        raise DatasetError(
+            f"{folder}: holds no {TAXONOMY_FILE}, the text of the steps"
+            "; give both files in one folder"
+        )
     return table
 
 

@@ -245,8 +245,7 @@ class _PredictionReader:
     def _open_video(self, video: str, location: str) -> bool:
         """Return whether a video was not read before. A repeated video is rejected."""
         if video in self.segments:
-            reason = f"this video was read before, in {self._locations[video]}"
-            self.reject(location, video, reason)
+            self.reject(location, video, f"this video was read before, in {self._locations[video]}")
             return False
         self.segments[video] = []
         self._locations[video] = location
@@ -270,8 +269,7 @@ class _PredictionReader:
         if not all(isinstance(column, list) for column in columns):
             self.reject(node.location, node.value, NO_FORM)
         elif len(columns[0]) != len(columns[1]):
-            reason = "timestamps, sentences are not equally long"
-            self.reject(node.location, node.value, reason)
+            self.reject(node.location, node.value, "timestamps, sentences are not equally long")
         else:
             for index, (times, text) in enumerate(zip(*columns, strict=True)):
                 self._add_segment(video, f"{node.location}.sentences[{index}]", times, text)

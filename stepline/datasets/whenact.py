@@ -97,7 +97,12 @@ def _match_windows(
 ) -> dict[int, Window]:
     """Return index of each action -> the window (start, end) in seconds that shows it.
 
-    A window for an action that is not visible is rejected.
+    A window that matches no visible action is rejected.
+
+    Args:
+        builder: collects the rejected windows.
+        windows: (text, window) pairs of the miniclip.
+        actions: actions that its transcript names.
     """
     unmatched = {index: action.text for index, action in enumerate(actions) if action.is_visible}
     matches: dict[int, Window] = {}

@@ -23,98 +23,6 @@ from stepline.evaluate import (
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask
 
-# Rules of HTM-Align: where a sentence is shown, and whether it is while it is said.
-TAN_RULE = (
-    "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable sentences, "
-    "all videos pooled; "
-    "ROC-AUC of alignable against not, over all sentences, by the alignability score or else the "
-    "best score over the "
-    "video; the first of equal seconds; a score of exactly 0 means not scored"
-)
-NASVA_RULE = (
-    "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all videos "
-    "pooled; videos without an "
-    "alignable sentence are left out"
-)
-NARRATION_RULE = (
-    "positive: alignable and shown while it is said; ROC-AUC and average precision of the score "
-    "`shown`, sentences of "
-    "all videos pooled, ties count half"
-)
-# Of HT-Step.
-HT_STEP_RULE = (
-    "R@1: the second lies in [start, end] of any instance of the step, over steps with an "
-    "instance, all videos pooled"
-)
-# Of CrossTask: steps by themselves or in order, over test sets or all videos.
-EACH_STEP_RULE = (
-    "the best second of each step by itself; hit: it is in rows floor(start):ceil(end) without "
-    "the last; recall of a "
-    "task over its annotated steps, unweighted mean over tasks, mean over 20 test sets that leave "
-    "30 random videos per "
-    "task out (seeds 0 to 19)"
-)
-ORDERED_STEPS_RULE = (
-    "as each, but all steps of the task once and in order, by dynamic programming on -log softmax "
-    "over steps"
-)
-ORDERED_SHARED_VIDEOS_RULE = (
-    "as ordered; videos without predictions are left out, "
-    "and so are steps shown only after the last row of the scores"
-)
-EACH_STEP_ALL_VIDEOS_RULE = "as each, but one test set of all annotated videos"
-# Of every benchmark that has texts with spans.
-GROUNDING_RULE = (
-    "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in "
-    "[start, end) of any "
-    "instance; Recall@IoU: the predicted segment overlaps an instance at least so much; mean IoU: "
-    "the best overlap, 0 "
-    "where nothing was predicted; texts of all videos pooled"
-)
-SEGMENTATION_RULE = (
-    "texts not looked at: recall: share of reference spans that some predicted span overlaps at "
-    "least so much (one may "
-    "serve several); precision: the reverse; mean IoU: the best overlap of each reference span; "
-    "all videos pooled"
-)
-# Of WYS2's clips.
-DETECTION_RULE = (
-    "ROC-AUC of shown against not, clips pooled, ties count half (scikit-learn); AP: sum of "
-    "recall gained times "
-    "precision, not interpolated"
-)
-# Of summaries.
-FRAMES_RULE = (
-    "frames above 0.5 are in; F of frames, mean over videos whose reference holds a frame; cut or "
-    "filled with 0 to "
-    "the reference's length; Kendall's tau-b and Spearman's rho of scores with the reference, 0 "
-    "where all "
-    "scores are equal"
-)
-OFFICIAL_FRAMES_RULE = (
-    "frames above 0.5 are 1, the others keep their score; a reference without frames gives F = 1; "
-    "only videos in both "
-    "files; tau and rho left out where undefined"
-)
-# Of dense captions, by the programs that score them.
-DENSE_RULE = (
-    "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as "
-    "reference as officially, F1 "
-    "of a video, mean over videos; densevid: metrics of all (prediction, reference) pairs with "
-    "IoU >= .3, .5, .7, .9, "
-    "video by video (METEOR's aggregate, CIDEr's idf), an unmatched prediction against one "
-    "garbage word; precision and "
-    "recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0"
-)
-DENSE_2018_RULE = (
-    "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over videos in "
-    "both files"
-)
-DENSE_2021_RULE = (
-    "as stepline, densevid_eval as PDVC's evaluate2021; SODA over videos in both files"
-)
-DENSE_VIDCHAPTERS_RULE = "as stepline, only videos in both files, as VidChapters and Vid2Seq score"
-
 
 @dataclass(frozen=True)
 class Convention:
@@ -173,8 +81,19 @@ def _grounding_benchmark(
     name: str, description: str, source: str, reference: str, predictions: str = SECONDS_BY_ROW
 ) -> Benchmark:
     conventions = {
-        "grounding": Convention(GROUNDING_RULE, temporal_grounding.grounding),
-        "segmentation": Convention(SEGMENTATION_RULE, temporal_grounding.segmentation),
+        "grounding": Convention(
+            "of the texts that the video shows: R@1: the predicted second (a segment's middle) "
+            "lies in [start, end) of any instance; Recall@IoU: the predicted segment overlaps an "
+            "instance at least so much; mean IoU: the best overlap, 0 where nothing was "
+            "predicted; texts of all videos pooled",
+            temporal_grounding.grounding,
+        ),
+        "segmentation": Convention(
+            "texts not looked at: recall: share of reference spans that some predicted span "
+            "overlaps at least so much (one may serve several); precision: the reverse; mean IoU:"
+            " the best overlap of each reference span; all videos pooled",
+            temporal_grounding.segmentation,
+        ),
     }
     reason = (
         "no official scorer asks for both texts and times, so the usual measures of grounding "
@@ -187,11 +106,26 @@ def _grounding_benchmark(
 
 def _captioning_benchmark(name: str, description: str, reference: str) -> Benchmark:
     conventions = {
-        "stepline": Convention(DENSE_RULE, dense_captioning.score),
-        "2018": Convention(DENSE_2018_RULE, partial(dense_captioning.score, version="2018")),
-        "2021": Convention(DENSE_2021_RULE, partial(dense_captioning.score, version="2021")),
+        "stepline": Convention(
+            "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as "
+            "reference as officially, F1 of a video, mean over videos; densevid: metrics of all "
+            "(prediction, reference) pairs with IoU >= .3, .5, .7, .9, video by video (METEOR's "
+            "aggregate, CIDEr's idf), an unmatched prediction against one garbage word; precision"
+            " and recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0",
+            dense_captioning.score,
+        ),
+        "2018": Convention(
+            "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over "
+            "videos in both files",
+            partial(dense_captioning.score, version="2018"),
+        ),
+        "2021": Convention(
+            "as stepline, densevid_eval as PDVC's evaluate2021; SODA over videos in both files",
+            partial(dense_captioning.score, version="2021"),
+        ),
         "vidchapters": Convention(
-            DENSE_VIDCHAPTERS_RULE, partial(dense_captioning.score, version="vidchapters")
+            "as stepline, only videos in both files, as VidChapters and Vid2Seq score",
+            partial(dense_captioning.score, version="vidchapters"),
         ),
         **_grounding_benchmark(name, description, "", reference).conventions,
     }
@@ -225,9 +159,23 @@ BENCHMARKS = {
             "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is "
             "stricter",
             {
-                "tan": Convention(TAN_RULE, htm_align.score),
-                "nasva": Convention(NASVA_RULE, partial(htm_align.score, rule="nasva")),
-                "narration": Convention(NARRATION_RULE, htm_align.score_narration),
+                "tan": Convention(
+                    "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable "
+                    "sentences, all videos pooled; ROC-AUC of alignable against not, over all sentences, "
+                    "by the alignability score or else the best score over the video; the first of equal "
+                    "seconds; a score of exactly 0 means not scored",
+                    htm_align.score,
+                ),
+                "nasva": Convention(
+                    "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all "
+                    "videos pooled; videos without an alignable sentence are left out",
+                    partial(htm_align.score, rule="nasva"),
+                ),
+                "narration": Convention(
+                    "positive: alignable and shown while it is said; ROC-AUC and average precision of the"
+                    " score `shown`, sentences of all videos pooled, ties count half",
+                    htm_align.score_narration,
+                ),
             },
         ),
         Benchmark(
@@ -237,7 +185,13 @@ BENCHMARKS = {
             "the release's folder: annotations.json, taxonomy.csv",
             "JSON {id: [second per step]} or {id: {step: second}}",
             "there is one official rule",
-            {"official": Convention(HT_STEP_RULE, htstep.score)},
+            {
+                "official": Convention(
+                    "R@1: the second lies in [start, end] of any instance of the step, over steps with an"
+                    " instance, all videos pooled",
+                    htstep.score,
+                )
+            },
             has_subsets=True,
         ),
         Benchmark(
@@ -249,14 +203,26 @@ BENCHMARKS = {
             "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original "
             "decodes them in order",
             {
-                "each": Convention(EACH_STEP_RULE, crosstask.score),
-                "ordered": Convention(ORDERED_STEPS_RULE, partial(crosstask.score, ordered=True)),
+                "each": Convention(
+                    "the best second of each step by itself; hit: it is in rows floor(start):ceil(end) "
+                    "without the last; recall of a task over its annotated steps, unweighted mean over "
+                    "tasks, mean over 20 test sets that leave 30 random videos per task out (seeds 0 to "
+                    "19)",
+                    crosstask.score,
+                ),
+                "ordered": Convention(
+                    "as each, but all steps of the task once and in order, by dynamic programming on -log"
+                    " softmax over steps",
+                    partial(crosstask.score, ordered=True),
+                ),
                 "official": Convention(
-                    ORDERED_SHARED_VIDEOS_RULE,
+                    "as ordered; videos without predictions are left out, and so are steps shown only "
+                    "after the last row of the scores",
                     partial(crosstask.score, ordered=True, skip_missing=True),
                 ),
                 "each-all": Convention(
-                    EACH_STEP_ALL_VIDEOS_RULE, partial(crosstask.score, use_test_sets=False)
+                    "as each, but one test set of all annotated videos",
+                    partial(crosstask.score, use_test_sets=False),
                 ),
             },
         ),
@@ -293,7 +259,13 @@ BENCHMARKS = {
             "JSON {id: 0 or 1, or one per clip}",
             "JSON {id: score, or one per clip}",
             "the paper's only measure, with average precision added",
-            {"official": Convention(DETECTION_RULE, ranking.score_clips)},
+            {
+                "official": Convention(
+                    "ROC-AUC of shown against not, clips pooled, ties count half (scikit-learn); AP: sum "
+                    "of recall gained times precision, not interpolated",
+                    ranking.score_clips,
+                )
+            },
         ),
         Benchmark(
             "ivsum",
@@ -304,9 +276,16 @@ BENCHMARKS = {
             "the official rule gives F = 1 to videos without a summary and multiplies "
             "probabilities",
             {
-                "frames": Convention(FRAMES_RULE, video_summaries.score),
+                "frames": Convention(
+                    "frames above 0.5 are in; F of frames, mean over videos whose reference holds a "
+                    "frame; cut or filled with 0 to the reference's length; Kendall's tau-b and "
+                    "Spearman's rho of scores with the reference, 0 where all scores are equal",
+                    video_summaries.score,
+                ),
                 "official": Convention(
-                    OFFICIAL_FRAMES_RULE, partial(video_summaries.score, official=True)
+                    "frames above 0.5 are 1, the others keep their score; a reference without frames "
+                    "gives F = 1; only videos in both files; tau and rho left out where undefined",
+                    partial(video_summaries.score, official=True),
                 ),
             },
         ),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 BOOTSTRAP_DRAWS = 1000  # of videos; the interval's ends then move by about a twentieth of its width
 INTERVAL_PERCENT = 95.0  # percent of the draws inside the interval
@@ -62,9 +63,7 @@ def ratio(hits: Floats, totals: Floats) -> Statistic:
     return Statistic(score, len(totals), int(totals.sum()))
 
 
-def grouped_ratio(
-    hits: Floats, totals: Floats, group: Integers, sets: npt.NDArray[np.bool_]
-) -> Statistic:
+def grouped_ratio(hits: Floats, totals: Floats, group: Integers, sets: Flags) -> Statistic:
     """Return a macro average as a statistic: hits / totals per group, mean over groups, mean over
     sets.
 

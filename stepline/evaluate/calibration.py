@@ -5,13 +5,11 @@ N items, F features. A feature is a piece of evidence, such as the best score ov
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats
+from stepline.evaluate.bootstrap import Flags, Floats
 from stepline.numeric import fit_logistic_weights, sigmoid
 
 # Of the weights, whose unit is a standard deviation of their feature. It keeps them finite where
@@ -22,8 +20,6 @@ MIN_WEIGHT_CHANGE = 1e-8  # the fit ends below it
 MIN_DEVIATION = 1e-6  # of a feature that never varies
 MIN_ITEMS = 20  # of each class, for a fit
 LOGISTIC_COLUMNS = ("mean", "deviation", "weights", "bias")
-
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,10 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
     positives = int(labels.sum())
     negatives = len(labels) - positives
     if min(positives, negatives) < MIN_ITEMS:
-        counts = f"{positives} texts shown and {negatives} not"
-        raise DatasetError(f"{counts}; a calibration needs {MIN_ITEMS} of each: add videos")
+        raise DatasetError(
+            f"{positives} texts shown and {negatives} not"
+            f"; a calibration needs {MIN_ITEMS} of each: add videos"
+        )
     mean = rows.mean(axis=0)
     deviation = np.maximum(rows.std(axis=0), MIN_DEVIATION)
     scaled = (rows - mean) / deviation

@@ -13,10 +13,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.datasets.crosstask import (
     TASK_FILES,
@@ -28,7 +26,7 @@ from stepline.datasets.crosstask import (
 )
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Integers, Statistic, grouped_ratio
+from stepline.evaluate.bootstrap import Flags, Floats, Integers, Statistic, grouped_ratio
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     COUNT_MISSING,
@@ -40,8 +38,6 @@ from stepline.evaluate.scoring_task import (
     read_numbers,
 )
 from stepline.evaluate.span_overlaps import Pairs, span_array
-
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 TEST_SETS = 20  # drawn at random, NaSVA section 4.1
 TRAIN_VIDEOS = 30  # videos per task that a test set leaves to training, CrossTask section 6
@@ -63,8 +59,9 @@ def shown_mask(segments: Pairs, steps: Sequence[int], seconds: int, step_count: 
     mask = np.zeros((seconds, step_count), dtype=bool)
     for (start, end), step in zip(span_array(segments, "crosstask"), steps, strict=True):
         if not 0 <= step < step_count:
-            fault = f"step {step + 1} of a task with {step_count} steps"
-            raise DatasetError(f"{fault}; correct the annotation")
+            raise DatasetError(
+                f"step {step + 1} of a task with {step_count} steps; correct the annotation"
+            )
         first = max(0, int(np.floor(start)))
         stop = max(0, int(np.ceil(end)))
         mask[first:stop, step] = True
@@ -84,8 +81,10 @@ def ordered_assignment(cost: Floats) -> Flags:
     """
     seconds, step_count = cost.shape
     if seconds < step_count:
-        fault = f"{step_count} steps in {seconds} seconds cannot be in order"
-        raise DatasetError(f"{fault}; give one second per step or more")
+        raise DatasetError(
+            f"{step_count} steps in {seconds} seconds cannot be in order"
+            "; give one second per step or more"
+        )
     # The official program holds costs as float32.
     rounded = np.asarray(cost, dtype=np.float32)
     backpointers, state = _backpointers(rounded.astype(np.float64))
@@ -277,8 +276,10 @@ def _test_set_members(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
         tasks[task].append(video)
     test_sets = random_test_sets(tasks)
     if all_keys and not any(test_sets):
-        few = f"no task has more than the {TRAIN_VIDEOS} videos that a test set leaves out"
-        raise DatasetError(f"{few}; score all videos with --convention each-all")
+        raise DatasetError(
+            f"no task has more than the {TRAIN_VIDEOS} videos that a test set leaves out"
+            "; score all videos with --convention each-all"
+        )
     members = [[key in test_set for key in keys] for test_set in test_sets]
     return np.array(members, dtype=bool).reshape(len(test_sets), len(keys))
 
@@ -301,8 +302,9 @@ def _hits_and_steps(
         return count_hits(np.full(step_count, np.nan), annotation.mask(seconds))
     if not is_matrix_node(node):
         if ordered:
-            fault = f"{node.location}: seconds cannot be put in order"
-            raise DatasetError(f"{fault}; give scores, one row per second")
+            raise DatasetError(
+                f"{node.location}: seconds cannot be put in order; give scores, one row per second"
+            )
         predicted = np.floor(read_numbers(node, step_count, "steps"))
         return count_hits(predicted, annotation.mask(seconds))
     scores = read_matrix(node)

@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.datasets import read_predictions
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Statistic, ratio
+from stepline.evaluate.bootstrap import Flags, Floats, Statistic, ratio
 from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, rouge_l
 from stepline.evaluate.events import (
     Event,
@@ -161,7 +160,7 @@ class _DensevidScorer:
         return (self._meteor.compare(pairs).aggregate, cider(pairs), *bleu(pairs), rouge_l(pairs))
 
     def _pair_captions(
-        self, is_overlapping: npt.NDArray[np.bool_], captions: list[str], texts: list[str]
+        self, is_overlapping: Flags, captions: list[str], texts: list[str]
     ) -> Iterable[CaptionPair]:
         """Pair each predicted caption with the caption of every reference event that it overlaps.
 
@@ -296,8 +295,9 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
             id: video for id, video in videos.items() if video.optional_text("subset") == subset
         }
         if not videos:
-            fault = f"{scoring.reference}: holds no subset {subset!r}"
-            raise DatasetError(f"{fault}; leave --subset out")
+            raise DatasetError(
+                f"{scoring.reference}: holds no subset {subset!r}; leave --subset out"
+            )
     # Events as they are written, also empty or reversed ones.
     reference = {}
     for id, video in videos.items():

@@ -10,16 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import Floats
 from stepline.evaluate.ptb import Tokenizer, only_ascii
 
 logger = logging.getLogger(__name__)
 
 Event: TypeAlias = tuple[float, float, str]
 EventsByVideo: TypeAlias = Mapping[str, Sequence[Event]]
-Matrix: TypeAlias = npt.NDArray[np.float64]
 
 # pairs of segments compared in one video. 5,000 events on either side, 1 GB
 MAX_SEGMENT_PAIRS = 25_000_000
@@ -39,16 +38,17 @@ def check_events(video: str, reference: Sequence[Event], predictions: Sequence[E
     for role, events in (("reference", reference), ("predicted", predictions)):
         for index, (start, end, _) in enumerate(events):
             if not (math.isfinite(start) and math.isfinite(end)):
-                name = f"{video}, {role} event {index}"
-                raise DatasetError(f"{name}: time {start}-{end} is not finite; leave it out")
+                raise DatasetError(
+                    f"{video}, {role} event {index}: time {start}-{end} is not finite; leave it out"
+                )
 
 
-def event_times(events: Sequence[Event]) -> Matrix:
+def event_times(events: Sequence[Event]) -> Floats:
     """Return (N, 2) the start and end of each of N events, in seconds."""
     return np.array([event[:2] for event in events], dtype=np.float64).reshape(len(events), 2)
 
 
-def segment_iou(first: Matrix, second: Matrix) -> Matrix:
+def segment_iou(first: Floats, second: Floats) -> Floats:
     """Return the temporal IoU (N, M) of each of N segments with each of M segments.
 
     The union of two overlapping segments is the time from the first start to the last end. For
@@ -61,8 +61,10 @@ def segment_iou(first: Matrix, second: Matrix) -> Matrix:
     Raises DatasetError for more than MAX_SEGMENT_PAIRS pairs.
     """
     if len(first) * len(second) > MAX_SEGMENT_PAIRS:
-        fault = f"{len(first)} x {len(second)} segments in one video"
-        raise DatasetError(f"{fault}; score at most {MAX_SEGMENT_PAIRS} pairs")
+        raise DatasetError(
+            f"{len(first)} x {len(second)} segments in one video"
+            f"; score at most {MAX_SEGMENT_PAIRS} pairs"
+        )
     first_starts, first_ends = first.T[:, :, None]  # (N, 1)
     second_starts, second_ends = second.T  # (M,)
     shared = np.minimum(first_ends, second_ends) - np.maximum(first_starts, second_starts)

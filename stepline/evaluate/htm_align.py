@@ -34,12 +34,11 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.datasets.files import Node, find_file, read_node
 from stepline.datasets.htm_align import FILE_NAME, AlignRow, read_rows
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Integers, Statistic, ratio
+from stepline.evaluate.bootstrap import Flags, Floats, Integers, Statistic, ratio
 from stepline.evaluate.ranking import average_precision_statistic, roc_auc_statistic
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
@@ -54,7 +53,6 @@ from stepline.evaluate.scoring_task import (
 from stepline.evaluate.span_overlaps import Pairs, span_array
 
 HitRule: TypeAlias = Literal["tan", "nasva"]
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 # TAN's score of a second that scores exactly 0, which means "not scored" there.
 UNSCORED_VALUE = -6e4
@@ -113,8 +111,9 @@ def best_seconds(scores: Floats) -> Floats:
     scores: (K, T) score of each sentence in each second. Raises DatasetError where T is 0.
     """
     if scores.shape[1] == 0:
-        fault = f"scores of shape {scores.shape}"
-        raise DatasetError(f"{fault}; give (sentences, seconds) with at least one second")
+        raise DatasetError(
+            f"scores of shape {scores.shape}; give (sentences, seconds) with at least one second"
+        )
     return np.asarray(scores.argmax(axis=1), dtype=np.float64)
 
 
@@ -132,8 +131,10 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Fla
         return annotation.alignable
     speech = span_array(spoken, "spoken")
     if len(speech) != len(annotation.spans):
-        counts = f"{len(speech)} spoken spans for {len(annotation.spans)} sentences"
-        raise DatasetError(f"{counts}; give the same transcript")
+        raise DatasetError(
+            f"{len(speech)} spoken spans for {len(annotation.spans)} sentences"
+            "; give the same transcript"
+        )
     start = np.maximum(speech[:, 0], annotation.spans[:, 0])
     overlaps = np.minimum(speech[:, 1], annotation.spans[:, 1]) > start
     return np.asarray(annotation.alignable & overlaps)
@@ -315,8 +316,9 @@ def _rank_sentences(
         return None, [f"no ROC-AUC: the predictions give no score of {noun} for every video"]
     scores = np.concatenate(known).astype(np.float64)
     if np.isnan(scores).any():
-        fault = f"a score of {noun} is null"
-        raise DatasetError(f"{fault}; a ranking needs a number for every sentence")
+        raise DatasetError(
+            f"a score of {noun} is null; a ranking needs a number for every sentence"
+        )
     truth = np.concatenate([labels[id] for id in rankings]).astype(np.float64)
     indices = [index for index, id in enumerate(labels) if id in rankings]
     video = np.repeat(indices, list(map(len, known)))
@@ -350,8 +352,9 @@ def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
     if not transcript:
         return None
     if id not in transcript:
-        fault = f"{id}: not in the transcript next to the annotations"
-        raise DatasetError(f"{fault}; give the transcript of all videos")
-    starts = read_numbers(transcript[id]["start"])
-    ends = read_numbers(transcript[id]["end"])
-    return np.stack([starts, ends], axis=1)
+        raise DatasetError(
+            f"{id}: not in the transcript next to the annotations"
+            "; give the transcript of all videos"
+        )
+    columns = [read_numbers(transcript[id][key]) for key in ("start", "end")]
+    return np.stack(columns, axis=1)

@@ -56,12 +56,14 @@ def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
     """
     for step in video.segments_by_step:
         if step not in taxonomy:
-            fault = f"step {step} is not in the taxonomy"
-            raise DatasetError(f"{fault}; give the taxonomy of these annotations")
+            raise DatasetError(
+                f"step {step} is not in the taxonomy; give the taxonomy of these annotations"
+            )
     variations = {taxonomy[step].variation for step in video.segments_by_step}
     if len(variations) > 1:
-        fault = f"a video of {video.activity!r} mixes the variations {sorted(variations)}"
-        raise DatasetError(f"{fault}; correct it")
+        raise DatasetError(
+            f"a video of {video.activity!r} mixes the variations {sorted(variations)}; correct it"
+        )
     return sorted(
         number
         for number, step in taxonomy.items()
@@ -111,8 +113,10 @@ def score(scoring: ScoringTask) -> Scores:
     Raises DatasetError for a table of windows, and for files that do not fit together.
     """
     if scoring.predictions.name.endswith(TABLE_ENDINGS):
-        fault = f"{scoring.predictions}: a table of windows, and R@1 is scored from seconds"
-        raise DatasetError(f"{fault}; `stepline predict ht-step --out result.json` writes them")
+        raise DatasetError(
+            f"{scoring.predictions}: a table of windows, and R@1 is scored from seconds"
+            "; `stepline predict ht-step --out result.json` writes them"
+        )
     file = file_in(scoring.reference, ANNOTATIONS_FILE)
     taxonomy = _read_taxonomy(file.parent)
     videos = _read_annotations(scoring, file, taxonomy)
@@ -148,6 +152,11 @@ def _predicted_seconds(
 ) -> tuple[dict[int, float], list[str]]:
     """Return global_step_index -> predicted second, and the names that fit no step or several
     steps.
+
+    Args:
+        node: the JSON prediction of one video, a list of seconds or {step id or headline: second}.
+        video: the annotation of the video.
+        taxonomy: the steps of all wikiHow articles.
     """
     steps = candidate_steps(video, taxonomy)
     unknown_names = []

@@ -50,8 +50,9 @@ def official_file(name: str) -> Path:
         raise ModelError(f"{path}: no such file; {_INSTALL_CURE}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != KNOWN_DIGESTS[name]:
-        fault = f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...)"
-        raise ModelError(f"{fault}; {_INSTALL_CURE}")
+        raise ModelError(
+            f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_INSTALL_CURE}"
+        )
     return path
 
 
@@ -59,8 +60,7 @@ def package_folder() -> Path:
     """Return the folder of the installed pycocoevalcap package. Raises ModelError without it."""
     spec = importlib.util.find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
-        lack = "METEOR's and the tokenizer's tables are not installed"
-        raise ModelError(f"{lack}; {_INSTALL_CURE}")
+        raise ModelError(f"METEOR's and the tokenizer's tables are not installed; {_INSTALL_CURE}")
     return Path(next(iter(spec.submodule_search_locations)))
 
 

@@ -132,8 +132,10 @@ def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floa
     truth = np.asarray(labels, dtype=np.float64)
     values = np.asarray(scores, dtype=np.float64)
     if truth.shape != values.shape or truth.ndim != 1:
-        shapes = f"{truth.shape} labels and {values.shape} scores"
-        raise DatasetError(f"{shapes}; give one score per label, in one list each")
+        raise DatasetError(
+            f"{truth.shape} labels and {values.shape} scores"
+            "; give one score per label, in one list each"
+        )
     if not np.isin(truth, (0.0, 1.0)).all():
         raise DatasetError("a label is neither 0 nor 1; give 1 for a positive and 0 for a negative")
     if not np.isfinite(values).all():

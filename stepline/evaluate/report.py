@@ -164,8 +164,10 @@ def compare(
     Raises DatasetError when the conventions differ or when the systems share no video.
     """
     if (first.benchmark, first.protocol) != (second.benchmark, second.protocol):
-        pair = f"{first.benchmark}/{first.protocol} and {second.benchmark}/{second.protocol}"
-        raise DatasetError(f"{pair} do not compare; score both under one protocol")
+        raise DatasetError(
+            f"{first.benchmark}/{first.protocol} and {second.benchmark}/{second.protocol}"
+            " do not compare; score both under one protocol"
+        )
     # Source of each shared video.
     sources = dict(zip(first.videos, first.sources or first.videos, strict=True))
     sources = {video: sources[video] for video in second.videos if video in sources}

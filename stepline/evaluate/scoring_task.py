@@ -77,16 +77,20 @@ class ScoringTask:
         shared = tuple(id for id in expected if id in predicted)
         if expected and predicted and not shared:
             pair = f"{next(iter(predicted))!r} and {next(iter(expected))!r}"
-            fault = f"{self.predictions}: no id is in the reference ({pair})"
-            raise DatasetError(f"{fault}; give predictions by its ids")
+            raise DatasetError(
+                f"{self.predictions}: no id is in the reference ({pair})"
+                "; give predictions by its ids"
+            )
         if expected and items == 0 and not predicted and handling != COUNT_MISSING:
             fault = f"{self.predictions}: empty; {self.protocol} scores only videos in both files"
             cure = "give predictions, or a convention that counts missing videos"
             raise DatasetError(f"{fault}; {cure}")
         if not expected or items == 0:
             part = f" in subset {self.subset!r}" if self.subset is not None else ""
-            fault = f"{self.reference}: holds nothing to score{part} for {self.benchmark}"
-            raise DatasetError(f"{fault}; give its annotations")
+            raise DatasetError(
+                f"{self.reference}: holds nothing to score{part} for {self.benchmark}"
+                "; give its annotations"
+            )
         is_skipping = handling in (SKIP_MISSING, SKIP_MISSING_VIDEOS)
         return Scores(
             self.benchmark,
@@ -193,9 +197,7 @@ def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
     matched: dict[str, V] = {}
     for id, value in predictions.items():
         # The id as the other side may write it.
-        other = f"{ID_PREFIX}{id}"
-        if id.startswith(ID_PREFIX):
-            other = id.removeprefix(ID_PREFIX)
+        other = id.removeprefix(ID_PREFIX) if id.startswith(ID_PREFIX) else f"{ID_PREFIX}{id}"
         name = other if id not in reference_ids and other in reference_ids else id
         if name in matched:
             raise DatasetError(f"predictions: {id!r} and {other!r} are one video; keep one of them")

@@ -31,14 +31,13 @@ from operator import itemgetter
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import Flags, Floats
 from stepline.evaluate.events import (
     Event,
     EventsByVideo,
     EventTokenizer,
-    Matrix,
     check_events,
     event_times,
     segment_iou,
@@ -51,7 +50,7 @@ Triple: TypeAlias = tuple[float, float, float]  # precision, recall, F1
 A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
 
 
-def best_ordered_sum(scores: Matrix) -> float:
+def best_ordered_sum(scores: Floats) -> float:
     """Return the largest sum of pair scores over all one-to-one pairings that keep the order.
 
     scores: (N, M) score of pairing row n with column m, none negative.
@@ -63,7 +62,7 @@ def best_ordered_sum(scores: Matrix) -> float:
     return float(best[-1])
 
 
-def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
+def backtracked_pairs(scores: Floats) -> list[tuple[int, int]]:
     """Return the (row, column) pairs that SODA's program reads out of its table of best sums.
 
     The program goes from the last row up. In each row it takes the last column whose best choice
@@ -88,7 +87,7 @@ def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
     return pairs[::-1]
 
 
-def _pairing_mask(scores: Matrix) -> npt.NDArray[np.bool_]:
+def _pairing_mask(scores: Floats) -> Flags:
     """Return the mask (N, M) of cells where it is better to pair row and column than to skip
     either.
     """
@@ -170,7 +169,7 @@ class _CaptionSimilarity:
 
     def matrix(
         self, truth: list[Event], events: list[Event], pairs: list[tuple[int, int]]
-    ) -> Matrix:
+    ) -> Floats:
         """Return the matrix (N, M) of METEOR in [0, 1] for the listed pairs, 0 for all other pairs.
 
         Args:

@@ -95,6 +95,13 @@ class _Reference:
         Records of one video are not independent: HiREST asks several queries of a video, and
         WhenAct cuts a video into clips. So the source video of each record is stored in
         `Scores.sources`.
+
+        Args:
+            scoring: the files of the evaluation.
+            statistics: metric name -> statistic over the V records with a shown step.
+            columns: column name -> (V,) one number per record. "steps" counts the shown steps.
+            predicted_ids: ids of the records that have predictions.
+            notes: remarks that are printed after those on the reference.
         """
         scores = scoring.scores(
             statistics,
@@ -174,6 +181,11 @@ def _unknown_rows_note(
 ) -> list[str]:
     """Return a note on predicted seconds whose row id the reference lacks, or [] without any.
 
+    Args:
+        scoring: the files of the evaluation, whose predictions are named in the error.
+        nodes: record id -> JSON value of its predicted seconds. Only objects name row ids.
+        reference: the annotated records.
+
     Raises DatasetError when the reference lacks every predicted row id.
     """
     is_known = []
@@ -185,8 +197,10 @@ def _unknown_rows_note(
     if not unknown:
         return []
     if not any(is_known):
-        fault = f"{scoring.predictions}: no key is the id of a row of the reference"
-        raise DatasetError(f"{fault}; give {{row id: second}}")
+        raise DatasetError(
+            f"{scoring.predictions}: no key is the id of a row of the reference"
+            f"; give {{row id: second}}"
+        )
     return [f"{unknown} of {len(is_known)} seconds are for rows that the reference does not hold"]
 
 
@@ -196,6 +210,10 @@ def _unknown_texts_note(
     """Return a note on predicted texts that the reference lacks, or [] without any.
 
     These predictions are ignored.
+
+    Args:
+        segments: record id -> predicted segments.
+        reference: the annotated records.
     """
     is_known = []
     for id, video_segments in segments.items():
@@ -295,8 +313,10 @@ def _seconds_by_row(node: Node, record: Record) -> list[float]:
     max_rows = len(ids) + len(record.dropped)
     # Rejected rows may be anywhere between the others.
     if not all(map(str.isdecimal, ids)) or max(map(int, ids)) >= max_rows:
-        fault = f"{node.location}: this reference's steps have ids of their own"
-        raise DatasetError(f"{fault}; give {{step id: second}}")
+        raise DatasetError(
+            f"{node.location}: this reference's steps have ids of their own"
+            f"; give {{step id: second}}"
+        )
     seconds: list[float] = read_numbers(node).tolist()
     min_rows = max(len(seconds), max(map(int, ids)) + 1)
     require_length(node, seconds, min(min_rows, max_rows), "rows of the reference")

@@ -20,6 +20,7 @@ import numpy as np
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.files.atomic_files import write_atomic
 from stepline.limits import MAX_FEATURES_BYTES, check_zip, parse_json, read_safetensors_header
+from stepline.numeric import unit_rows
 from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 
 TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
@@ -99,9 +100,11 @@ def read_feature_file(
 
 
 def read_text_features(path: Path) -> TextFeatures:
-    """Return the texts and their vectors in a .pth dict, .npz or .safetensors file.
+    """Return texts and their vectors from a .pth dict, .npz or .safetensors file.
 
-    In a .safetensors file, the texts are in the metadata.
+    The file has its texts under the key "text", in a .safetensors file in the metadata.
+
+    Raises StoreError if the file has no texts, ShapeError unless there is one row per text.
     """
     content, _ = read_arrays(path)
     if not isinstance(content, Mapping) or "text" not in content:
@@ -167,14 +170,6 @@ def parse_rate(location: object, metadata: Mapping[str, str], rate: float) -> fl
             f"{location}: rate {stated!r} is not a rate in rows/s; write the features again"
         )
     return number
-
-
-def unit_rows(values: Matrix) -> Matrix:
-    """Return the rows of a matrix (N, D), each scaled to length 1. A row of zeros stays zero."""
-    # A length of 1 leaves a row of zeros as it is.
-    length: Matrix = np.linalg.norm(values, axis=1, keepdims=True)
-    length[length == 0] = 1
-    return values / length
 
 
 def write_feature_file(features: FeatureSequence, path: Path) -> None:

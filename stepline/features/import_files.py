@@ -42,12 +42,12 @@ ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A file, or archive member, that holds features.
+    """A file, or a member of an archive, that holds features.
 
     Attributes:
         id: id of its item, from the name of the file.
-        location: path or archive and member name, for error messages.
-        read_content: function that returns content and metadata, as `read_arrays` does.
+        location: path of the file, or of the archive with the name of the member, for error messages.
+        read_content: function that returns the arrays and the metadata of the file, see `read_arrays`.
     """
 
     id: str
@@ -95,9 +95,9 @@ def find_features(source: Path) -> Iterator[FeatureFile]:
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
-    """Yield the items of a file: one item, or one per key of a dict.
+    """Yield the items of a file: one item, or one per key of a dict of several items.
 
-    Raises StoreError for an unreadable file.
+    Raises StoreError if the file cannot be read.
     """
     content, metadata = file.read_content()
     if not isinstance(content, Mapping):

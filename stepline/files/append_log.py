@@ -26,8 +26,8 @@ LOCK_WAIT_SECONDS = 10.0
 class AppendLog(Generic[Entry]):
     """The entries of an append-only JSON lines file, ordered by the first occurrence of their keys.
 
-    An entry replaces an earlier entry with the same key. If a kill truncated the last line, the
-    next append removes that line.
+    An entry replaces an earlier entry with the same key. If a killed process left an incomplete
+    last line, the next append removes that line.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class AppendLog(Generic[Entry]):
                 try:
                     entry = self._kind.model_validate_json(line)
                 except ValidationError as error:
-                    where = f"{self._path}:{self._lines + 1}"
                     raise StoreError(
-                        f"{where}: not {self._noun}; correct or remove that line"
+                        f"{self._path}:{self._lines + 1}: "
+                        f"not {self._noun}; correct or remove that line"
                     ) from error
                 self._size += len(line)
                 self._lines += 1

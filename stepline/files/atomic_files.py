@@ -14,7 +14,7 @@ import socket
 import stat
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,12 +49,13 @@ class FileSet:
     """Files that are replaced together: all are written to temporary files before any is renamed.
 
     Attributes:
-        current: the file in work, which an error message names.
+        current: path of the file that is being written, for error messages.
+        partials: path -> temporary path of each file.
     """
 
     def __init__(self) -> None:
         self.current = Path()
-        self._partials: dict[Path, Path] = {}
+        self.partials: dict[Path, Path] = {}
         self._stale: list[Path] = []
 
     def partial(self, path: Path) -> Path:
@@ -63,13 +64,8 @@ class FileSet:
         path.parent.mkdir(parents=True, exist_ok=True)
         writer = f"{os.getpid()}-{next(_serial)}-{_machine_id()}"
         name = f".{_partial_stem(path)}.{writer}{PARTIAL_SUFFIX}{path.suffix}"
-        self._partials[path] = path.parent / name
-        return self._partials[path]
-
-    @property
-    def partials(self) -> Mapping[Path, Path]:
-        """Return path -> temporary path for each file in the set."""
-        return self._partials
+        self.partials[path] = path.parent / name
+        return self.partials[path]
 
     def remove(self, path: Path) -> None:
         """Mark a file for removal at commit, unless the set replaces it."""
@@ -77,7 +73,7 @@ class FileSet:
 
     def commit(self) -> None:
         """Flush all files to disk, then rename them in the order of the `partial` calls."""
-        for path, partial in self._partials.items():
+        for path, partial in self.partials.items():
             self.current = path
             with partial.open("rb") as file:
                 # Libraries with a temporary file of their own make it readable by its owner only.
@@ -86,15 +82,15 @@ class FileSet:
                 os.fsync(file.fileno())
         # Stale files go once all new ones are on disk.
         for path in self._stale:
-            if path not in self._partials:
+            if path not in self.partials:
                 remove_file(path)
-        for path, partial in self._partials.items():
+        for path, partial in self.partials.items():
             self.current = path
             partial.replace(path)
 
     def discard(self) -> None:
         """Remove the temporary files."""
-        for partial in self._partials.values():
+        for partial in self.partials.values():
             partial.unlink(missing_ok=True)
 
 
@@ -117,8 +113,9 @@ def atomic_files() -> Iterator[FileSet]:
         ) from error
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        cure = "free some space or give another --out"
-        raise StoreError(f"{files.current}: cannot be written ({reason}); {cure}") from error
+        raise StoreError(
+            f"{files.current}: cannot be written ({reason}); free some space or give another --out"
+        ) from error
     finally:
         files.discard()
 

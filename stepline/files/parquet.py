@@ -1,11 +1,14 @@
-"""Reader of untrusted Parquet files as Python values, with errors that name column and row."""
+"""Reader of untrusted Parquet files as Python values, with errors that name column and row, and
+a writer of rows."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stepline.errors import StoreError, first_line
+from stepline.files.atomic_files import atomic_path
 
 if TYPE_CHECKING:
     import pyarrow as arrow
@@ -24,9 +27,10 @@ def read_text_column(path: Path, column: str) -> Iterator[str]:
     try:
         table = ParquetReader(path)
         if column not in table.columns:
-            has = f"it has {', '.join(table.columns)[:200]}" if table.columns else "it has none"
             raise StoreError(
-                f"{path}: lacks the column {column!r}, {has}; give records that Stepline wrote"
+                f"{path}: lacks the column {column!r}, "
+                f"it has {', '.join(table.columns)[:200] or 'none'}; "
+                "give records that Stepline wrote"
             )
         if not types.is_string(table.schema.field(column).type):
             raise StoreError(
@@ -37,6 +41,45 @@ def read_text_column(path: Path, column: str) -> Iterator[str]:
         raise StoreError(
             f"{path}: not a readable Parquet file ({error}); write it again"
         ) from error
+
+
+LIST_PREFIX = "list:"  # before the type of a column's items
+
+
+def write_rows(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    path: Path,
+    *,
+    group_rows: int = 1 << 20,
+    compression: str = "zstd",
+) -> None:
+    """Write rows as a Parquet file, in which row n is in row group n // group_rows. The file is
+    written completely or not at all.
+
+    Args:
+        rows: value of each column by its name, one mapping per row. Other names are ignored.
+        columns: Arrow type of each column, such as "string", or "list:string" for lists of strings.
+        path: path of the file.
+        group_rows: number of rows in each row group but the last. Only these rows are in memory.
+        compression: "snappy" or "zstd".
+    """
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    types = {}
+    for name, kind in columns.items():
+        item_type = arrow.type_for_alias(kind.removeprefix(LIST_PREFIX))
+        types[name] = arrow.list_(item_type) if kind.startswith(LIST_PREFIX) else item_type
+    schema = arrow.schema(types)
+    remaining = iter(rows)
+    with (
+        atomic_path(path) as partial,
+        parquet.ParquetWriter(partial, schema, compression=compression) as writer,
+    ):
+        while group := list(islice(remaining, group_rows)):
+            table = arrow.Table.from_pylist(group, schema=schema)
+            writer.write_table(table, row_group_size=group_rows)
 
 
 class ParquetError(ValueError):

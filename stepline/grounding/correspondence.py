@@ -50,30 +50,28 @@ MAX_TEXT_SECONDS = 20.0  # text that is visible longer is a watermark
 MIN_WORD_LETTERS = 3  # shorter words do not count
 MIN_LINE_WORDS = 2  # shorter lines do not count, except
 LONG_WORD_LETTERS = 5  # letters of a single word that counts as a line: "REPEAT"
-MAX_COINCIDENCE_TRIALS = (
-    20  # more trials count as 20, since one editor's choices are not independent
-)
+# more trials count as 20, since one editor's choices are not independent
+MAX_COINCIDENCE_TRIALS = 20
 # Beta distribution of the fraction of sentences that describe a step, in 53 how-to transcripts of
 # TutorialVQA. Mean .51
 HOW_TO_BETA = (7.1, 6.9)
 # the same fraction in a film script (50 parts of 40 sentences) and a lecture
 TALK_FRACTION = 0.091
-PICTURES_DO_NOT_FIT = (
-    "the pictures of the whole video hardly fit its words"  # why a step is "unclear"
-)
+# why a step is "unclear"
+PICTURES_DO_NOT_FIT = "the pictures of the whole video hardly fit its words"
 MAX_CUT_NATS = 2.0  # limit of the evidence of cuts, since another film can have similar cuts
 
 
 @dataclass(frozen=True)
 class CorrespondenceWeights:
-    """The fitted weights of the evidence.
+    """The fitted weights of the evidence that pictures belong to the speech.
 
     Attributes:
-        cuts: weight of the cuts.
-        topic: weight of the topic.
-        usual_topic: cosine of the topic that is no evidence either way.
-        text: weight of the text in the picture.
-        mean_pictures: mean unit feature (D,) of how-to pictures, by the name of the backbone.
+        cuts: weight of `Correspondence.cuts`.
+        topic: weight of `Correspondence.topic`, less `usual_topic`.
+        usual_topic: cosine that is no evidence for or against.
+        text: weight of `Correspondence.text`.
+        mean_pictures: name of the backbone -> mean unit feature of how-to pictures, D numbers.
     """
 
     cuts: float
@@ -85,12 +83,12 @@ class CorrespondenceWeights:
 
 @dataclass(frozen=True)
 class Correspondence:
-    """Evidence that the pictures belong to the speech.
+    """Evidence that the pictures of a video belong to its speech.
 
     Attributes:
-        cuts: nats of cuts at the starts of sentences, 0 where unknown.
-        topic: cosine of mean sentence and mean picture, None where unknown.
-        text: nats of text in the picture that is being said, 0 where unknown.
+        cuts: log Bayes factor that cuts coincide with the starts of sentences, 0 if unknown.
+        topic: cosine of the mean sentence vector and the mean picture, None if unknown.
+        text: log Bayes factor that text in the picture is being said, 0 if unknown.
     """
 
     cuts: float
@@ -99,11 +97,14 @@ class Correspondence:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is any evidence."""
+        """Whether any of the three kinds of evidence is known."""
         return bool(self.cuts or self.text or self.topic is not None)
 
     def log_odds(self, weights: CorrespondenceWeights | None = None) -> float:
-        """Return the log odds that the pictures belong to the speech, not to another video."""
+        """Return the log odds that the pictures belong to this speech, not to that of another video.
+
+        weights: fitted weights. None: those of the package.
+        """
         w = weights or load_weights()
         topic = self.topic - w.usual_topic if self.topic is not None else 0.0
         return w.cuts * self.cuts + w.topic * topic + w.text * self.text
@@ -123,12 +124,12 @@ def measure_correspondence(
 
     Args:
         sentences: S sentences with their times.
-        duration: of the video, in seconds.
-        cuts: times of cuts, in seconds.
-        features: of the pictures, width D.
-        sentence_vectors: (S, D) text vectors in the space of the features.
+        duration: duration of the video in seconds.
+        cuts: times of cuts in seconds.
+        features: feature rows of the pictures, width D. None: the topic is unknown.
+        sentence_vectors: (S, D) text vectors of the sentences, in the space of the features.
         on_screen: lines of text in the picture.
-        weights: None: those of the package.
+        weights: fitted weights, for the mean pictures. None: those of the package.
     """
     # The topic, where the mean picture of the backbone is known.
     topic = None
@@ -146,13 +147,15 @@ def measure_correspondence(
 def coincidence_log_bayes(
     hits: int, trials: int, chance_probability: float, odds_ratio: float
 ) -> float:
-    """Return the log Bayes factor of coincidences, with raised odds against chance.
+    """Return the log Bayes factor of coincidences: raised odds of a hit against chance.
+
+    More than 20 trials count as 20.
 
     Args:
-        hits: number of coincidences.
+        hits: number of trials with a coincidence.
         trials: number of trials.
-        chance_probability: P(hit) by chance.
-        odds_ratio: factor of the odds of a hit in matching pictures.
+        chance_probability: P(a trial is a hit) by chance.
+        odds_ratio: odds of a hit in matching pictures, divided by the odds by chance.
     """
     if not trials or not 0 < chance_probability < 1:
         return 0.0
@@ -165,7 +168,7 @@ def coincidence_log_bayes(
 
 
 def instruction_log_bayes(with_step: int, sentences: int) -> float:
-    """Return the log Bayes factor of instructions against other speech.
+    """Return the log Bayes factor that speech instructs, against other speech such as a talk.
 
     Args:
         with_step: number of sentences that describe a step.
@@ -184,7 +187,13 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def _cut_evidence(cuts: Array, starts: Array, duration: float) -> float:
-    """Return the log Bayes factor that sentences begin at cuts more often than at other times."""
+    """Return the log Bayes factor that cuts coincide with the starts of sentences.
+
+    Args:
+        cuts: times of cuts in seconds.
+        starts: sorted starts of the sentences in seconds.
+        duration: duration of the video in seconds.
+    """
     if not len(cuts) or not len(starts):
         return 0.0
     # Chance is the fraction of the video that is near the beginning of a sentence.
@@ -196,14 +205,25 @@ def _cut_evidence(cuts: Array, starts: Array, duration: float) -> float:
 
 
 def _begins_near(times: Array, starts: Array) -> Array:
-    """Return (N,): whether a sentence begins near each of N times. starts: sorted."""
+    """Return whether a sentence starts near each of N times, boolean (N,).
+
+    Args:
+        times: N times in seconds.
+        starts: sorted starts of the sentences in seconds.
+    """
     first = np.searchsorted(starts, times - AFTER_SECONDS)
     next_starts = np.append(starts, np.inf)[first]
     return np.asarray(next_starts <= times + BEFORE_SECONDS)
 
 
 def _topic_cosine(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
-    """Return the cosine of the mean sentence and the mean picture less `centre`."""
+    """Return the cosine of the mean sentence vector and the centred mean picture, None if unknown.
+
+    Args:
+        pictures: (N, D) feature rows of the pictures.
+        speech: (S, D) text vectors of the sentences.
+        centre: (D,) mean feature of how-to pictures, which is subtracted.
+    """
     is_known = np.isfinite(pictures).all(axis=1)
     if not is_known.any() or not len(speech):
         return None
@@ -212,7 +232,12 @@ def _topic_cosine(pictures: Matrix, speech: Matrix, centre: Array) -> float | No
 
 
 def _said_line_evidence(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:
-    """Return the log Bayes factor that text in the picture is said while it is visible."""
+    """Return the log Bayes factor that text in the picture is said while it is visible.
+
+    Args:
+        lines: lines of text in the picture.
+        sentences: the sentences of the speech.
+    """
     spoken: dict[int, set[str]] = defaultdict(set)  # second -> words that are said around it
     for sentence in sentences:
         words = _words(sentence.text)
@@ -247,12 +272,17 @@ def _said_line_evidence(lines: Sequence[TimedText], sentences: Sequence[Sentence
 
 
 def is_phrase(line: str) -> bool:
-    """Whether a line of text in the picture has MIN_LINE_WORDS words or more."""
+    """Return whether a line of text in the picture has 2 words of 3 letters or more."""
     return len(_words(line)) >= MIN_LINE_WORDS
 
 
 def is_said(line: str, speech: str) -> bool:
-    """Whether at least MIN_SAID_FRACTION of the words of a line are among the words of `speech`."""
+    """Return whether at least 60 % of the words of a line are also in the speech.
+
+    Args:
+        line: text in the picture.
+        speech: text of what is said.
+    """
     words = _words(line)
     common = words & _words(speech)
     return bool(words) and len(common) >= MIN_SAID_FRACTION * len(words)
@@ -265,7 +295,7 @@ def _words(text: str) -> set[str]:
 
 @functools.cache
 def load_weights() -> CorrespondenceWeights:
-    """Return the weights that are part of the package."""
+    """Return the fitted weights of `Correspondence.log_odds`, from a file of the package."""
     file = resources.files("stepline.grounding") / "correspondence.json"
     tree = json.loads(file.read_text(encoding="utf-8"))
     return CorrespondenceWeights(**tree["weights"])

@@ -46,7 +46,7 @@ MIN_SPREAD = 1e-6  # standard deviation of similarity; less is rounding error
 
 
 class TimedText(Protocol):
-    """A line of text in the picture, and when it is visible."""
+    """A line of text in the picture, with the span in which it is visible."""
 
     @property
     def text(self) -> str:
@@ -54,18 +54,18 @@ class TimedText(Protocol):
 
     @property
     def span(self) -> Span:
-        """The seconds in which the line is visible."""
+        """The span in which the line is visible, in seconds."""
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
-    """Return the cosine (K, T) of each step and each second, NaN in seconds without features.
+    """Return the cosine of each step and each second, (K, T), NaN in seconds without features.
 
     Args:
-        features: rows of width D.
-        step_vectors: (K, D).
+        features: feature rows of the pictures, width D.
+        step_vectors: (K, D) text vectors of the steps, in the space of the features.
         seconds: T.
 
-    Raises ShapeError when the vectors are not (K, D) with the D of the features.
+    Raises ShapeError if the vectors are not (K, D) with the width of the features.
     """
     width = features.values.shape[1]
     if step_vectors.ndim != 2 or step_vectors.shape[1] != width:
@@ -77,7 +77,12 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
 
 
 def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
-    """Return (T, D): the mean feature row of each second, NaN in seconds without a row."""
+    """Return the mean feature row of each second, (T, D), NaN in seconds without a row.
+
+    Args:
+        features: feature rows of the pictures, width D.
+        seconds: T.
+    """
     width = features.values.shape[1]
     values = np.full((seconds, width), np.nan)
     for t in range(seconds):
@@ -89,11 +94,12 @@ def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
 
 
 def center_similarity(scores: Array) -> Array:
-    """Return similarity scores (K, T) in standard deviations, 0 where unknown.
+    """Return similarity in standard deviations, (K, T), centred over steps and seconds.
 
-    The mean of each step and then the mean of each second are subtracted. All steps share one
-    standard deviation, so that a step which looks the same everywhere stays near 0. Values are
-    clipped to MAX_DEVIATIONS.
+    The mean of each step and then the mean of each second are subtracted. All steps share one standard
+    deviation, so that a step which looks the same everywhere stays near 0. Values are clipped to 3.
+
+    scores: (K, T) similarity of each step and second, NaN if unknown. The result is 0 there.
     """
     is_known = np.isfinite(scores).all(axis=0)
     if not is_known.any() or not len(scores):
@@ -114,12 +120,12 @@ def center_similarity(scores: Array) -> Array:
 def informative_seconds(
     activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
 ) -> Array:
-    """Return a mask (T,): 0 in seconds whose picture is plain, noise, a still or a slide, else 1.
+    """Return which seconds have a picture that can show a step, (T,): 1 or 0.
 
-    The picture of a frame counts for MAX_PICTURE_AGE_SECONDS. Seconds after the last frame have 0.
+    It is 0 for plain pictures, noise, stills and slides. The picture of a frame counts for 3 s.
 
     Args:
-        activity: thumbnails, changes and cuts of the video.
+        activity: motion, cuts and thumbnails of the video.
         seconds: T.
         on_screen: lines of text in the picture.
     """
@@ -146,7 +152,13 @@ def informative_seconds(
 
 
 def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[TimedText]) -> bool:
-    """Return whether a video is one picture, or mostly long still pictures with text."""
+    """Return whether a video is one still picture, or slides: long still pictures with text.
+
+    Args:
+        activity: motion and cuts of the video.
+        seconds: duration of the video in seconds, rounded up.
+        on_screen: lines of text in the picture.
+    """
     is_known = np.isfinite(activity.peaks)
     if is_known.sum() <= 1:
         return False
@@ -162,14 +174,17 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
     # Slides show text most of the time.
     text_seconds: set[int] = set()
     for line in on_screen:
-        first = int(line.span.start)
-        end = math.ceil(line.span.end)
-        text_seconds.update(range(first, end))
+        text_seconds.update(range(int(line.span.start), math.ceil(line.span.end)))
     return len(text_seconds.intersection(range(seconds))) >= SLIDE_TEXT_FRACTION * seconds
 
 
 def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]:
-    """Return the stretches [start, end) of MIN_STILL_SECONDS or longer without a change or a cut."""
+    """Return the stretches [start, end) in seconds without any change, of 25 s or longer.
+
+    Args:
+        activity: motion and cuts of the video.
+        seconds: end of the part that is searched.
+    """
     # An unknown change counts as none.
     rows = np.flatnonzero(np.nan_to_num(activity.peaks) >= MAX_STILL_CHANGE)
     changes = {int(row / activity.rate) for row in rows}
@@ -187,13 +202,13 @@ def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]
 def picture_warning(
     activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
 ) -> str | None:
-    """Return a warning about pictures that can show no step, None without such pictures.
+    """Return a warning about pictures that can show no step, None if there are none.
 
-    These are a single picture, slides, long still stretches, or a picture that ends early.
+    Such pictures are a single picture, slides, long still stretches, or pictures that end early.
 
     Args:
-        activity: thumbnails, changes and cuts of the video.
-        seconds: duration of the video, rounded up.
+        activity: motion, cuts and thumbnails of the video.
+        seconds: duration of the video in seconds, rounded up.
         on_screen: lines of text in the picture.
     """
     has_look = np.isfinite(activity.looks).all(axis=1)
@@ -231,17 +246,22 @@ def _format_clock(second: int) -> str:
 
 
 def _seconds_since(has_frame: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return (T,): seconds since the last True, 0 before the first."""
+    """Return the seconds since the last second with a frame, (T,), 0 before the first one.
+
+    has_frame: (T,) whether each second has a frame.
+    """
     seconds = np.arange(len(has_frame))
     last = np.maximum.accumulate(np.where(has_frame, seconds, -1))
     return np.where(last < 0, 0, seconds - last)
 
 
 def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Array:
-    """Return (T, P): the mean of the rows of each second that hold no NaN, NaN without such a row.
+    """Return the mean of the complete rows in each second, (T, P), NaN in seconds without one.
+
+    A complete row has no NaN.
 
     Args:
-        rows: (N, P), at `rate` rows per second.
+        rows: (N, P), sorted by time.
         rate: rows per second.
         seconds: T.
     """
@@ -258,58 +278,60 @@ def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Arr
 
 
 def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
-    """Return the shots as slices of whole seconds that cover [0, seconds). cuts: in seconds."""
-    boundaries = {0, seconds}
-    for cut in cuts:
-        second = round(cut)
-        if 0 < second < seconds:
-            boundaries.add(second)
-    return [slice(start, end) for start, end in itertools.pairwise(sorted(boundaries))]
+    """Return the shots of a video as slices of whole seconds that cover it.
+
+    Args:
+        cuts: times of cuts in seconds.
+        seconds: duration of the video in seconds, rounded up.
+    """
+    inside = {round(cut) for cut in cuts if 0 < round(cut) < seconds}
+    boundaries = sorted({0, seconds} | inside)
+    return [slice(start, end) for start, end in itertools.pairwise(boundaries)]
 
 
 def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> float:
-    """Return the weight w in [0, limit] of the visual evidence that fits the speech best.
+    """Return the weight w of the visual evidence, from 0 to `limit`, that fits the speech best.
 
-    It maximises, over a grid,
+    It maximises, over a grid with steps of 0.1,
 
         sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty w
 
-    Evidence that is not higher where the steps are probably shown gets weight 0.
+    so evidence z that is not higher where the steps are probably shown gets weight 0.
 
     Args:
-        prior: (K, T) P(step k is shown at t), by the speech.
-        evidence: z, (K, T), in standard deviations.
-        penalty: nats per unit of weight.
+        prior: (K, T) P(step k is shown in second t), by the speech.
+        evidence: z, (K, T) similarity of step and second, in standard deviations.
+        penalty: cost per unit of weight, in nats.
         limit: largest weight.
     """
     if not evidence.any():
         return 0.0
     # The half step includes `limit` itself.
     weights = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
-    gains = []
-    for w in weights:
-        gains.append(log_bayes_factor(prior, w * evidence) - penalty * w)
+    gains = [log_bayes_factor(prior, w * evidence) - penalty * w for w in weights]
     best = int(np.argmax(gains))
     return round(float(weights[best]), 2)
 
 
 def log_bayes_factor(prior: Array, evidence: Array) -> float:
-    """Return the log Bayes factor of visual evidence, summed over the steps.
+    """Return the log Bayes factor of the visual evidence, summed over the steps.
+
+    See `bayes_factors`.
 
     Args:
-        prior: (K, T) P(step k is shown at t).
-        evidence: (K, T) log likelihood ratios.
+        prior: (K, T) P(step k is shown in second t), by the speech.
+        evidence: (K, T) log likelihood ratios of step k being shown in second t.
     """
     factors = bayes_factors(prior, evidence)
     return float(np.log(factors).sum())
 
 
 def bayes_factors(prior: Array, evidence: Array) -> Array:
-    """Return (K,) the Bayes factor of the evidence: shown where the prior says, against anywhere.
+    """Return the Bayes factor of each step, (K,): shown where the prior says, against anywhere.
 
     Args:
-        prior: (K, T) P(step k is shown at t).
-        evidence: (K, T) log likelihood ratios.
+        prior: (K, T) P(step k is shown in second t), by the speech.
+        evidence: (K, T) log likelihood ratios of step k being shown in second t.
     """
     likelihood = np.exp(evidence)
     if_shown = (prior * likelihood).sum(axis=1)

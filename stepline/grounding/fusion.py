@@ -81,11 +81,14 @@ class ShownPosterior:
 
     @property
     def shown_at(self) -> Array:
-        """(K, T) P(the step is being shown at t)."""
+        """P(step k is being shown in second t), (K, T)."""
         return np.asarray(self.occupancy * self.score[:, None])
 
     def masked(self, informative: Array) -> "ShownPosterior":
-        """Return the posterior where uninformative seconds show nothing. informative: (T,), 0 or 1."""
+        """Return the posterior with no step shown in some seconds.
+
+        informative: (T,) 1 for a second whose picture can show a step, else 0.
+        """
         if informative.all():
             return self
         rows = self.occupancy * informative
@@ -96,27 +99,29 @@ class ShownPosterior:
 
     @property
     def best_seconds(self) -> npt.NDArray[np.int64]:
-        """(K,) the most likely second of each step."""
+        """The most likely second of each step, (K,)."""
         if not self.occupancy.size:
             return np.zeros(len(self.occupancy), dtype=np.int64)
         return np.asarray(self.occupancy.argmax(axis=1))
 
 
 def similarity_penalty(features: FeatureSequence | None) -> float:
-    """Return the penalty of the similarity weight for a backbone, in nats per unit."""
+    """Return the cost of the similarity weight for the backbone of some features, in nats per unit."""
     if features is not None and features.backbone == "conse":
         return CONSE_SIMILARITY_PENALTY
     return SIMILARITY_PENALTY
 
 
 def similarity_weight(prior: Array, evidence: Array, is_said: Flags, penalty: float) -> float:
-    """Return the weight of the visual similarity, `UNSAID_VISION_WEIGHT` where no step is said.
+    """Return the weight of the visual similarity, per standard deviation.
+
+    It is fitted to the steps that are said. It is 2 if none is said and 0 without evidence.
 
     Args:
-        prior: (K, T) P(shown at t | said).
-        evidence: (K, T) contrasted similarity.
-        is_said: (K,) whether each step is said. The weight is fitted to these steps.
-        penalty: nats per unit of weight.
+        prior: (K, T) P(step k is shown in second t | where it is said).
+        evidence: (K, T) similarity of step and second, in standard deviations.
+        is_said: (K,) whether each step is said.
+        penalty: cost per unit of weight, in nats.
     """
     if is_said.any():
         return fit_weight(prior[is_said], evidence[is_said], penalty, MAX_VISION_WEIGHT)
@@ -128,12 +133,14 @@ def similarity_weight(prior: Array, evidence: Array, is_said: Flags, penalty: fl
 def fuse(
     speech: SpeechPrior, evidence: Array, penalty: float, settings: GroundSettings
 ) -> ShownPosterior:
-    """Return the posterior of each step by speech and visual similarity.
+    """Return when and whether each step is shown, by speech and visual similarity.
+
+    The steps compete for the seconds.
 
     Args:
-        speech: prior of each step, by where it is said.
-        evidence: (K, T) contrasted similarity of steps and seconds.
-        penalty: nats per unit of the similarity weight.
+        speech: when and whether each step is shown, by the speech only.
+        evidence: (K, T) similarity of step and second, in standard deviations.
+        penalty: cost per unit of the similarity weight, in nats.
         settings: settings of grounding.
     """
     prior = speech.prior
@@ -172,12 +179,12 @@ def fuse(
 
 
 def probability_unclaimed(shown_at: Array, score: Array) -> Array:
-    """Return (K, T): P(no other step is being shown at t).
+    """Return P(no other step is being shown in second t), (K, T).
 
     With thousands of steps the product may underflow. Then each row is scaled by a factor.
 
     Args:
-        shown_at: occupancy (K, T).
+        shown_at: (K, T) P(step k is being shown in second t | it is shown).
         score: (K,) P(shown).
     """
     claimed = shown_at * score[:, None]
@@ -194,27 +201,27 @@ def probability_unclaimed(shown_at: Array, score: Array) -> Array:
 
 
 def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
-    """Return (K, T): P(the step is being shown at t), by a lognormal duration around its center.
+    """Return P(step k is being shown in second t), (K, T), by a lognormal duration.
 
     Args:
-        centers: (K, T) P(the center of the step is at t).
+        centers: (K, T) P(the middle of step k is in second t).
         shots: slices of whole seconds. A step does not continue across a cut.
         seconds: median duration of a step in seconds.
     """
     longest = max((shot.stop - shot.start for shot in shots), default=1)
     reach = longest - 1
     # P(the duration is more than twice a distance from the center), (2 reach + 1,)
-    longer = np.ones(2 * reach + 1)
+    p_longer = np.ones(2 * reach + 1)
     for distance in range(1, reach + 1):
         log_ratio = math.log(2 * distance / seconds)
         spreads = log_ratio / (LOG_LENGTH_SPREAD * math.sqrt(2))
         probability = 0.5 * math.erfc(spreads)
-        longer[reach - distance] = probability
-        longer[reach + distance] = probability
+        p_longer[reach - distance] = probability
+        p_longer[reach + distance] = probability
     shown_at = np.zeros(centers.shape)
     for shot in shots:
         length = shot.stop - shot.start
-        kernel = longer[reach - length + 1 : reach + length]  # (2 length - 1,)
+        kernel = p_longer[reach - length + 1 : reach + length]  # (2 length - 1,)
         for row, out in zip(centers[:, shot], shown_at[:, shot], strict=True):
             convolved = np.convolve(row, kernel, mode="full")
             # The part of the full convolution that is in the shot.
@@ -310,28 +317,32 @@ def separate_overlapping_spans(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _cut_at_neighbours(step: Step, seconds: Sequence[float]) -> Step:
-    """Return a step whose best span does not hold the most likely second of another step.
+    """Return a step whose best span excludes the most likely seconds of other steps.
 
-    seconds: sorted most likely seconds of all steps.
+    Args:
+        step: a step with its spans and its most likely second.
+        seconds: sorted most likely seconds of all steps.
     """
     if not step.spans or step.at is None:
         return step
     start = step.spans[0].start
     end = step.spans[0].end
     index = bisect.bisect_left(seconds, step.at)
-    if index > 0:
-        before = seconds[index - 1]
-        if before > start:
-            start = _midpoint(before, step.at)
-    if index + 1 < len(seconds):
-        after = seconds[index + 1]
-        if after < end:
-            end = _midpoint(step.at, after)
+    if index > 0 and seconds[index - 1] > start:
+        start = _midpoint(seconds[index - 1], step.at)
+    if index + 1 < len(seconds) and seconds[index + 1] < end:
+        end = _midpoint(step.at, seconds[index + 1])
     return _with_best_span(step, start, end)
 
 
 def _separate_pair(steps: Sequence[Step], first: float, second: float) -> list[Step]:
-    """Return the steps so that spans with most likely second `first` end before those of `second` begin."""
+    """Return the steps, with the best spans of two groups cut so that they do not overlap.
+
+    Args:
+        steps: all steps.
+        first: most likely second of the steps of the first group.
+        second: most likely second of the steps of the second group, later than `first`.
+    """
     end = first
     start = second
     for step in steps:
@@ -357,12 +368,17 @@ def _separate_pair(steps: Sequence[Step], first: float, second: float) -> list[S
 
 
 def _midpoint(first: float, second: float) -> float:
-    """Return the whole second at or after the middle of two times, the middle itself without one."""
+    """Return the second at which two overlapping spans are separated.
+
+    It is the first whole second from the middle on if that is before `second`, else the middle itself.
+
+    Args:
+        first: most likely second of the earlier step.
+        second: most likely second of the later step.
+    """
     middle = (first + second) / 2
     whole_second = float(math.ceil(middle))
-    if whole_second < second:
-        return whole_second
-    return middle
+    return whole_second if whole_second < second else middle
 
 
 def _with_best_span(step: Step, start: float, end: float) -> Step:

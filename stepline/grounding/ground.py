@@ -91,9 +91,10 @@ INSTRUCTS_PRIOR = 0.95
 MIN_INSTRUCTS_LOG_ODDS = -1.6
 VISIBLE_MARGIN = 1e-3  # distance of P(shown) by wording from 0 and 1
 MAX_LOG_ODDS = 50.0  # nats, against overflow
-# duration of a user's line as a fraction of duration / lines, within limits in seconds. The median of
-# YouCook2's 2,441 steps is .42, of 27 short clips .69
+# duration of a user's line as a fraction of the mean distance of lines, within limits in seconds.
+# The median of YouCook2's 2,441 steps is .42, of 27 short clips .69
 LINE_FRACTION = 0.4
+DEFAULT_LINE_SECONDS = 8.0  # of a single line; WhenAct's median of an action
 MIN_LINE_SECONDS = 4.0
 MAX_LINE_SECONDS = 20.0
 MIN_MOVE_SECONDS = 2  # from the second by speech only, beyond which the pictures moved a step
@@ -129,7 +130,7 @@ class GroundReport:
 
     @property
     def unclear_reason(self) -> str:
-        """Why a step is "unclear", for the user."""
+        """The reason, in words for the user, why a step of this video is "unclear"."""
         if not self.instructs:
             return "hardly any sentence of the video states a step"
         return "said last, and only for some cases" if self.earned else PICTURES_DO_NOT_FIT
@@ -176,6 +177,14 @@ class Grounding:
     steps: tuple[Step, ...]
     alignment: Alignment
     report: GroundReport
+
+    def select(self, rows: Sequence[int]) -> "Grounding":
+        """Return the grounding of some of the steps. rows: their indices."""
+        steps = tuple(self.steps[row] for row in rows)
+        texts = tuple(self.alignment.texts[row] for row in rows)
+        scores = self.alignment.scores[list(rows)]
+        alignment = replace(self.alignment, texts=texts, scores=scores)
+        return replace(self, steps=steps, alignment=alignment)
 
 
 def ground(
@@ -235,7 +244,10 @@ def ground(
 
 
 def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Grounding:
-    """Return the steps of a whole video placed where they are shown, as `ground` does."""
+    """Return the grounding of a whole video: its steps placed where they are shown.
+
+    A long video is grounded in windows.
+    """
     video = video_evidence(inputs)
     if inputs.sentence_probabilities is not None and inputs.steps:
         settings = settings.model_copy(update={"typical": line_seconds(inputs)})
@@ -245,22 +257,28 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
     else:
         grounding = _ground_windows(inputs, video, windows, settings)
     log.info("grounding: %s", grounding.report.note)
-    return replace(
-        grounding,
-        steps=mark_conditional_last_step_unclear(separate_overlapping_spans(grounding.steps)),
-    )
+    grounding = replace(grounding, steps=separate_overlapping_spans(grounding.steps))
+    if inputs.lines is not None:
+        grounding = grounding.select(inputs.lines)
+    return replace(grounding, steps=mark_conditional_last_step_unclear(grounding.steps))
 
 
 def line_seconds(inputs: GroundingInputs) -> float:
-    """Return the typical duration in seconds of a user's line, by the number of lines."""
-    seconds = LINE_FRACTION * inputs.duration / len(inputs.steps)
+    """Return the typical duration in seconds of a user's line, by the seconds between the steps.
+
+    The steps may fill a part of the video, so the duration of the video does not count.
+    """
+    starts = sorted(step.said.start for step in inputs.steps if step.said is not None)
+    if len(starts) < 2 or starts[0] == starts[-1]:
+        return DEFAULT_LINE_SECONDS
+    seconds = LINE_FRACTION * (starts[-1] - starts[0]) / (len(starts) - 1)
     return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
 
 def mark_conditional_last_step_unclear(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps, with the last one "unclear" if it is shown and has a condition.
+    """Return the steps, with the last one "unclear" if it is "shown" and has a condition.
 
-    "If it gets worse, see a doctor" is often said over the presenter or the first pictures.
+    Its score is halved. "If it gets worse, see a doctor" is often said over unrelated pictures.
     """
     if len(steps) < 2:
         return steps
@@ -277,7 +295,14 @@ def _ground_windows(
     windows: Sequence[GroundingWindow],
     settings: GroundSettings,
 ) -> Grounding:
-    """Return the grounding of a long video, each step by the window that decides it."""
+    """Return the grounding of a long video. The spans of each step are from one window.
+
+    Args:
+        inputs: steps, speech and visual evidence of the whole video.
+        video: evidence that all windows share.
+        windows: windows of the video. Each step is decided in one of them.
+        settings: settings of grounding.
+    """
     scores = np.zeros((len(inputs.steps), inputs.past_seconds), dtype=np.float32)
     steps = list(inputs.steps)
     reports = []
@@ -302,12 +327,12 @@ def _alignment(inputs: GroundingInputs, scores: Matrix) -> Alignment:
 def ground_window(
     inputs: GroundingInputs, video: VideoEvidence, settings: GroundSettings
 ) -> Grounding:
-    """Return the grounded steps of one window, or of a whole short video.
+    """Return the grounding of one window, or of a whole short video.
 
     Args:
-        inputs: steps, transcript and picture features of the window.
+        inputs: steps, speech and visual evidence of the window.
         video: evidence of the whole video, cut to the window.
-        settings: of grounding.
+        settings: settings of grounding.
     """
     speech = speech_prior(inputs, settings)
     evidence = similarity_evidence(inputs)
@@ -372,9 +397,10 @@ def ground_window(
 
 
 def _picture_note(inputs: GroundingInputs, weight: float, by_shots: int, moved: int) -> str:
-    """Return a note on how the pictures changed the placement.
+    """Return a sentence for the report: how the pictures changed the placement.
 
     Args:
+        inputs: steps, speech and visual evidence.
         weight: weight of the similarity of pictures and step texts.
         by_shots: number of steps placed by shots.
         moved: number of steps that the pictures moved by more than 2 s.
@@ -392,7 +418,7 @@ def _picture_note(inputs: GroundingInputs, weight: float, by_shots: int, moved: 
 
 
 def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPrior:
-    """Return when and whether each step is shown, by speech only."""
+    """Return when and whether each step is shown, as predicted from the speech only."""
     return SpeechPrior(
         prior=shown_time_prior(inputs.weighted_passages, USUAL_LAG_SECONDS, inputs.seconds),
         shown_prior=shown_before_evidence(inputs.is_said, SHOWN_RATE, inputs.visible, settings),
@@ -402,10 +428,10 @@ def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPri
 
 
 def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
-    """Return (K, T) P(step k is shown in second t | its passages in the speech).
+    """Return P(step k is shown in second t | its passages in the speech), (K, T).
 
     Args:
-        passages: of each step, where it may be said.
+        passages: for each of K steps, the spans that may say it.
         lag: seconds by which the pictures follow the words.
         seconds: T.
     """
@@ -419,13 +445,13 @@ def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: 
 def shown_before_evidence(
     is_said: Flags, rate: float, visible: Array | Sequence[float] | None, settings: GroundSettings
 ) -> Array:
-    """Return pi, (K,) P(shown) before any visual evidence.
+    """Return P(step k is shown) before any visual evidence, (K,).
 
     Args:
         is_said: (K,) whether each step is said.
         rate: P(shown) of a step that is said.
-        visible: (K,) P(shown) by the wording, None where unknown.
-        settings: with the weight of the wording.
+        visible: (K,) P(shown) by the wording of the steps. None: unknown.
+        settings: settings of grounding, with the weight of the wording.
     """
     # The rate of steps that are said, changed by their wording.
     rate_log_odds = logit(np.asarray(rate, dtype=np.float64))
@@ -437,7 +463,10 @@ def shown_before_evidence(
 
 
 def similarity_evidence(inputs: GroundingInputs) -> Array:
-    """Return z (K, T): contrasted similarity of each step and second, 0 where unknown."""
+    """Return the similarity of each step and second in standard deviations, (K, T), 0 if unknown.
+
+    It is centred over steps and seconds (`center_similarity`).
+    """
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or not inputs.steps:
@@ -453,10 +482,17 @@ def place_by_shots(
     posterior: ShownPosterior,
     settings: GroundSettings,
 ) -> tuple[ShownPosterior, Flags, float]:
-    """Move the steps to shots that no one says, or that are said over a talking head.
+    """Match the steps to shots whose words do not tell when they are shown.
 
-    Returns the posterior of all steps, (K,) which steps the shots placed, and the seconds by which
-    the pictures of those follow the words.
+    These are steps that are not said, or are said over a talking head. Returns the posterior of all steps,
+    (K,) which steps were matched to shots, and the seconds by which the pictures follow the words.
+
+    Args:
+        inputs: steps, speech and visual evidence.
+        speech: when and whether each step is shown, by the speech only.
+        evidence: (K, T) similarity of step and second, in standard deviations.
+        posterior: when and whether each step is shown, second by second, before the matching.
+        settings: settings of grounding.
     """
     activity = inputs.activity
     shots = inputs.shots
@@ -500,11 +536,11 @@ def place_by_shots(
 
 
 def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
-    """Return (K,): whether the picture shows a talking head while the step is said.
+    """Return whether the picture shows a talking head while each step is said, (K,).
 
     Args:
-        talk: (T,) log odds against doing.
-        passages: of each step, where it is said.
+        talk: (T,) log odds that something is being done, by recurring looks with much chat, <= 0.
+        passages: for each of K steps, the spans that say it.
     """
     flags = np.zeros(len(passages), dtype=bool)
     for k, spans in enumerate(passages):
@@ -515,7 +551,7 @@ def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) 
 
 
 def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
-    """Return (K,) P(shown) by the wording, None where the step vectors are not of MiniLM."""
+    """Return P(shown) by the wording of each step, (K,), None if its vectors are not of MiniLM."""
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or features.backbone != "conse":
@@ -526,8 +562,11 @@ def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
 
 
 def _posterior(prior: float, log_odds: float) -> float:
-    """Return the posterior probability. log_odds: of the evidence, in nats."""
-    if not prior:
-        return 0.0
+    """Return the posterior probability of a hypothesis.
+
+    Args:
+        prior: probability before the evidence, above 0.
+        log_odds: log Bayes factor of the evidence, in nats.
+    """
     likelihood = math.exp(min(log_odds, MAX_LOG_ODDS))
     return prior * likelihood / (prior * likelihood + 1 - prior)

@@ -37,9 +37,9 @@ class GroundingWindow:
     """A part of a long video in which steps are grounded.
 
     Attributes:
-        context: span of the window and the context around it, in whole seconds.
+        context: span of the window with its context on both sides, in whole seconds.
         steps: indices of all steps that are said in the context.
-        decided_steps: indices of the steps whose spans this window decides.
+        decided_steps: indices of the steps whose spans are taken from this window.
     """
 
     context: Span
@@ -50,9 +50,14 @@ class GroundingWindow:
 def cut_into_windows(
     steps: Sequence[Step], duration: float, settings: GroundSettings
 ) -> list[GroundingWindow]:
-    """Return the windows of a video. Each step is decided in one window.
+    """Return the windows of a video. The spans of each step are taken from one window.
 
-    A short video is one window, and so is a video with a step that is not said.
+    A video of up to 1.5 windows is one window, and so is a video with a step that is not said.
+
+    Args:
+        steps: steps of the video.
+        duration: duration of the video in seconds.
+        settings: settings of grounding, with the length of windows and their context.
     """
     centers = [step.said.center for step in steps if step.said is not None]
     last = float(math.ceil(duration))
@@ -86,14 +91,14 @@ def cut_into_windows(
 def cut_steps(
     steps: Sequence[Step], window: GroundingWindow, transcript: Transcript | None
 ) -> tuple[list[Step], Transcript | None]:
-    """Return the steps and the sentences inside a window, in seconds from its start.
+    """Return the steps and the sentences inside a window, with times in seconds from its start.
 
     The `sources` of the steps are renumbered.
 
     Args:
         steps: steps of the whole video.
         window: the window to which steps and sentences are cut.
-        transcript: sentences of the whole video, None if unknown.
+        transcript: sentences of the whole video. None: unknown.
     """
     # the sentences
     number: dict[int, int] = {}  # index of a sentence in the video -> in the window
@@ -128,12 +133,9 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
     """
     start = window.context.start
     spans = [Span(span.start + start, span.end + start) for span in step.spans]
-    at = step.at
-    if at is not None:
-        at = at + start
     changes = {
         "spans": tuple(spans),
-        "at": at,
+        "at": None if step.at is None else step.at + start,
         "score": step.score,
         "status": step.status,
         "basis": step.basis,
@@ -168,6 +170,8 @@ class GroundingInputs:
             all passages that say a step describe it equally.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences. None:
             by the number of sentences that steps cite.
+        lines: indices of the user's lines among the steps. The other steps only claim their seconds.
+            None: all steps.
         ahead: seconds after `duration` in which a running video may still show a step.
 
     Raises ShapeError when arrays do not fit together.
@@ -185,6 +189,7 @@ class GroundingInputs:
     written: bool = True
     sentence_probabilities: Array | None = None
     instruction: float | None = None
+    lines: Sequence[int] | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -206,29 +211,27 @@ class GroundingInputs:
 
     @property
     def past_seconds(self) -> int:
-        """Seconds of the video so far, rounded up."""
+        """Duration of the video so far in seconds, rounded up."""
         return math.ceil(self.duration)
 
     @property
     def seconds(self) -> int:
-        """T: number of seconds in which a step may be shown."""
+        """T: number of seconds in which a step may be shown, with those still ahead."""
         return self.past_seconds + self.ahead
 
     @property
     def end(self) -> float:
-        """The end of the last of the T seconds."""
+        """End of the last second in which a step may be shown, in seconds."""
         return self.duration + self.ahead
 
     @property
     def cuts(self) -> tuple[float, ...]:
         """Times of cuts in seconds, () where unknown."""
-        if self.activity is None:
-            return ()
-        return self.activity.cuts
+        return () if self.activity is None else self.activity.cuts
 
     @property
     def shots(self) -> list[slice]:
-        """The shots as slices of whole seconds. The seconds ahead are a shot."""
+        """Slices of whole seconds of the shots. The seconds ahead of a running video are one shot."""
         cuts = self.cuts
         if self.ahead:
             cuts = (*cuts, self.past_seconds)
@@ -241,17 +244,17 @@ class GroundingInputs:
 
     @functools.cached_property
     def is_said(self) -> Flags:
-        """(K,) whether each step is said."""
+        """Whether each step is said, boolean (K,)."""
         return np.array([step.said is not None for step in self.steps], dtype=bool)
 
     @functools.cached_property
     def passages(self) -> list[list[Span]]:
-        """For each of K steps, the spans that say it."""
+        """For each of K steps, the spans of the speech that say it."""
         return [spoken_passages(step, self.transcript, self.end) for step in self.steps]
 
     @functools.cached_property
     def weighted_passages(self) -> "list[WeightedPassages]":
-        """For each of K steps, the spans that may say it, with weights."""
+        """For each of K steps, the spans of the speech that may say it, with probabilities."""
         if self.sentence_probabilities is None or self.transcript is None:
             return [WeightedPassages(spans) for spans in self.passages]
         spans = [sentence.span for sentence in self.transcript.sentences]
@@ -264,7 +267,7 @@ class GroundingInputs:
         return items
 
     def before(self, second: float) -> "GroundingInputs":
-        """Return the inputs with only the pictures before a second, and the whole transcript."""
+        """Return the inputs with the pictures before a second only, and with the whole transcript."""
         past = self._cut_pictures(Span(0.0, second))
         on_screen = [line for line in self.on_screen if line.span.start < second]
         return replace(past, duration=second, on_screen=on_screen)
@@ -286,7 +289,10 @@ class GroundingInputs:
         return replace(self._cut_pictures(window.context), duration=duration, **changes)
 
     def _cut_pictures(self, span: Span) -> "GroundingInputs":
-        """Return the inputs with the feature rows, motion and cuts of a span only."""
+        """Return the inputs with features, motion and cuts of a span only.
+
+        Cuts count from its start. span: in seconds.
+        """
         features = self.features
         if features is not None:
             features = replace(features, values=features.values[features.rows(span)])
@@ -337,10 +343,9 @@ def spoken_passages(step: Step, transcript: Transcript | None, duration: float) 
                 passages.append(Span(start, min(span.end, said_span.end)))
     if not passages:
         passages = [said_span]
-    inside = []
-    for span in passages:
-        if span.start < duration:
-            inside.append(Span(span.start, min(span.end, duration)))
+    inside = [
+        Span(span.start, min(span.end, duration)) for span in passages if span.start < duration
+    ]
     # A step that is said after the end has the last second.
     return inside or [Span(max(0.0, duration - 1), duration)]
 
@@ -366,7 +371,7 @@ class VideoEvidence:
 
 
 def video_evidence(inputs: GroundingInputs) -> VideoEvidence:
-    """Return the evidence of a whole video that all windows share."""
+    """Return the evidence of a whole video that all of its windows share."""
     informative = np.ones(inputs.past_seconds)
     if inputs.activity is not None and inputs.has_thumbnails:
         informative = informative_seconds(inputs.activity, len(informative), inputs.on_screen)
@@ -376,17 +381,15 @@ def video_evidence(inputs: GroundingInputs) -> VideoEvidence:
 
 
 def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
+    """Return the log odds that the pictures belong to the speech, None without evidence."""
     if inputs.features is None and inputs.activity is None:
         return None
     if inputs.transcript is not None:
         sentences = inputs.transcript.sentences
     else:
         # Without a transcript, the steps that are said take the place of sentences.
-        steps_as_sentences = []
-        for step in inputs.steps:
-            if step.said is not None:
-                steps_as_sentences.append(Sentence(text=step.text, span=step.said))
-        sentences = tuple(steps_as_sentences)
+        said_steps = [(step.text, step.said) for step in inputs.steps if step.said is not None]
+        sentences = tuple(Sentence(text=text, span=span) for text, span in said_steps)
     evidence = measure_correspondence(
         sentences,
         inputs.duration,

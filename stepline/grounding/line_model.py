@@ -49,11 +49,10 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
-from stepline.errors import ShapeError
 from stepline.numeric import logit, sigmoid, unit_rows
 from stepline.records import Matrix
 
-Features = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
 
 FEATURE_NAMES = (
     "cosine",
@@ -72,7 +71,6 @@ MIN_STEP_MARGIN = 0.02  # distance of P(describes a step) from 0 and 1
 ENDING_PATTERN = re.compile(r"(?<=[a-z]{3})(?:ing|ed|ies|es|s|er|y|e)$")
 DOUBLE_PATTERN = re.compile(r"([b-df-hj-np-tv-z])\1$")
 WORD_PATTERN = re.compile(r"[^\W\d_]+|\d+(?:[.,/]\d+)?")
-Array = npt.NDArray[np.float64]
 MAX_EXPONENT = 30.0  # of a state's weight, against overflow
 MIN_NEVER_PROBABILITY = 1e-4  # distance of P(never) from 0 and 1, for finite log odds
 WORDS_PER_LINE = 8  # a sentence of twice as many words may say two lines
@@ -82,9 +80,8 @@ MAX_SENTENCE_PARTS = 4
 SAME_PASSAGE_FRACTION = 0.5
 SAME_PASSAGE_NATS = 1.0
 MIN_MASS = 1e-12  # of a row, against a division by zero
-MAX_LEAVE_ONE_OUT_VALUES = (
-    2_000_000  # limit of memory: values of the lists with one line left out, computed at once
-)
+# limit of memory: values of the lists with one line left out, computed at once
+MAX_LEAVE_ONE_OUT_VALUES = 2_000_000
 
 
 def line_features(
@@ -93,12 +90,12 @@ def line_features(
     line_vectors: Matrix,
     sentence_vectors: Matrix,
     step_probabilities: npt.NDArray[np.float64] | None = None,
-) -> Features:
-    """Return the features (K, S, F) of each line and sentence, in the order of FEATURE_NAMES.
+) -> Array:
+    """Return the features of each line and sentence, (K, S, F), in the order of FEATURE_NAMES.
 
     Args:
-        lines: K texts.
-        sentences: S texts.
+        lines: K texts of the list.
+        sentences: S texts of the narration.
         line_vectors: (K, D) vectors of the lines by a sentence encoder.
         sentence_vectors: (S, D) vectors of the sentences by the same encoder.
         step_probabilities: (S,) P(the sentence describes a step). None: unknown, the feature is 0.
@@ -123,17 +120,23 @@ def line_features(
     return np.stack(features, axis=-1)
 
 
-def sum_with_neighbours(rows: Features) -> Features:
-    """Return (N, D): each row plus the row before and the row after it."""
+def sum_with_neighbours(rows: Array) -> Array:
+    """Return each row plus the row before it and the row after it, (N, D). rows: (N, D)."""
     total = rows.copy()
     total[1:] += rows[:-1]
     total[:-1] += rows[1:]
     return total
 
 
-def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> tuple[Features, Features]:
-    """Return the IDF-weighted share of each line's words that a sentence holds, (K, S), and the same
-    of the sentence with its two neighbours."""
+def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> tuple[Array, Array]:
+    """Return the fraction of each line's words that each sentence contains, weighted by IDF, (K, S).
+
+    The second result is the same for the sentence together with its two neighbours.
+
+    Args:
+        lines: K texts of the list.
+        sentences: S texts of the narration.
+    """
     spoken = [content_words(sentence) for sentence in sentences]
     frequency: Counter[str] = Counter()
     for sentence_stems in spoken:
@@ -161,7 +164,7 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> tuple[Featur
 
 
 def content_words(text: str) -> set[str]:
-    """Return the stems of a text's words, and its numbers."""
+    """Return the set of the stems of a text's words of 3 letters or more, and of its numbers."""
     stems = set()
     for word in WORD_PATTERN.findall(text.lower()):
         if word[0].isdigit():
@@ -172,28 +175,38 @@ def content_words(text: str) -> set[str]:
 
 
 def strip_ending(word: str) -> str:
-    """Return the stem of an English word: "chop" for "chopped", "chops" and "chop"."""
+    """Return the stem of an English word in lower case: "chop" for "chopped", "chops" and "chop"."""
     return DOUBLE_PATTERN.sub(r"\1", ENDING_PATTERN.sub("", word))
 
 
-def position_distance(lines: int, sentences: int) -> Features:
-    """Return (K, S): the distance of relative positions, 0 to 1, of K lines and S sentences."""
+def position_distance(lines: int, sentences: int) -> Array:
+    """Return the distance of the relative positions of each line and sentence, (K, S), 0 to 1.
+
+    Args:
+        lines: K, number of lines.
+        sentences: S, number of sentences.
+    """
     line_positions = (np.arange(lines) + 0.5) / max(1, lines)
     sentence_positions = (np.arange(sentences) + 0.5) / max(1, sentences)
     return np.abs(line_positions[:, None] - sentence_positions)
 
 
-def sentence_lengths(sentences: Sequence[str]) -> Features:
-    """Return (S,): the log of the number of words, divided by 8."""
+def sentence_lengths(sentences: Sequence[str]) -> Array:
+    """Return the log of the number of words of each sentence divided by 8, (S,)."""
     counts = [max(1, len(sentence.split())) for sentence in sentences]
     return np.log(np.array(counts, dtype=np.float64) / 8.0)
 
 
-def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int) -> Features:
-    """Return (S,): centred log odds that a sentence describes a step, 0 where unknown."""
+def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int) -> Array:
+    """Return the log odds that each sentence describes a step, less their mean, (S,).
+
+    Args:
+        probabilities: (S,) P(the sentence describes a step). None: unknown, the result is 0.
+        sentences: S, number of sentences.
+    """
     if probabilities is None:
         return np.zeros(sentences)
-    odds: Features = logit(np.asarray(probabilities, np.float64), MIN_STEP_MARGIN)
+    odds: Array = logit(np.asarray(probabilities, np.float64), MIN_STEP_MARGIN)
     if len(odds):
         odds = odds - odds.mean()
     return odds
@@ -201,20 +214,24 @@ def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int)
 
 @dataclass(frozen=True)
 class LineWeights:
-    """The fitted parameters. Those not listed are log prices, with the names of the module's table.
+    """The fitted parameters of the hidden Markov model and of P(said).
 
     Attributes:
         evidence: weight of each feature, in the order of FEATURE_NAMES.
-        bias: added to the weighted features.
-        skip: log price of the first skipped line.
-        skip_more: log price of each further skipped line.
+        bias: constant that is added to the weighted features.
+        stay: log price of a line that continues in the next sentence.
+        direct: log price of a line that follows another line without a pause.
+        enter: log price of a line that follows a pause.
+        skip: log price of the first line that is skipped.
+        skip_more: log price of each further line that is skipped.
         again: log price of a line that is repeated.
-        back: log price of a line that was passed.
-        back_more: log price of each further line back.
-        said_weights: of `said_features`, for P(said) of a finished narration.
-        said_bias: of the same regression.
-        said_so_far: of `said_features`, for a narration that continues.
-        said_so_far_bias: of the same regression.
+        back: log price of a jump back by one line.
+        back_more: log price of each further line of a jump back.
+        end: log price of each line that is left at the end of the narration.
+        said_weights: weights of `said_features`, for P(said) of a finished narration.
+        said_bias: constant of the same regression.
+        said_so_far: weights of `said_features`, for P(said) of a narration that continues.
+        said_so_far_bias: constant of the same regression.
     """
 
     evidence: tuple[float, ...]
@@ -233,13 +250,6 @@ class LineWeights:
     said_so_far: tuple[float, ...]
     said_so_far_bias: float
 
-    def __post_init__(self) -> None:
-        if len(self.evidence) != len(FEATURE_NAMES):
-            raise ShapeError(
-                f"the line model has {len(self.evidence)} weights of evidence, and must have"
-                f" {len(FEATURE_NAMES)}; run lab/fit_line_model.py"
-            )
-
 
 @dataclass(frozen=True)
 class LinePosterior:
@@ -248,8 +258,8 @@ class LinePosterior:
     Attributes:
         posterior: (K, S) P(line k is being said in sentence s).
         said_probabilities: (K,) P(line k is said in any sentence).
-        evidence: (K, S) evidence of the sentence itself for the line, in nats.
-        log_evidence: log of the summed probability of all paths. A list with a higher value fits better.
+        evidence: (K, S) weighted features of line and sentence, in nats.
+        log_evidence: log of the total weight of all paths. It is higher for a list that fits better.
     """
 
     posterior: Array
@@ -259,12 +269,15 @@ class LinePosterior:
 
     @property
     def sentence_distribution(self) -> Array:
-        """(K, S): P(the line is said in the sentence | it is said). Rows sum to 1, or are 0."""
+        """P(line k is said in sentence s | it is said), (K, S). Rows sum to 1, or are 0."""
         mass = self.posterior.sum(axis=1, keepdims=True)
         return np.asarray(self.posterior / np.maximum(mass, MIN_MASS))
 
     def passage_of(self, line: int) -> tuple[int, ...]:
-        """Return the indices of the consecutive sentences that most likely say a line."""
+        """Return the indices of the consecutive sentences that most likely say a line.
+
+        line: index of the line.
+        """
         row = self.posterior[line]
         evidence = self.evidence[line]
         if not row.size:
@@ -290,20 +303,17 @@ def match_lines(
     *,
     step_probabilities: Array | None = None,
     so_far: bool = False,
-    weights: LineWeights | None = None,
 ) -> LinePosterior:
     """Return where and whether a narration says each line of a list.
 
     Args:
         lines: K texts in the order of the list.
-        sentences: S texts.
-        line_vectors: (K, D) MiniLM vectors.
-        sentence_vectors: (S, D) MiniLM vectors.
-        step_probabilities: (S,) P(the sentence describes a step), None where unknown.
-        so_far: whether the narration continues, so that lines not reached yet cost nothing.
-        weights: fitted parameters, None for those of the package.
+        sentences: S texts of the narration.
+        line_vectors: (K, D) MiniLM vectors of the lines.
+        sentence_vectors: (S, D) MiniLM vectors of the sentences.
+        step_probabilities: (S,) P(the sentence describes a step). None: unknown.
+        so_far: whether the narration is still running, so that later lines may still be said.
     """
-    line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
     if 0 in shape:
         return LinePosterior(np.zeros(shape), np.zeros(len(lines)), np.zeros(shape))
@@ -312,33 +322,32 @@ def match_lines(
         # The relative position in an unfinished narration is unknown.
         features[..., FEATURE_NAMES.index("position")] = 0.0
     parts = sentence_parts(sentences)
-    return match_features(features, line_weights, parts=parts, so_far=so_far)
+    return match_features(features, load_line_weights(), parts=parts, so_far=so_far)
 
 
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return (S,): how many lines each sentence can say, more than one for a long sentence."""
+    """Return how many lines each sentence can say, (S,): 1 to 4, one per 8 words."""
     parts = []
     for sentence in sentences:
         count = len(sentence.split()) // WORDS_PER_LINE
-        count = max(1, count)
-        parts.append(min(count, MAX_SENTENCE_PARTS))
+        parts.append(min(max(1, count), MAX_SENTENCE_PARTS))
     return np.array(parts, np.int64)
 
 
 def match_features(
-    features: Features,
+    features: Array,
     weights: LineWeights,
     *,
     parts: npt.NDArray[np.int64] | None = None,
     so_far: bool = False,
 ) -> LinePosterior:
-    """Return where and whether each line is said, by features (K, S, F).
+    """Return where and whether each line is said, from the features of lines and sentences.
 
     Args:
-        features: (K, S, F) features of `line_features`.
+        features: (K, S, F) features from `line_features`.
         weights: fitted parameters.
-        parts: (S,) of `sentence_parts`. None: each sentence says at most one line.
-        so_far: whether the narration continues.
+        parts: (S,) how many lines each sentence can say, from `sentence_parts`. None: one.
+        so_far: whether the narration is still running, so that later lines may still be said.
     """
     # A long sentence may say several lines, so it is several positions of the chain.
     if parts is None:
@@ -361,12 +370,12 @@ def match_features(
 
 @dataclass(frozen=True)
 class ForwardSums:
-    """Normalised forward sums after a sentence, for N lists that leave out different lines.
+    """Forward probabilities after a sentence, for N lists that leave out different lines.
 
     Attributes:
-        line: (N, K) sums of the lines. With the pauses they sum to 1.
-        pause: (N, K + 1) sums of the pauses.
-        scale: (N,) by which the sums were divided.
+        line: (N, K) probability that line k is being said. Together with `pause`, each row sums to 1.
+        pause: (N, K + 1) probability of the pause after line k. Pause 0 is before the first line.
+        scale: (N,) factor by which the sums of this sentence were divided.
     """
 
     line: Array
@@ -375,9 +384,9 @@ class ForwardSums:
 
 
 class LineChain:
-    """Forward and backward sums over all paths of a list of lines through a narration."""
+    """Forward-backward algorithm over all paths of a list of K lines through S sentences."""
 
-    def __init__(self, features: Features, weights: LineWeights, *, so_far: bool = False) -> None:
+    def __init__(self, features: Array, weights: LineWeights, *, so_far: bool = False) -> None:
         # The evidence of each line in each sentence.
         lines = features.shape[0]
         exponents = features @ np.array(weights.evidence)
@@ -392,13 +401,11 @@ class LineChain:
         # The prices of ending, by the lines that are left.
         lines_left = np.arange(lines, -1, -1, dtype=np.float64)  # from pause 0 on
         end_prices = weights.end * lines_left
-        self._ending = np.exp(end_prices)
         # A narration that continues may end anywhere in the list.
-        if so_far:
-            self._ending = np.ones(lines + 1)
+        self._ending = np.ones(lines + 1) if so_far else np.exp(end_prices)
 
     def posterior(self) -> tuple[Array, float]:
-        """Return (K, S) P(line k is being said in sentence s), and the log of the sum over all paths."""
+        """Return P(line k is being said in sentence s), (K, S), and the log of the weight of all paths."""
         # Forward, with all lines allowed.
         everything = np.ones((1, self._lines))
         past = list(self._forward(everything))
@@ -421,7 +428,10 @@ class LineChain:
         return np.minimum(rows.T, 1.0), total
 
     def log_never(self, total: float) -> Array:
-        """Return (K,) log P(line k is never said). total: log of the sum over all paths."""
+        """Return log P(line k is never said), (K,).
+
+        total: log of the weight of all paths, from `posterior`.
+        """
         # The list without each line, as many lists at once as the limit of memory allows.
         part = max(1, MAX_LEAVE_ONE_OUT_VALUES // self._lines)
         logarithms = np.zeros(self._lines)
@@ -440,7 +450,10 @@ class LineChain:
         return len(self._ending) - 1
 
     def _forward(self, is_allowed: Array) -> Iterator[ForwardSums]:
-        """Yield the forward sums after each sentence. is_allowed: (N, K), 0 for a line that is left out."""
+        """Yield the forward probabilities after each sentence, for N lists.
+
+        is_allowed: (N, K) 1 for a line of the list, 0 for a line that is left out.
+        """
         line = np.zeros(is_allowed.shape)
         pause = np.zeros((len(is_allowed), self._lines + 1))
         pause[:, 0] = 1.0
@@ -462,40 +475,43 @@ class LineChain:
 
 
 def jump_prices(lines: int, weights: LineWeights) -> Array:
-    """Return (K + 1, K): log F of a jump from each position to each line. Position 0 is the start."""
+    """Return the log price of a jump from each position to each line, (K + 1, K).
+
+    Position 0 is the start of the list, position k is line k.
+
+    Args:
+        lines: K, number of lines.
+        weights: fitted parameters.
+    """
     positions = np.arange(lines + 1)
     distance = positions[1:] - positions[:, None]
     skip = weights.skip + weights.skip_more * (distance - 2)
     back = weights.back + weights.back_more * (-distance - 1)
     rules = [distance >= 2, distance == 1, distance == 0]
-    following = np.zeros(distance.shape)
-    return np.select(rules, [skip, following, weights.again], back)
+    return np.select(rules, [skip, 0.0, weights.again], back)
 
 
-def said_features(features: Features, log_never: Array) -> Array:
-    """Return the features (K, 8) of the logistic regression of P(said).
+def said_features(features: Array, log_never: Array) -> Array:
+    """Return the features of the logistic regression of P(said), (K, 8).
 
-    Three are of the line: log odds of P(said) by the paths, best cosine, best fraction of words. Five
-    are of the whole list: the means of best cosine, best words, cosine and best near words, and the
-    log of the number of sentences, since the maximum over more sentences is higher by chance.
+    Three are of the line: log odds of being said by the paths, best cosine, best fraction of words. Five
+    are of the whole list: the means of best cosine, best words, cosine and best near words, and the log of
+    the number of sentences, since the maximum over more sentences is higher by chance.
 
     Args:
-        features: (K, S, F) of `line_features`.
+        features: (K, S, F) features from `line_features`.
         log_never: (K,) log P(line k is never said).
     """
     lines, sentences, _ = features.shape
     never = np.clip(np.exp(log_never), MIN_NEVER_PROBABILITY, 1 - MIN_NEVER_PROBABILITY)
-    best = features.max(axis=1)  # (K, F)
-    best_cosine = best[:, FEATURE_NAMES.index("cosine")]
-    best_words = best[:, FEATURE_NAMES.index("words")]
-    near_words = best[:, FEATURE_NAMES.index("near_words")]
+    best = dict(zip(FEATURE_NAMES, features.max(axis=1).T, strict=True))  # name -> (K,)
     cosine = features[..., FEATURE_NAMES.index("cosine")]
-    columns = [-logit(never), best_cosine, best_words]
+    columns = [-logit(never), best["cosine"], best["words"]]
     list_features = [
-        best_cosine.mean(),
-        best_words.mean(),
+        best["cosine"].mean(),
+        best["words"].mean(),
         cosine.mean(),
-        near_words.mean(),
+        best["near_words"].mean(),
         np.log(sentences),
     ]
     columns += [np.full(lines, value) for value in list_features]
@@ -503,19 +519,22 @@ def said_features(features: Features, log_never: Array) -> Array:
 
 
 def said_probability(rows: Array, weights: LineWeights, *, so_far: bool = False) -> Array:
-    """Return (K,) P(said) of each line. rows: (K, 8) of `said_features`."""
-    numbers = weights.said_weights
-    bias = weights.said_bias
-    if so_far:
-        numbers = weights.said_so_far
-        bias = weights.said_so_far_bias
+    """Return P(line k is said), (K,), by logistic regression.
+
+    Args:
+        rows: (K, 8) features from `said_features`.
+        weights: fitted parameters.
+        so_far: whether the narration is still running, which has its own regression.
+    """
+    numbers = weights.said_so_far if so_far else weights.said_weights
+    bias = weights.said_so_far_bias if so_far else weights.said_bias
     log_odds = rows @ np.array(numbers) + bias
     return np.asarray(sigmoid(log_odds), np.float64)
 
 
 @functools.cache
 def load_line_weights() -> LineWeights:
-    """Return the fitted parameters that are part of the package."""
+    """Return the fitted parameters of the line model, from a file of the package."""
     file = resources.files("stepline.grounding") / "line_model.json"
     content = json.loads(file.read_text(encoding="utf-8"))
     evidence = content.pop("evidence")

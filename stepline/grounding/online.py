@@ -31,14 +31,19 @@ AHEAD_SECONDS = 60
 
 
 class OnlineGrounder:
-    """Grounds the steps of a running video, whenever there is new speech or there are new pictures.
+    """Grounds the steps of a running video again whenever there is new speech or a new picture.
 
-    Only the last minutes are grounded again: two `settings.context`, or 1.5 `settings.window` where
-    some line is not said. A step that was said earlier keeps its last estimate.
+    Only the last minutes are grounded again: two `settings.context`, or 1.5 `settings.window` if a step is
+    not said. A step that was said earlier keeps its last result.
     """
 
     def __init__(self, settings: GroundSettings | None = None, *, written: bool = True) -> None:
-        """written: whether the steps are all that the transcript says, as in `ground`."""
+        """Start without steps and pictures.
+
+        Args:
+            settings: settings of grounding. None: the defaults.
+            written: whether the steps are all that the transcript says, not a user's own lines.
+        """
         self._settings = settings or GroundSettings()
         self._inputs = GroundingInputs((), 0.0, written=written)
         self._until = 0.0
@@ -89,21 +94,21 @@ class OnlineGrounder:
         self._is_current = False
 
     def forget(self, seconds: int) -> None:
-        """Move the beginning of the video `seconds` later, from which all times count.
+        """Move the start of the video `seconds` later. All times then count from the new start.
 
-        Then call `update_steps` and `update_pictures` with what remains.
+        The caller must then call `update_steps` and `update_pictures` with what remains.
         """
         self._until -= seconds
         self._estimates = {}
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps with spans, at, score and status as grounded so far."""
+        """The steps with span, most likely second, score and status, as grounded so far."""
         self._refresh()
         return separate_overlapping_spans([self._estimates[step.id] for step in self._inputs.steps])
 
     def finish(self, duration: float) -> Grounding:
-        """Return the grounding of the finished video of `duration` seconds."""
+        """Return the grounding of the finished video. duration: in seconds."""
         return ground_inputs(replace(self._inputs, duration=duration), self._settings)
 
     def _refresh(self) -> None:
@@ -128,7 +133,7 @@ class OnlineGrounder:
         self._estimates = estimates
 
     def _window(self) -> GroundingWindow:
-        """Return the last minutes, the steps in them, and those of them that may still move."""
+        """Return the last minutes as a window, with the steps in it and those that may still move."""
         settings = self._settings
         # How far back the window reaches.
         reach = 1.5 * settings.window

@@ -30,16 +30,16 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ShownPrior:
-    """The fitted distribution of when an action is shown, by when it is said.
+    """The fitted distribution of when an action is shown, relative to when it is said.
 
     Attributes:
         before_scale: scale of the density before the words, in seconds.
-        before_power: power of the density before the words.
-        after_scale: scale after the words, in seconds.
-        after_power: power after the words.
+        before_power: exponent of the density before the words.
+        after_scale: scale of the density after the words, in seconds.
+        after_power: exponent of the density after the words.
         words: longest passage that counts as one phrase, in seconds.
         shown_median: median duration of an action, in seconds.
-        shown_rate: P(an action phrase is shown in its clip).
+        shown_rate: P(an action that is said is shown in its clip).
     """
 
     before_scale: float
@@ -51,7 +51,10 @@ class ShownPrior:
     shown_rate: float
 
     def density(self, distance: Array) -> Array:
-        """Return f(d), 1 at d = 0, for signed distances in seconds of any shape."""
+        """Return the unnormalised density of being shown at a distance from the words, 1 at distance 0.
+
+        distance: seconds from the words, of any shape, negative before them.
+        """
         is_before = distance < 0
         scale = np.where(is_before, self.before_scale, self.after_scale)
         power = np.where(is_before, self.before_power, self.after_power)
@@ -66,13 +69,15 @@ class ShownPrior:
         weights: Array | None = None,
         lag: float = 0.0,
     ) -> Array:
-        """Return (T,) P(shown at t | said), uniform without a passage.
+        """Return P(the action is shown in second t | it is said in these passages), (T,).
+
+        It is uniform without a passage.
 
         Args:
             passages: P spans that may say the action.
             seconds: T.
-            weights: (P,) P(the passage says the action). What is missing to 1 is spread over all
-                seconds. None: all passages count equally.
+            weights: (P,) P(the passage says the action). If their sum is below 1, the rest is spread
+                over all seconds. None: all passages count equally.
             lag: seconds by which the pictures of this video follow its words.
         """
         if not passages or seconds == 0:
@@ -85,7 +90,13 @@ class ShownPrior:
         return np.asarray(by_passage + unsaid / seconds)
 
     def _densities(self, span: Span, seconds: int, lag: float) -> Array:
-        """Return (P, T): the normalised density for each of P positions of the words in a passage."""
+        """Return the distribution (N, T) for each of N positions of the phrase in a long passage.
+
+        Args:
+            span: the passage.
+            seconds: T.
+            lag: seconds by which the pictures follow the words.
+        """
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
         numbers = np.arange(count)[:, None]
@@ -97,13 +108,21 @@ class ShownPrior:
 
 
 def signed_distance(t: Array, start: Array, end: Array) -> Array:
-    """Return the seconds from spans to times t: 0 inside a span, negative before, positive after."""
+    """Return the seconds from spans to times: 0 inside a span, negative before, positive after.
+
+    The arguments are broadcast.
+
+    Args:
+        t: times in seconds.
+        start: starts of the spans in seconds.
+        end: ends of the spans in seconds.
+    """
     return np.minimum(t - start, 0) + np.maximum(t - end, 0)
 
 
 @functools.cache
 def load_prior() -> ShownPrior:
-    """Return the fitted distribution that is part of the package."""
+    """Return the fitted distribution of the seconds between words and action, from a file of the package."""
     file = resources.files("stepline.grounding") / "shown_prior.json"
     tree = json.loads(file.read_text(encoding="utf-8"))
     return ShownPrior(**tree["curve"])

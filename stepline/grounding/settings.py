@@ -6,8 +6,6 @@ from pydantic import Field
 
 from stepline.settings import Count, Fraction, NonNegative, Positive, Settings
 
-# weights up to it are tried one by one
-Weight: TypeAlias = Annotated[float, Field(gt=0.0, le=100.0)]
 Window: TypeAlias = Annotated[float, Field(ge=1.0, le=1e9)]
 LabelRule: TypeAlias = Literal["covering", "inclusive"]
 MatchRule: TypeAlias = Literal["softmax", "line-model"]

@@ -90,12 +90,12 @@ START_SPREAD_SECONDS = 2.0  # scale of this delay's Cauchy distribution
 
 @dataclass(frozen=True)
 class ShotUnits:
-    """U units of a video, each for at most one step.
+    """U units of a video: shots, or parts of long shots. Each unit shows at most one step.
 
     Attributes:
-        slices: whole seconds of each unit.
-        starts: (U,) start of each unit in seconds, exact where a cut is near.
-        odds: (U,) log odds that something is done.
+        slices: slice of whole seconds of each unit.
+        starts: (U,) start of each unit in seconds, exact if a cut is within a second of it.
+        odds: (U,) log odds that something is being done in the unit.
     """
 
     slices: list[slice]
@@ -105,11 +105,13 @@ class ShotUnits:
 
 @dataclass(frozen=True)
 class DoingOdds:
-    """Log odds of doing for C shots, by the speech over all shots that look alike.
+    """Log odds that something is being done in each of C shots.
+
+    They come from the speech over all shots that look alike.
 
     Attributes:
-        doing: (C,) log odds of doing.
-        recurrence: (C,) the part of them that is due to recurrence, <= 0.
+        doing: (C,) log odds that something is being done.
+        recurrence: (C,) the part of `doing` for looks that recur with much chat, <= 0.
     """
 
     doing: Array
@@ -119,15 +121,16 @@ class DoingOdds:
 def doing_odds_by_look(
     activity: "Activity", shots: Sequence[slice], prior: Array, other_speech: Array
 ) -> DoingOdds:
-    """Return the log odds of doing of each shot, by the speech over the shots that look alike.
+    """Return the log odds that something is being done in each of C shots.
+
+    They come from the speech over all shots that look alike.
 
     Args:
-        activity: with thumbnails.
+        activity: motion, cuts and thumbnails of the video.
         shots: C slices of whole seconds.
-        prior: (K, T) P(shown at t | said).
-        other_speech: (T,) seconds of speech of no step in each second.
+        prior: (K, T) P(step k is shown in second t | where it is said).
+        other_speech: (T,) seconds of speech in each second that no step cites.
     """
-    count = len(shots)
     seconds = prior.shape[1]
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
     groups = _group_by_look(shots, looks)
@@ -136,15 +139,12 @@ def doing_odds_by_look(
 
     steps = prior.sum(axis=0)
     utterances = other_speech.sum() / UTTERANCE_SECONDS
-    doing = np.zeros(count)
-    recurrence = np.zeros(count)
-    for n in range(count):
-        ranges = []
-        for m in np.flatnonzero(looks_alike[n]).tolist():
-            shot = shots[m]
-            ranges.append(np.arange(shot.start, shot.stop))
-        members = np.concatenate(ranges)
-        fraction = len(members) / seconds
+    lengths = [shot.stop - shot.start for shot in shots]
+    doing = np.zeros(len(shots))
+    recurrence = np.zeros(len(shots))
+    for n, is_alike in enumerate(looks_alike):
+        members = np.repeat(is_alike, lengths)  # (T,)
+        fraction = int(members.sum()) / seconds
         chat = other_speech[members].sum() / UTTERANCE_SECONDS
         log_steps = _log_density(steps[members].sum(), steps.sum(), STEP_DENSITY_PRIOR, fraction)
         log_chat = _log_density(chat, utterances, UTTERANCE_DENSITY_PRIOR, fraction)
@@ -165,10 +165,10 @@ def _log_relative_recurrence(groups: Array, looks_alike: npt.NDArray[np.bool_]) 
     """
     numbers = np.arange(len(groups))
     distance = np.abs(np.subtract.outer(numbers, numbers))
-    returns = (looks_alike & (distance > 1)).sum(axis=1)  # (C,) how often each look recurs
-    by_look = np.sort([returns[groups == group].max() for group in np.unique(groups)])
+    recurrences = (looks_alike & (distance > 1)).sum(axis=1)  # (C,) how often each look recurs
+    by_look = np.sort([recurrences[groups == group].max() for group in np.unique(groups)])
     median = by_look[(len(by_look) - 1) // 2]
-    return np.asarray(np.log1p(returns) - np.log1p(median))
+    return np.asarray(np.log1p(recurrences) - np.log1p(median))
 
 
 def _log_density(part: float, whole: float, pseudo_count: float, fraction: float) -> float:
@@ -185,9 +185,13 @@ def _log_density(part: float, whole: float, pseudo_count: float, fraction: float
 
 
 def talking_head_log_odds(appearance: DoingOdds, shots: Sequence[slice]) -> Array:
-    """Return (T,): log odds of doing due to recurring looks with much chat, at most 0.
+    """Return the part of the log odds of doing that speaks against it, (T,), <= 0 in each second.
 
-    Of all evidence for or against doing, only this holds on real clips (docs/real_clips.md).
+    It is below 0 in shots whose look recurs with much chat, as a presenter's does.
+
+    Args:
+        appearance: log odds of doing of C shots.
+        shots: C slices of whole seconds.
     """
     lengths = [shot.stop - shot.start for shot in shots]
     return np.repeat(appearance.recurrence, lengths)
@@ -196,9 +200,14 @@ def talking_head_log_odds(appearance: DoingOdds, shots: Sequence[slice]) -> Arra
 def step_and_other_speech(
     steps: Sequence[Step], transcript: Transcript | None, seconds: int
 ) -> tuple[Array, Array]:
-    """Return the seconds of speech in each second that steps cite, (T,), and of other speech, (T,).
+    """Return the seconds of speech in each second, (T,) twice: cited by steps, and not cited.
 
-    Where no step cites a sentence, both are 0.
+    Both are 0 everywhere if no step cites a sentence.
+
+    Args:
+        steps: steps whose `sources` are indices of sentences.
+        transcript: the sentences, None if unknown.
+        seconds: T.
     """
     sources = {source for step in steps for source in step.sources}
     step_speech = np.zeros(seconds)
@@ -215,15 +224,15 @@ def step_and_other_speech(
 
 
 def action_log_odds(presenter: Array, step_speech: Array, other_speech: Array) -> Array:
-    """Return (T,): log odds that something is done in a second, against talk to the camera.
+    """Return the log odds that something is being done in a second, against talk to the camera, (T,).
 
     AUC over seconds of real clips labelled "doing" or "talk", with makers left out: .91 [.81, .98].
     Faces only: .87. Words only: .81.
 
     Args:
-        presenter: (T,) confidence of a face that looks at the camera, 0 to 1, NaN where unknown.
-        step_speech: (T,) seconds of speech that steps cite.
-        other_speech: (T,) seconds of other speech.
+        presenter: (T,) confidence of a face that looks at the camera, 0 to 1, NaN if unknown.
+        step_speech: (T,) seconds of speech in each second that steps cite.
+        other_speech: (T,) seconds of other speech in each second.
     """
     faces = np.nan_to_num(presenter)
     width = np.ones(2 * FACE_SECONDS + 1)
@@ -238,7 +247,7 @@ def action_log_odds(presenter: Array, step_speech: Array, other_speech: Array) -
 
 
 def _convolve(row: Array, kernel: Array) -> Array:
-    """Return the convolution of a row (T,) with a kernel of odd length, (T,)."""
+    """Return the convolution of a row (T,) with a kernel of odd length, centred, (T,)."""
     reach = len(kernel) // 2
     full = np.convolve(row, kernel, "full")
     return np.asarray(full[reach : reach + len(row)])
@@ -250,13 +259,13 @@ def shot_units(
     appearance: DoingOdds,
     features: FeatureSequence | None,
 ) -> ShotUnits:
-    """Return the units of a video: parts of shots, with short similar neighbours joined.
+    """Return the units of a video: its shots, with long ones split and short similar ones joined.
 
     Args:
-        activity: with changes of the picture.
+        activity: motion, cuts and thumbnails of the video.
         shots: C slices of whole seconds.
-        appearance: log odds of doing of the shots.
-        features: of the pictures, for joining. None: nothing is joined.
+        appearance: log odds of doing of the C shots.
+        features: feature rows of the pictures, by which similar shots are joined. None: none are.
     """
     seconds = shots[-1].stop
     changes = known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)
@@ -284,7 +293,12 @@ def shot_units(
 
 
 def _unit_starts(slices: Sequence[slice], shot_cuts: Sequence[float]) -> Array:
-    """Return (U,): the start of each unit in seconds, at a cut where one is within a second."""
+    """Return the start of each unit in seconds, (U,): the nearest cut within a second, if any.
+
+    Args:
+        slices: slice of whole seconds of each unit.
+        shot_cuts: exact times of cuts in seconds.
+    """
     starts = np.array([float(unit.start) for unit in slices])
     if not shot_cuts:
         return starts
@@ -297,7 +311,10 @@ def _unit_starts(slices: Sequence[slice], shot_cuts: Sequence[float]) -> Array:
 
 
 def split_shot(shot: slice) -> list[slice]:
-    """Return a short shot as it is, a long shot in equal parts of about PART_SECONDS."""
+    """Return the parts of a shot: itself up to 10.5 s, else equal parts of about 7 s.
+
+    shot: slice of whole seconds.
+    """
     length = shot.stop - shot.start
     count = round(length / PART_SECONDS) if length > MAX_WHOLE_PARTS * PART_SECONDS else 1
     edges = [shot.start + round(length * n / count) for n in range(count + 1)]
@@ -305,7 +322,12 @@ def split_shot(shot: slice) -> list[slice]:
 
 
 def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
-    """Return (C,): the number of each shot's look, by average linkage of their median thumbnails."""
+    """Return a group number for each of C shots, (C,). Shots that look alike share their number.
+
+    Args:
+        shots: C slices of whole seconds.
+        looks: (T, 192) thumbnail of each second, NaN if unknown.
+    """
     if len(shots) < 2:
         return np.zeros(len(shots))
     medians = np.zeros((len(shots), looks.shape[1]))  # (C, 192)
@@ -319,15 +341,14 @@ def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
 
 
 def average_linkage(distances: Array, max_distance: float) -> Array:
-    """Return (C,): the group of each item by average linkage (UPGMA).
+    """Return the group number of each of C items, (C,), by average linkage (UPGMA).
 
-    The result is that of SciPy's `linkage` and `fcluster`, except for the order of the numbers. It
-    takes time C squared, by chains of nearest neighbours. Source: Murtagh 1983. Lance and Williams
-    1967 for the distance of a joined group.
+    The groups are those of SciPy's `linkage` and `fcluster`. The numbers have another order. Chains of
+    nearest neighbours take C squared steps. Sources: Murtagh 1983, Lance and Williams 1967.
 
     Args:
-        distances: (C, C).
-        max_distance: largest mean distance of two groups that are joined.
+        distances: (C, C) symmetric distances of the items.
+        max_distance: largest mean distance at which two groups are joined.
     """
     count = len(distances)
     distances = np.where(np.eye(count, dtype=bool), np.inf, distances)
@@ -363,13 +384,15 @@ def average_linkage(distances: Array, max_distance: float) -> Array:
 def _join_neighbours(
     slices: list[slice], odds: list[float], shots: Sequence[slice], content: Array
 ) -> tuple[list[slice], list[float]]:
-    """Return slices and log odds of the units, with adjacent shots of one action joined.
+    """Return the slices and log odds of the units, with adjacent shots of one action joined.
+
+    Two shots are joined if something is being done in both, together they are short, and they look alike.
 
     Args:
-        slices: of the units.
+        slices: slice of whole seconds of each unit.
         odds: log odds of doing of each unit.
-        shots: slices of whole seconds.
-        content: (T, D) centred features.
+        shots: slices of whole seconds of the shots.
+        content: (T, D) centred feature of each second.
     """
     cuts = {shot.start for shot in shots}
     units = slices[:1]
@@ -398,18 +421,17 @@ def assign_to_shots(
     units: ShotUnits,
     settings: GroundSettings,
 ) -> tuple[Array, Array, float]:
-    """Match K steps to U units of shots.
+    """Return which unit shows each step: P(step k is in unit u), (K, U), P(shown), (K,), and the lag.
+
+    The lag is the number of seconds by which the pictures follow the words.
 
     Args:
-        prior_at: lag in seconds -> (K, T) P(shown at t | said) under that lag.
+        prior_at: function from a lag in seconds to (K, T) P(step k is shown in second t | said).
         steps: K steps in the order of the text.
-        evidence: (K, T) log likelihood ratios of the picture.
+        evidence: (K, T) log likelihood ratios of step k being shown in second t, by the pictures.
         shown_prior: (K,) P(shown) before the evidence.
         units: U units, at least K.
-        settings: with the price of another order.
-
-    Returns (K, U) P(step k is shown in unit u), (K,) P(shown), and the lag in seconds from the words
-    to the pictures.
+        settings: settings of grounding, with the price of another order.
     """
     # the weight of each pair, by words and pictures
     scaled = units.odds / MAX_PICTURE_LOG_ODDS
@@ -435,7 +457,7 @@ def assign_to_shots(
 
 
 def _steps_of_one_sentence(steps: Sequence[Step]) -> Array:
-    """Return (K, K): 1 where two steps cite a common sentence, 0 on the diagonal."""
+    """Return (K, K): 1 if two different steps cite a common sentence, else 0."""
     same_sentence = np.zeros((len(steps), len(steps)))
     sources = [set(step.sources) for step in steps]
     for a, b in itertools.permutations(range(len(steps)), 2):
@@ -444,17 +466,22 @@ def _steps_of_one_sentence(steps: Sequence[Step]) -> Array:
 
 
 def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
-    """Return (K, U): the sums of rows (K, T) over the seconds of each unit."""
+    """Return the sums of rows (K, T) over the seconds of each of U units, (K, U).
+
+    Args:
+        rows: (K, T), one column per second.
+        slices: slice of whole seconds of each unit.
+    """
     return np.stack([rows[:, unit].sum(axis=1) for unit in slices], axis=1)
 
 
 def _best_lag(prior_at: Callable[[float], Array], units: ShotUnits, doing_weight: Array) -> float:
-    """Return the lag in seconds from words to pictures with the greatest posterior.
+    """Return the most likely number of seconds by which the pictures follow the words.
 
     Args:
-        prior_at: lag -> (K, T) P(shown at t | said) under that lag.
+        prior_at: function from a lag in seconds to (K, T) P(step k is shown in second t | said).
         units: U units.
-        doing_weight: (U,) likelihood ratio of the picture of each unit.
+        doing_weight: (U,) likelihood ratio of each unit's pictures: a step is shown, against none.
     """
     earliest = min(0, LEAD_MARGIN_SECONDS - MAX_LAG_SECONDS)
     gains: dict[int, float] = {}
@@ -468,13 +495,13 @@ def _best_lag(prior_at: Callable[[float], Array], units: ShotUnits, doing_weight
 
 
 def move_to_starts(mass: Array, spans: Sequence[Span | None], units: ShotUnits) -> Array:
-    """Return mass (K, U) where mass near the words is moved to the units that start with them.
+    """Return the prior (K, U) with more mass in units that start when the step is said.
 
-    The sum of each row stays the same.
+    Mass moves only between units near the words. The sum of each row stays the same.
 
     Args:
-        mass: (K, U) prior of each step, summed over each unit.
-        spans: where each step is said, None where it is not.
+        mass: (K, U) P(step k is shown in unit u | said).
+        spans: span in which each step is said, None if it is not.
         units: U units.
     """
     moved: Array = mass.copy()
@@ -493,7 +520,7 @@ def move_to_starts(mass: Array, spans: Sequence[Span | None], units: ShotUnits) 
 
 
 def expected_inversions(pairs: Array) -> Array:
-    """Return (K, U): the expected number of other steps out of order, if step k were in unit u.
+    """Return the expected number of steps that would be out of order if step k were in unit u, (K, U).
 
     pairs: (K, U) P(step k is shown in unit u).
     """
@@ -508,11 +535,11 @@ def expected_inversions(pairs: Array) -> Array:
 
 
 def matching_marginals(weight: Array, same_sentence: Array) -> tuple[Array, Array]:
-    """Return (K, U) P(step k is matched to unit u), and (K,) P(step k is matched to no unit).
+    """Return P(step k is matched to unit u), (K, U), and P(step k is matched to no unit), (K,).
 
     Args:
-        weight: (K, U) weight of each pair, relative to 1 for no unit.
-        same_sentence: (K, K) 1 where two steps may share a unit, 0 on the diagonal.
+        weight: (K, U) weight of each pair, relative to weight 1 for no unit.
+        same_sentence: (K, K) 1 if two different steps may share a unit, else 0.
     """
     free = np.ones_like(weight)  # message from unit u to step k: P(no other step has the unit)
     for _ in range(MESSAGE_ROUNDS):

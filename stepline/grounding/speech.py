@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_model import match_lines
+from stepline.grounding.line_model import match_lines, word_overlap
 from stepline.grounding.settings import CoarseSettings, LabelRule
 from stepline.numeric import cosine_matrix, softmax
 from stepline.records import (
@@ -34,10 +34,16 @@ from stepline.records import (
 )
 from stepline.writing.types import instruction_kind
 
+# P(describes a step), from which a sentence that no line cites is a step that the list leaves out
+MIN_UNLISTED_PROBABILITY = 0.5
 MIN_SAID_PROBABILITY = 0.5  # P(said), from which a user's own line counts as said
 # In the first sentences of a narration the model knows too little. There a cosine is enough, which is
 # that of the headings of 53 tutorials with their sentences, if no other line is much more similar.
 MIN_MODEL_SENTENCES = 4
+# Cosine of a line with a sentence that it cites, plus the fraction of its words in the sentence. Of
+# lines of other recipes in lists of 119 videos of YouCook2, as many are then taken for said (.16) as
+# lines of the video for not said (.18).
+MIN_LINE_LIKENESS = 0.6
 MIN_LINE_COSINE = 0.35  # of a user's own line with its sentence. MiniLM: unrelated texts < 0.3
 EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
@@ -55,19 +61,19 @@ def place_steps(
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the narration says them, and the dropped steps.
 
-    `settings.matching` is "softmax" as in `coarse_spans`, or "line-model": then T_SN is the posterior
-    of `line_model`, which uses the order of the steps.
+    With `settings.matching` "softmax", this is `coarse_spans`. With "line-model", sentences are weighted
+    by the posterior of `line_model`, which uses the order of the steps.
 
     Args:
         steps: K steps in the order of the text.
-        sentences: S sentences.
-        step_vectors: (K, D) unit MiniLM vectors.
-        sentence_vectors: (S, D) unit MiniLM vectors.
-        duration: of the video, in seconds.
-        settings: of the alignment.
+        sentences: S sentences with their times.
+        step_vectors: (K, D) unit MiniLM vectors of the steps.
+        sentence_vectors: (S, D) unit MiniLM vectors of the sentences.
+        duration: duration of the video in seconds.
+        settings: settings of the alignment. None: the defaults.
         step_probabilities: (S,) P(the sentence describes a step), for the line model. None: unknown.
 
-    Raises ShapeError when the vectors do not fit.
+    Raises ShapeError if the vectors do not fit.
     """
     settings = settings or CoarseSettings()
     # The paper's softmax, also without steps or sentences.
@@ -97,17 +103,18 @@ def coarse_spans(
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the most similar sentences are said.
 
-    `score` of a step is its maximum of Y_SV. Its `sources` are the sentences that overlap `said` and
-    have at least 1/S in T_SN. Steps with a score below `settings.floor` are returned as dropped.
+    The second result is the steps whose score is below `settings.floor`. The score of a step is its
+    maximum of Y_SV (`coarse_scores`). Its `sources` are the sentences that overlap `said` and have a
+    weight of 1/S or more.
 
     Args:
         steps: K steps.
-        sentences: S sentences.
-        similarity: (K, S) cosine of steps and sentences.
-        duration: of the video, in seconds.
-        settings: temperature and thresholds.
+        sentences: S sentences with their times.
+        similarity: (K, S) cosine of each step and sentence.
+        duration: duration of the video in seconds.
+        settings: temperature and thresholds. None: the defaults.
 
-    Raises ShapeError for a similarity of another shape. Source: NaSVA, section 3.1.
+    Raises ShapeError if similarity is not (K, S). Source: NaSVA, section 3.1.
     """
     settings = settings or CoarseSettings()
     shape = (len(steps), len(sentences))
@@ -118,12 +125,12 @@ def coarse_spans(
 
 
 def coarse_scores(weights: Matrix, sentences: Sequence[Sentence], duration: float) -> Matrix:
-    """Return Y_SV = T_SN Y_NV: how well each step matches what is said in each second, (K, T).
+    """Return Y_SV = T_SN Y_NV, (K, T): how well each step matches what is said in each second.
 
     Args:
-        weights: T_SN, (K, S), how much each of S sentences counts for each of K steps. Rows sum to 1.
+        weights: T_SN, (K, S), weight of each of S sentences for each of K steps. Rows sum to 1.
         sentences: S sentences with their times.
-        duration: of the video, in seconds. T is this number rounded up.
+        duration: duration of the video in seconds. T is this number rounded up.
 
     Source: NaSVA, equation 3.
     """
@@ -142,7 +149,15 @@ def _align_by_weights(
     duration: float,
     settings: CoarseSettings,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` where Y_SV is high, and the dropped steps. weights: (K, S) T_SN."""
+    """Return the steps with `said` set to where Y_SV is high, and the dropped steps.
+
+    Args:
+        steps: K steps.
+        sentences: S sentences with their times.
+        weights: T_SN, (K, S), weight of each sentence for each step.
+        duration: duration of the video in seconds.
+        settings: thresholds.
+    """
     scores = coarse_scores(weights, sentences, duration)
     placed: list[Step] = []
     dropped: list[Rejected] = []
@@ -155,24 +170,24 @@ def _align_by_weights(
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said_span = Span(float(start), min(float(end), duration))
         # Its sources are sentences in the span with more than the average weight.
-        sources = []
-        for n, sentence in enumerate(sentences):
-            overlaps = sentence.span.overlap(said_span) > 0
-            if overlaps and weight[n] >= 1 / len(weight):
-                sources.append(n)
+        sources = [
+            n
+            for n, sentence in enumerate(sentences)
+            if sentence.span.overlap(said_span) > 0 and weight[n] >= 1 / len(weight)
+        ]
         update = {"said": said_span, "score": min(1.0, best), "sources": tuple(sources)}
         placed.append(step.model_copy(update=update))
     return tuple(placed), tuple(dropped)
 
 
 def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Matrix:
-    """Return Y_NV, (S, T) zeros and ones: which seconds each narration covers.
+    """Return Y_NV, (S, T) zeros and ones: 1 for the seconds that each narration covers.
 
     Args:
-        spans: of S narrations.
+        spans: spans of S narrations.
         seconds: T.
-        rule: "covering": every second [t, t+1) that overlaps the span. "inclusive": whole t with
-            start <= t <= end, as in NaSVA's released loss, which may be none.
+        rule: "covering": every second [t, t+1) that overlaps the span. "inclusive": every whole t with
+            start <= t <= end, as in NaSVA's released loss. There may be no such t.
     """
     t = np.arange(seconds)
     labels = np.zeros((len(spans), seconds), dtype=np.float32)
@@ -187,7 +202,13 @@ def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Ma
 def grow_window(
     row: Matrix | npt.NDArray[np.float64], center: int, fraction: float
 ) -> tuple[int, int]:
-    """Return the range [start, end) around `center` with scores of at least `fraction` of its score."""
+    """Return the longest range [start, end) around an index in which scores stay high.
+
+    Args:
+        row: (T,) scores.
+        center: index from which the range grows to both sides.
+        fraction: of the score at `center`, which all scores in the range reach.
+    """
     # float32: a neighbour exactly at the fraction stays in
     floor = fraction * row[center] - 1e-6
     start = center
@@ -201,11 +222,11 @@ def grow_window(
 
 @dataclass(frozen=True)
 class TextPlacement:
-    """A user's own lines as steps.
+    """A user's own lines as steps, placed where the narration says them.
 
     Attributes:
-        steps: a step per line, in the order of the lines.
-        sentence_probabilities: (K, S) P(the sentence describes the line). Rows sum to P(said).
+        steps: one step per line, in the order of the lines.
+        sentence_probabilities: (K, S) P(sentence s says line k). Row k sums to P(line k is said).
     """
 
     steps: tuple[Step, ...]
@@ -213,10 +234,10 @@ class TextPlacement:
 
 
 class TaskGraph(FrozenModel):
-    """The common steps of a task as lines, in the order of most videos (`stepline compare`).
+    """The common steps of several videos of one task, from `stepline compare`.
 
     Attributes:
-        lines: texts of K steps.
+        lines: texts of K steps, in the order of most videos.
         kinds: kind of each of the K steps.
         videos: number of videos that were compared.
         before: (K, K) P(line i comes before line j) in a video that shows both.
@@ -238,21 +259,21 @@ def steps_from_texts(
     step_probabilities: npt.NDArray[np.float64] | None = None,
     graph: TaskGraph | None = None,
 ) -> TextPlacement:
-    """Find where the narration speaks of each of a user's own lines.
+    """Return a user's own lines as steps, with `said` set to where the narration says them.
 
-    A line keeps said=None if its P(said) by `line_model` is below MIN_SAID_PROBABILITY, or if no
-    sentence has a cosine of MIN_LINE_COSINE or more with it.
+    `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence that the line cites is
+    like it: MIN_LINE_LIKENESS, or MIN_LINE_COSINE while the narration is still running.
 
     Args:
-        texts: K lines in the user's order. They become steps in this order.
-        transcript: the S sentences that are spoken.
+        texts: K lines in the user's order. The steps have the same order.
+        transcript: the S sentences of the narration.
         sentence_vectors: (S, D) MiniLM vectors of the sentences.
         text_vectors: (K, D) MiniLM vectors of the lines.
-        so_far: whether the narration continues, so that lines not reached yet cost nothing.
-        step_probabilities: (S,) P(the sentence describes a step), None if unknown.
-        graph: the comparison that the lines come from. It gives their kinds.
+        so_far: whether the narration is still running, so that later lines may still be said.
+        step_probabilities: (S,) P(the sentence describes a step). None: unknown.
+        graph: the comparison of videos that the lines come from, for their kinds. None: no comparison.
 
-    Raises ShapeError when the vectors do not fit.
+    Raises ShapeError if the vectors do not fit.
     """
     steps = line_steps(texts, graph)
     sentences = transcript.sentences
@@ -268,13 +289,16 @@ def steps_from_texts(
         so_far=so_far,
     )
 
-    # which lines are said at all
+    # which lines are said at all: the sentences that a line cites must be like it
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
-    best_cosines = cosines.max(axis=1)  # (K,)
-    is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
-    is_said = is_likely & (best_cosines >= MIN_LINE_COSINE)
+    passages = [match.passage_of(k) for k in range(len(steps))]
+    words, _ = word_overlap(texts, [sentence.text for sentence in sentences])
+    likeness, least = (cosines, MIN_LINE_COSINE) if so_far else (cosines + words, MIN_LINE_LIKENESS)
+    cited = np.array([likeness[k, list(passage)].max() for k, passage in enumerate(passages)])
+    is_said = (match.said_probabilities >= MIN_SAID_PROBABILITY) & (cited >= least)
     # In the first sentences a cosine may be enough.
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
+        best_cosines = cosines.max(axis=1)  # (K,)
         best_sentences = cosines.argmax(axis=1)
         rivals = cosines.max(axis=0)[best_sentences]  # (K,) best at its sentence
         is_near = rivals - best_cosines <= MAX_EARLY_LEAD
@@ -282,7 +306,7 @@ def steps_from_texts(
     placed = []
     for k, step in enumerate(steps):
         if is_said[k]:
-            sources = match.passage_of(k)
+            sources = passages[k]
             first = sentences[sources[0]].span
             last = sentences[sources[-1]].span
             said_span = Span(first.start, max(first.end, last.end))
@@ -292,16 +316,77 @@ def steps_from_texts(
     return TextPlacement(tuple(placed), sentence_probabilities)
 
 
-def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
-    """Return a user's lines as steps without times, numbered from 1.
+@dataclass(frozen=True)
+class CompletedList:
+    """A user's lines together with the steps that the narration tells and no line names.
 
-    graph: gives the kinds of its lines. Without one their wording decides.
+    Attributes:
+        steps: lines and other steps, in the order of the narration. Lines keep their order.
+        sentence_probabilities: of each, (N, S) P(the sentence describes the step).
+        lines: indices of the lines among the steps.
+    """
+
+    steps: tuple[Step, ...]
+    sentence_probabilities: npt.NDArray[np.float64]
+    lines: tuple[int, ...]
+
+
+def add_unlisted_steps(
+    placement: TextPlacement,
+    transcript: Transcript,
+    step_probabilities: npt.NDArray[np.float64] | None,
+) -> CompletedList:
+    """Return the lines of a list, and each sentence that describes a step and that no line cites.
+
+    A part of a recipe is then grounded like the whole: the other steps claim their own seconds.
+
+    Args:
+        placement: the K lines, as `steps_from_texts` returns them.
+        transcript: the S sentences of the narration.
+        step_probabilities: (S,) P(the sentence describes a step). None: unknown, nothing is added.
+    """
+    count = len(transcript.sentences)
+    probabilities = np.zeros(count) if step_probabilities is None else step_probabilities
+    cited = {source for step in placement.steps for source in step.sources}
+    likely = np.flatnonzero(probabilities >= MIN_UNLISTED_PROBABILITY).tolist()
+    unlisted = [index for index in likely if index not in cited]
+    steps: list[Step] = []
+    rows: list[npt.NDArray[np.float64]] = []
+    lines = []
+
+    def add_unlisted(until: int) -> None:
+        while unlisted and unlisted[0] < until:
+            index = unlisted.pop(0)
+            sentence = transcript.sentences[index]
+            steps.append(
+                Step(
+                    id=f"unlisted-{index}", text=sentence.text, said=sentence.span, sources=(index,)
+                )
+            )
+            rows.append(np.eye(1, count, index)[0] * probabilities[index])
+
+    for step, row in zip(placement.steps, placement.sentence_probabilities, strict=True):
+        if step.sources:
+            add_unlisted(step.sources[0])
+        lines.append(len(steps))
+        steps.append(step)
+        rows.append(row)
+    add_unlisted(count)
+    return CompletedList(tuple(steps), np.array(rows).reshape(len(steps), count), tuple(lines))
+
+
+def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
+    """Return a user's lines as steps without times, with ids from "1".
+
+    Args:
+        texts: the lines.
+        graph: the comparison of videos that gives their kinds. None: the wording decides the kind.
     """
     kinds = map(instruction_kind, texts) if graph is None else graph.kinds
-    steps = []
-    for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1):
-        steps.append(Step(id=str(number), text=text, kind=kind))
-    return tuple(steps)
+    return tuple(
+        Step(id=str(number), text=text, kind=kind)
+        for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1)
+    )
 
 
 def _check_vector_shapes(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:

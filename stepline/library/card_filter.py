@@ -10,13 +10,13 @@ from stepline.library.video_edits import text_key
 
 @dataclass(frozen=True)
 class CardFilter:
-    """Conditions that a video must all meet. Upper and lower case are the same.
+    """Conditions that a video must all meet, without regard to upper and lower case.
 
     Attributes:
-        words: each must be in the title, tags or metadata.
-        tags: the video must have all of them.
-        metadata: NAME:VALUE pairs, or NAME for any value.
-        state: None for any.
+        words: words separated by spaces. Each must be in the title, tags or metadata.
+        tags: the video must have all of these tags.
+        metadata: the video must have all of these: "NAME:VALUE", or "NAME" for any value.
+        state: "new" or "corrected", None for either.
     """
 
     words: str = ""
@@ -49,24 +49,27 @@ class CardFilter:
 def matching_record_files(
     library: CorrectedLibrary, card_filter: CardFilter
 ) -> frozenset[str] | None:
-    """Return the names of the record files of the videos that pass a filter, None for an empty
-    filter."""
+    """Return the record files of the videos that match a filter, None for an empty filter.
+
+    The files are paths relative to the library's folder.
+
+    Args:
+        library: the library.
+        card_filter: the filter.
+    """
     if card_filter.is_empty:
         return None
-    names = set()
-    for card in card_filter.choose(library.videos()):
-        video = library.video(card.id)
-        names.add(video.name)
-    return frozenset(names)
+    cards = card_filter.choose(library.videos())
+    return frozenset(library.video(card.id).name for card in cards)
 
 
 def count_tags(cards: Iterable[VideoCard]) -> dict[str, int]:
-    """Return how many cards have each tag, sorted by tag."""
+    """Return tag -> number of cards that have it, sorted by tag. Case is ignored."""
     return _count_ignoring_case(tag for card in cards for tag in card.tags)
 
 
 def count_metadata(cards: Iterable[VideoCard]) -> dict[str, int]:
-    """Return how many cards have each name in their metadata, sorted by name."""
+    """Return name of metadata -> number of cards that have it, sorted by name. Case is ignored."""
     return _count_ignoring_case(name for card in cards for name in card.metadata)
 
 

@@ -51,14 +51,19 @@ class VideoCard(FrozenModel):
     """A video's entry in a list of videos.
 
     Attributes:
-        duration: in seconds.
-        state: "corrected" where people corrected steps.
+        id: id of the video in the library, a hash of its record's file name.
+        title: title of the video, else the id of its record.
+        duration: seconds, None if unknown.
+        state: "corrected" if people corrected steps of the video, else "new".
         picture: URL path of a key frame, None without a video file.
         steps: number of steps.
         shown_steps: number of steps that the video shows, by its images.
         likely_steps: number of steps that are likely shown, by their words.
         revision: number of corrections.
+        warnings: number of warnings of the record.
         written: modification time of the record's file, seconds since 1970, UTC.
+        tags: tags that people gave the video.
+        metadata: values that people gave the video, by name.
     """
 
     id: str
@@ -70,6 +75,7 @@ class VideoCard(FrozenModel):
     shown_steps: int = Field(serialization_alias="shown")
     likely_steps: int = Field(serialization_alias="likely")
     revision: int
+    warnings: int
     written: float = Field(serialization_alias="made")
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = Field(default_factory=dict)
@@ -81,7 +87,7 @@ class LibraryVideo:
 
     Attributes:
         id: hash of `name`.
-        name: path of the record's file, below the library's folder.
+        name: path of the record's JSON file, relative to the library's folder.
         stamp: modification time and size of that file.
     """
 
@@ -95,10 +101,10 @@ class CurrentRecord:
     """A video's record before and after its corrections.
 
     Attributes:
-        machine: as the main job wrote it.
-        corrected: with the corrections of people.
-        has_step_corrections: whether people corrected steps. Then the database keeps the machine's
-            record, else it is that of the file.
+        machine: the record that `stepline steps` wrote.
+        corrected: that record with the corrections of people.
+        has_step_corrections: whether people corrected steps. If so, `machine` is read from the
+            database, else from the record's file.
     """
 
     machine: Record
@@ -112,27 +118,41 @@ class CurrentRecord:
 
 
 def video_id(name: str) -> str:
-    """Return the id of the record in a file. name: its path below the library's folder."""
+    """Return the library's id of a video, 12 hexadecimal digits.
+
+    name: path of the record's JSON file, relative to the library's folder.
+    """
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def reject_outside_links(folder: Path, allowed: Sequence[Path]) -> None:
-    """Raise StoreError where a folder in a library is a link that leads elsewhere, since outputs
-    may be written into it."""
+    """Raise StoreError if a folder in a library is a link that leads out of the allowed folders.
+
+    Outputs written into such a folder would land elsewhere.
+
+    Args:
+        folder: folder of the library.
+        allowed: allowed folders, as paths without links.
+    """
     for entry in os.scandir(folder):
         if entry.is_symlink() and entry.is_dir():
             check_allowed_path(Path(entry.path), allowed)
 
 
 def check_allowed_path(path: Path, allowed: Sequence[Path]) -> None:
-    """Raise StoreError where a path leads out of all allowed folders, whose paths are real."""
+    """Raise StoreError if a path leads out of all allowed folders.
+
+    Args:
+        path: the path, which may be a link.
+        allowed: allowed folders, as paths without links.
+    """
     if not is_below(path, allowed):
         reason = "a link that leads out of the library and the folders of --allow"
         raise StoreError(f"{path}: {reason}; remove it, or allow its folder")
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
-    """Return a library opened read-only, or None if it has no corrections."""
+    """Return the library of a folder, opened read-only. None if the folder has no database."""
     if not (folder / DATABASE_FILE).is_file():
         return None
     return CorrectedLibrary(folder, is_read_only=True)
@@ -142,12 +162,14 @@ class CorrectedLibrary:
     """The videos of a folder of records, with their corrections.
 
     Attributes:
-        folder: of the records.
-        allowed: real paths of the folders whose files may be read.
+        folder: folder of the records' JSON files.
+        allowed: folders whose files may be read, as paths without links: `folder` and others.
         on_correction: called after each correction with the video's id and revision.
-        in_transaction: called with connection, id and revision inside the correction's transaction.
+        in_transaction: called with the connection, the video's id and its revision inside the
+            transaction that stores a correction.
         digest_of: returns the sha256 of a file, or None while it is computed.
-    Raises StoreError as LibraryDatabase does.
+
+    Raises StoreError if `folder` is not a folder, or its database cannot be read or written.
     """
 
     def __init__(
@@ -192,7 +214,7 @@ class CorrectedLibrary:
         return sorted(cards, key=lambda card: (card.title.casefold(), card.id))
 
     def video(self, id: str) -> LibraryVideo:
-        """Return where the record of a video is. Raises LookupError for an unknown id."""
+        """Return the record file of a video, and its version. Raises LookupError for an unknown id."""
         video = self._videos.get(id)
         # Its file was replaced or removed since the folder was scanned.
         if video is None or _current_stamp(self.folder / video.name) != video.stamp:
@@ -214,7 +236,7 @@ class CorrectedLibrary:
         return card
 
     def scan_folder(self) -> None:
-        """Read the records that are new or have changed."""
+        """Update the list of videos: read the records that are new or have changed."""
         with self._scan_lock:
             stamps = record_files(self.folder, self.allowed)
             if stamps == self._stamps:
@@ -252,19 +274,26 @@ class CorrectedLibrary:
     # ---------------------------------------------------------------- records
 
     def record(self, id: str) -> Record:
-        """Return the machine's record, the one that was corrected where people corrected steps."""
-        return self._current(self.video(id)).machine
+        """Return a video's record without the corrections of people.
+
+        Once people have corrected its steps, it is the record that they saw, even if the file has
+        changed since.
+        """
+        return self.current(id).machine
 
     def corrected(self, id: str) -> CorrectedRecord:
-        """Return the record as people have corrected it."""
-        return self._current(self.video(id)).corrected
+        """Return a video's record with the corrections of people."""
+        return self.current(id).corrected
 
     def current(self, id: str) -> CurrentRecord:
         """Return a video's record before and after its corrections."""
         return self._current(self.video(id))
 
     def corrected_record(self, name: str) -> Record:
-        """Return the corrected record of a file. name: its path below the library's folder."""
+        """Return the corrected record of a file.
+
+        name: path of the JSON file, relative to the library's folder.
+        """
         stamp = _current_stamp(self.folder / name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it is gone; search again")
@@ -284,7 +313,12 @@ class CorrectedLibrary:
             return current
 
     def _changed_record(self, video: LibraryVideo, before: CurrentRecord | None) -> CurrentRecord:
-        """Return both records with the present corrections. before: those of the same file."""
+        """Return a video's record before and after all corrections made so far.
+
+        Args:
+            video: the record's file.
+            before: result for the same file with fewer corrections, None if there is none.
+        """
         row = None
         if before is None or not before.has_step_corrections:
             row = self.database.row(MACHINE_RECORD_QUERY, video.id)
@@ -303,18 +337,19 @@ class CorrectedLibrary:
     # ---------------------------------------------------------------- corrections
 
     def corrections(self, id: str) -> list[Correction]:
-        """Return the corrections of a video, the oldest first. Only rows added since the last call
-        are read from disk.
+        """Return the corrections of a video, the oldest first.
 
-        Raises StoreError where a row is not valid: each is of its video and has its own id, and an
-        undo is of an earlier one.
+        Only rows that were added since the last call are read from disk. Raises StoreError for an
+        invalid row: a correction of another video, a repeated id, or an undo of no earlier one.
         """
         # The database comes first, since a transaction holds it while it asks for corrections.
         with self.database.locked_connection(), self._corrections_lock:
             last_row, corrections = self._corrections.pop(id, (0, {}))
-            if corrections and not self._is_last_row(id, last_row, next(reversed(corrections))):
-                # The video was removed, and maybe understood again: all is read again.
-                last_row, corrections = 0, {}
+            if corrections:
+                query = "SELECT id FROM correction WHERE video = ? AND number = ?"
+                if self.database.row(query, id, last_row) != (next(reversed(corrections)),):
+                    # The video was removed, and maybe processed again: all rows are read again.
+                    last_row, corrections = 0, {}
             query = (
                 "SELECT number, body FROM correction WHERE video = ? AND number > ? ORDER BY number"
             )
@@ -335,13 +370,8 @@ class CorrectedLibrary:
                 self._corrections.popitem(last=False)
             return list(corrections.values())
 
-    def _is_last_row(self, video: str, number: int, id: str) -> bool:
-        query = "SELECT id FROM correction WHERE video = ? AND number = ?"
-        row = self.database.row(query, video, number)
-        return row is not None and bool(row[0] == id)
-
     def revisions(self) -> dict[str, int]:
-        """Return the number of corrections by video id, without videos that have none."""
+        """Return video id -> number of corrections, for the videos that have some."""
         return dict(self.database.rows("SELECT video, count(*) FROM correction GROUP BY video"))
 
     def revision(self, id: str) -> int:
@@ -350,11 +380,12 @@ class CorrectedLibrary:
         return int(count)
 
     def correct(self, id: str, correction: Correction) -> int:
-        """Keep a correction and return the video's revision. Sent twice, it counts once.
+        """Store a correction of a video, and return the new number of its corrections.
 
-        It is on disk when this returns. Raises ConflictError where someone else changed the same
-        fields since. Raises RecordChangedError where it names another record than the present one,
-        StoreError where it does not fit the video.
+        It is on disk when this returns. A correction that is sent twice is stored once. Raises
+        ConflictError if someone else changed the same fields in the meantime, RecordChangedError
+        if `correction.record` is not the present record, and StoreError if it does not fit the
+        video.
         """
         if correction.video != id:
             raise StoreError(
@@ -394,9 +425,9 @@ class CorrectedLibrary:
     # ---------------------------------------------------------------- files
 
     def resolve_allowed(self, path: Path) -> Path:
-        """Return a path without links. A relative one is below the library's folder.
+        """Return a path with its links resolved. A relative path is below the library's folder.
 
-        Raises StoreError for a path outside of the library and of the folders that are allowed.
+        Raises StoreError for a path outside the library and the allowed folders.
         """
         with contextlib.suppress(OSError, ValueError):
             if is_below(self.folder / path, self.allowed):
@@ -405,11 +436,15 @@ class CorrectedLibrary:
         raise StoreError(f"{path}: {reason}; move it, or allow its folder")
 
     def media_file(self, id: str, video: Video) -> Path | None:
-        """Return the file of a video, `video` in its record. None where it is not found.
+        """Return the video file of a record, None if it is not found or not allowed.
 
-        It is a video by its name, in the library or in an allowed folder. With another name, or
-        elsewhere, it must have the bytes that the record names. So a record that a stranger wrote
-        gives access to no other file.
+        A file with a video suffix in the library or an allowed folder is accepted. A file that
+        meets only one of these two conditions must have the sha256 in the record. So a record from
+        a stranger gives access to no other file.
+
+        Args:
+            id: the library's id of the video.
+            video: the `video` field of its record.
         """
         name = video.path
         if name is None:
@@ -431,22 +466,20 @@ class CorrectedLibrary:
 
     def _is_video_file(self, path: Path, digest: str | None) -> bool:
         is_video = path.resolve().suffix.lower() in VIDEO_SUFFIXES
-        is_allowed = True
-        try:
-            self.resolve_allowed(path.absolute())
-        except StoreError:
-            is_allowed = False
+        is_allowed = is_below(path.absolute(), self.allowed)
         if is_video and is_allowed:
             return True
         # A file that is neither is not even read.
-        if digest is None or not (is_video or is_allowed):
-            return False
-        return self.digest_of(path) == digest
+        return digest is not None and (is_video or is_allowed) and self.digest_of(path) == digest
 
 
 def _is_resent(new: Correction, corrections: Sequence[Correction]) -> bool:
-    """Return whether a correction is among others, whenever it was sent and whatever record its
-    sender saw."""
+    """Return whether a correction is among others, except for its time and its record's hash.
+
+    Args:
+        new: the correction.
+        corrections: the others.
+    """
     sent = {"when": new.when, "record": new.record}
     same_id = (other for other in corrections if other.id == new.id)
     return any(other.model_copy(update=sent) == new for other in same_id)
@@ -463,11 +496,8 @@ def _make_card(
     video: LibraryVideo, record: Record, state: VideoState, *, revision: int
 ) -> VideoCard:
     # The picture shows the first step that is shown, at its most likely second.
-    second = 0.0
-    for step in record.steps:
-        if shown_span(step) is not None and step.at is not None:
-            second = step.at
-            break
+    shown = (step.at for step in record.steps if shown_span(step) is not None)
+    second = next((at for at in shown if at is not None), 0.0)
     verdicts = count_verdicts(record.steps)
     picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
     return VideoCard(
@@ -480,6 +510,7 @@ def _make_card(
         shown_steps=verdicts.get("shown", 0),
         likely_steps=verdicts.get("likely", 0),
         revision=revision,
+        warnings=len(record.warnings),
         written=video.stamp[0] / 1e9,
         tags=record.video.tags,
         metadata=record.video.metadata,

@@ -52,9 +52,11 @@ class ChangeEdit(FrozenModel):
 
     Attributes:
         step: id of the step.
-        span: replaces the best span.
-        at: the second at which the step is best seen.
-        status: the person's verdict. The step's score becomes 1 (shown) or 0.
+        text: new text.
+        kind: new kind, such as "do".
+        span: seconds of the video, replaces the best span.
+        at: second of the video at which the step is best seen.
+        status: the person's verdict. The score becomes the value in VERDICT_SCORES.
     """
 
     do: Literal["change"]
@@ -70,9 +72,11 @@ class AddEdit(FrozenModel):
     """A new step that the machine missed.
 
     Attributes:
-        id: of the new step.
-        span: where the video shows it, None if nowhere.
+        id: id of the new step.
+        text: text of the new step.
+        span: seconds in which the video shows it, None if it does not.
         after: id of the step before it, None for the first position.
+        kind: kind of the new step.
     """
 
     do: Literal["add"]
@@ -84,14 +88,21 @@ class AddEdit(FrozenModel):
 
 
 class DeleteEdit(FrozenModel):
-    """Deletion of a step."""
+    """Deletion of the step with the id `step`."""
 
     do: Literal["delete"]
     step: StepId
 
 
 class SplitEdit(FrozenModel):
-    """Split of a step at second `at`. The second half becomes the new step `id`."""
+    """Split of a step into two.
+
+    Attributes:
+        step: id of the step, which its first half keeps.
+        at: second of the video at which it is split.
+        id: id of the second half.
+        texts: text of the first half and of the second half.
+    """
 
     do: Literal["split"]
     step: StepId
@@ -101,7 +112,12 @@ class SplitEdit(FrozenModel):
 
 
 class MergeEdit(FrozenModel):
-    """Merge of steps into the first one, which keeps its id. Without `text`, the texts are joined."""
+    """Merge of steps into one.
+
+    Attributes:
+        steps: ids of the steps. The merged step keeps the first id.
+        text: text of the merged step. None: the texts joined by "; ".
+    """
 
     do: Literal["merge"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=2)]
@@ -109,7 +125,7 @@ class MergeEdit(FrozenModel):
 
 
 class OrderEdit(FrozenModel):
-    """New order of all steps."""
+    """New order of all steps, given by their ids."""
 
     do: Literal["order"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=1)]
@@ -129,14 +145,14 @@ class Correction(FrozenModel):
     """One change by a person: edits, or the undo of an earlier correction.
 
     Attributes:
-        id: unique within the video.
+        id: id of the correction, unique within the video.
         video: id of the video.
         by: name of the person.
-        when: seconds since 1970, UTC.
-        base: the revision that the person saw.
+        when: time of the correction in seconds since 1970, UTC.
+        base: number of corrections that the video had when the person saw it.
         window: id of the person's browser window. Corrections of one window never conflict.
-        record: stamp of the machine's record that the person saw, "" if unknown. It is not stored.
-        edits: empty for an undo.
+        record: hash of the machine's record that the person saw, "" if unknown. It is not stored.
+        edits: the edits in their order, empty for an undo.
         undoes: id of the correction that is undone, None for edits.
     """
 
@@ -158,8 +174,11 @@ class Correction(FrozenModel):
 
 
 class ConflictError(StoreError):
-    """Another person changed the same fields since the person's revision. `theirs`: those
-    corrections, oldest first."""
+    """Other people changed the same fields after the revision that a correction is based on.
+
+    Attributes:
+        theirs: the corrections of the other people, oldest first.
+    """
 
     def __init__(self, theirs: Sequence[Correction], fields: Iterable[EditedField]) -> None:
         names = ", ".join(sorted({name for _, name in fields}))
@@ -181,10 +200,10 @@ class CorrectedRecord:
     """A record after its corrections were applied.
 
     Attributes:
-        record: with the corrected steps, title, tags and metadata.
+        record: the record with corrected steps, title, tags and metadata.
         machine: step id -> field -> the machine's value, for each field that people changed. A
-            deleted step has all its fields here. A step that a person added has none.
-        revision: number of corrections, undone ones included.
+            deleted step has all its fields here, a step that a person added is not included.
+        revision: number of corrections, including undone ones.
     """
 
     record: Record
@@ -193,9 +212,13 @@ class CorrectedRecord:
 
 
 def apply_corrections(record: Record, corrections: Sequence[Correction]) -> CorrectedRecord:
-    """Return the record after its corrections, without the undone ones.
+    """Return a record with its corrections applied, except for those that are undone.
 
-    Raises StoreError where a correction does not fit the record.
+    Args:
+        record: the machine's record.
+        corrections: corrections of the video, oldest first.
+
+    Raises StoreError if a correction does not fit the record.
     """
     # the edits that are not undone, in their order
     steps = _StepTable(record, _preceding_step_ids(record, corrections))
@@ -223,8 +246,10 @@ def apply_corrections(record: Record, corrections: Sequence[Correction]) -> Corr
 
 
 def step_fields(step: Step) -> dict[str, JsonValue]:
-    """Return the fields of a step that people correct, as JSON has them: span is the best one, or
-    None."""
+    """Return the fields of a step that people correct, as JSON values.
+
+    "span" is the best span as {"start": s, "end": s}, None if the step has none.
+    """
     span: JsonValue = None
     if step.spans:
         span = {"start": step.spans[0].start, "end": step.spans[0].end}
@@ -248,8 +273,12 @@ def active_corrections(corrections: Sequence[Correction]) -> list[Correction]:
 
 
 def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> bool:
-    """Return whether a correction edits steps, or undoes one that does, and not the video's title,
-    tags and metadata alone."""
+    """Return whether a correction edits steps, or undoes a correction that does.
+
+    It is False if only the video's title, tags or metadata change.
+
+    by_id: the video's corrections by id.
+    """
     while correction.undoes is not None:
         correction = by_id[correction.undoes]
     return not all(isinstance(edit, VideoEdit) for edit in correction.edits)
@@ -263,14 +292,15 @@ def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
-    """Raise ConflictError where other people changed the same fields later than `new` is based on.
+    """Check whether a new correction can be added to a video.
 
-    For an undo, later than the undone correction, since others may rest on that. What was done and
-    undone meanwhile does not count. Raises StoreError where `new` fits no step.
+    Raises ConflictError if other people changed the same fields after the revision `new.base`. For
+    an undo, changes after the undone correction count. Changes that were undone do not count.
+    Raises StoreError if `new` does not fit the steps.
 
     Args:
         record: the machine's record.
-        corrections: of the video, oldest first.
+        corrections: the corrections of the video so far, oldest first.
         new: the correction to check.
     """
     by_id = {correction.id: correction for correction in corrections}
@@ -289,7 +319,21 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
             reason = "is not there to undo, or is undone already"
             raise StoreError(f"correction {new.undoes!r} {reason}")
         since = list(corrections[corrections.index(undone) + 1 :])
-    _check_conflict(new, since, active, by_id)
+
+    # what was done and undone since does not count
+    fields = touched_fields(new, by_id)
+    since_ids = {correction.id for correction in since}
+    theirs = []
+    shared_fields: frozenset[EditedField] = frozenset()
+    for correction in since:
+        if correction in active and correction.undoes not in since_ids:
+            touched = fields & touched_fields(correction, by_id)
+            if touched:
+                theirs.append(correction)
+                shared_fields = touched
+    if theirs:
+        raise ConflictError(theirs, shared_fields)
+
     # Each new step needs a new id, and an older step that it follows.
     preceding_ids = _preceding_step_ids(record, corrections)
     for id, preceding_id in _new_steps(new):
@@ -302,35 +346,16 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
     apply_corrections(record, [*corrections, new])
 
 
-def _check_conflict(
-    new: Correction,
-    since: Sequence[Correction],
-    active: Sequence[Correction],
-    by_id: Mapping[str, Correction],
-) -> None:
-    fields = touched_fields(new, by_id)
-    since_ids = {correction.id for correction in since}
-    theirs = []
-    shared_fields: frozenset[EditedField] = frozenset()
-
-    # what was done and undone since does not count
-    for correction in since:
-        if correction in active and correction.undoes not in since_ids:
-            touched = fields & touched_fields(correction, by_id)
-            if touched:
-                theirs.append(correction)
-                shared_fields = touched
-    if theirs:
-        raise ConflictError(theirs, shared_fields)
-
-
 def touched_fields(
     correction: Correction, by_id: Mapping[str, Correction]
 ) -> frozenset[EditedField]:
-    """Return the fields that a correction changes. An undo changes those of the undone correction.
+    """Return the (step id, field) pairs that a correction changes.
 
-    Adding, deleting, splitting or merging steps changes all their fields.
-    by_id: the video's corrections.
+    An undo changes those of the undone correction. Adding, deleting, splitting or merging steps
+    changes all their fields. The step id is "" for the order of the steps and for the video's
+    title, tags and metadata.
+
+    by_id: the video's corrections by id.
     """
     # an undo touches what the undone one does
     while correction.undoes is not None:
@@ -362,7 +387,10 @@ def touched_fields(
 
 
 def _new_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of each step that a correction creates, and of the step before it."""
+    """Yield (id, id of the step before it) of each step that a correction creates.
+
+    The second id is None at the first position.
+    """
     for edit in correction.edits:
         if isinstance(edit, AddEdit):
             yield edit.id, edit.after
@@ -371,7 +399,14 @@ def _new_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
 
 
 def _preceding_step_ids(record: Record, corrections: Sequence[Correction]) -> dict[str, str | None]:
-    """Return the preceding step's id for each step that ever existed, deleted ones included."""
+    """Return step id -> id of the step before it, for each step that ever existed.
+
+    Deleted steps are included. The first step has None.
+
+    Args:
+        record: the machine's record.
+        corrections: corrections of the video, oldest first.
+    """
     preceding_ids: dict[str, str | None] = {}
     before = None
     # Machine steps follow each other. Those that people made follow what they named.
@@ -397,8 +432,7 @@ class _StepTable:
             case ChangeEdit():
                 self.steps[edit.step] = _apply_change(self._step(edit.step), edit)
             case AddEdit():
-                text = one_line(edit.text)
-                step = Step(id=edit.id, text=text, kind=edit.kind)
+                step = Step(id=edit.id, text=one_line(edit.text), kind=edit.kind)
                 if edit.span is not None:
                     verdict = {"spans": (edit.span,), "status": "shown", "score": 1.0}
                     step = step.model_copy(update=verdict)
@@ -409,17 +443,16 @@ class _StepTable:
             case SplitEdit():
                 self._split(self._step(edit.step), edit)
             case MergeEdit():
-                ids = dict.fromkeys(edit.steps)
-                self._merge([self._step(id) for id in ids], edit.text)
+                self._merge([self._step(id) for id in dict.fromkeys(edit.steps)], edit.text)
             case OrderEdit():
                 self.order = edit.steps
 
     def ordered_steps(self) -> tuple[Step, ...]:
-        """Return the steps in order. A step that the order does not name comes after the step
-        that it follows.
+        """Return the steps in the order of the last OrderEdit.
 
-        Of several that follow one, those that people made come first, by their start. So the order
-        in which they were made does not matter.
+        A step that this order does not name comes after the step that it was added to. If several
+        steps follow one, those that people made come first, sorted by their start. So the order in
+        which they were made does not matter.
         """
         # the steps that the order does not name, by the one that each follows
         followers: dict[str | None, list[str]] = defaultdict(list)
@@ -444,7 +477,7 @@ class _StepTable:
         return id in self.machine, start, id
 
     def _remove_moved_peak(self, step: Step) -> Step:
-        """Return the step without its peak `at` if a correction moved its span away from the peak."""
+        """Return the step without its second `at` if a correction moved its span away from it."""
         if step.at is None or (step.spans and step.at in step.spans[0]):
             return step
         # The machine's own second may be outside of its span. Then it stays.
@@ -481,16 +514,12 @@ class _StepTable:
         # the span from the first to the last, and all that they rest on
         joined = "; ".join(step.text for step in steps) if text is None else one_line(text)
         span = covering_span(step.spans[0] for step in steps if step.spans)
-        spans = () if span is None else (span,)
-        sources: set[int] = set()
-        for step in steps:
-            sources.update(step.sources)
         self.steps[first.id] = first.model_copy(
             update={
                 "text": joined,
-                "spans": spans,
+                "spans": () if span is None else (span,),
                 "said": covering_span(step.said for step in steps),
-                "sources": tuple(sorted(sources)),
+                "sources": tuple(sorted({source for step in steps for source in step.sources})),
             }
         )
         for step in others:
@@ -498,17 +527,12 @@ class _StepTable:
 
 
 def _apply_change(step: Step, edit: ChangeEdit) -> Step:
-    values: dict[str, object] = {}
+    values = edit.model_dump(include={"text", "kind", "at", "status"}, exclude_none=True)
     if edit.text is not None:
         values["text"] = one_line(edit.text)
-    if edit.kind is not None:
-        values["kind"] = edit.kind
     if edit.span is not None:
-        # who says where a step is shown says so by more than its words
+        # A person who says where a step is shown has seen more than its words.
         values |= {"spans": (edit.span, *step.spans[1:]), "basis": None}
-    if edit.at is not None:
-        values["at"] = edit.at
     if edit.status is not None:
-        verdict = {"status": edit.status, "score": VERDICT_SCORES[edit.status], "basis": None}
-        values |= verdict
+        values |= {"score": VERDICT_SCORES[edit.status], "basis": None}
     return step.model_copy(update=values)

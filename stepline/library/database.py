@@ -65,9 +65,12 @@ CREATE TABLE IF NOT EXISTS waveform (video TEXT PRIMARY KEY, stamp TEXT NOT NULL
 class LibraryDatabase:
     """The SQLite file of one library, for any number of threads.
 
-    is_read_only: nothing will be changed, so a folder that cannot be written will do. Its file is
-    copied into memory then. Raises StoreError where `folder` is not a folder, or the file cannot be
-    read or written.
+    Args:
+        folder: folder of the records' JSON files.
+        is_read_only: whether nothing will be changed. If so, the folder need not be writable: the
+            file of such a folder is copied into memory.
+
+    Raises StoreError if `folder` is not a folder, or the file cannot be read or written.
     """
 
     def __init__(self, folder: Path, *, is_read_only: bool = False) -> None:
@@ -87,19 +90,19 @@ class LibraryDatabase:
 
     @property
     def identity(self) -> str:
-        """The library's own id, by which browsers know it from another one at the same address."""
+        """Random id of the library. Browsers use it to distinguish libraries at one address."""
         return str(self._stored_fact("id"))
 
     @property
     def port(self) -> int:
-        """The port at which the library was last served, 0 before the first time."""
+        """TCP port at which the library was last served, 0 before the first time."""
         port = str(self._stored_fact("port"))
         if port.isascii() and port.isdecimal() and int(port[:6]) <= MAX_PORT:
             return int(port)
         raise self.row_error("library")
 
     def store_port(self, port: int) -> None:
-        """Store the port. Browsers keep unsent corrections per address, so it is used again."""
+        """Store the TCP port, to be used again: browsers keep unsent corrections per address."""
         with self.change() as connection:
             connection.execute("UPDATE library SET value = ? WHERE name = 'port'", (str(port),))
 
@@ -107,17 +110,20 @@ class LibraryDatabase:
         return self.rows("SELECT value FROM library WHERE name = ?", name)[0][0]
 
     def row_error(self, table: str) -> StoreError:
-        """Return the StoreError for a row that fails validation."""
+        """Return the StoreError for a row that fails validation. table: name of its table."""
         cure = "put a copy of the file back, or delete it and with it all corrections"
         return StoreError(f"{self.path}: a row of its table {table} is not Stepline's; {cure}")
 
     def rows(self, query: str, *values: object) -> list[Row]:
-        """Return the rows of a query."""
+        """Return the rows of an SQL query. values: values of its placeholders `?`."""
         with self.locked_connection():
             return self._connection.execute(query, values).fetchall()
 
     def row(self, query: str, *values: object) -> Row | None:
-        """Return the first row of a query, or None."""
+        """Return the first row of an SQL query, None if there is none.
+
+        values: values of its placeholders `?`.
+        """
         rows = self.rows(query, *values)
         return rows[0] if rows else None
 
@@ -137,14 +143,9 @@ class LibraryDatabase:
     @contextlib.contextmanager
     def locked_connection(self) -> Iterator[None]:
         """Lock the connection for one thread, and raise SQLite errors as StoreError."""
-        with self._lock:
-            try:
-                yield
-            except (sqlite3.Error, OSError) as error:
-                cure = "see who else works on it, or put a copy of the file back"
-                if is_full_disk(error):
-                    cure = "free some space"
-                raise StoreError(f"{self.path}: {error}; {cure}") from error
+        cure = "see who else works on it, or put a copy of the file back"
+        with self._lock, sqlite_errors(self.path, cure):
+            yield
 
     def _open(self, is_read_only: bool) -> sqlite3.Connection:
         writable = os.access(self.folder, os.W_OK)
@@ -172,15 +173,17 @@ class LibraryDatabase:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             self._check_schema(connection)
-            form = _create_missing_tables(connection)
-        if form > DATABASE_VERSION:
-            forms = f"form {form}, this one knows {DATABASE_VERSION}"
-            raise StoreError(f"{self.path}: of a later Stepline ({forms}); update Stepline")
+            version = _create_missing_tables(connection)
+        if version > DATABASE_VERSION:
+            versions = f"form {version}, this one knows {DATABASE_VERSION}"
+            raise StoreError(f"{self.path}: of a later Stepline ({versions}); update Stepline")
         return connection
 
     def _check_schema(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError where the file defines more than tables and indexes, which run as they
-        are read or changed."""
+        """Raise StoreError if the file defines more than tables and indexes.
+
+        Triggers, views and virtual tables run code as they are read or changed.
+        """
         query = "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')"
         foreign = connection.execute(f"{query} OR sql LIKE '%VIRTUAL%TABLE%'").fetchone()
         if foreign is not None:
@@ -189,28 +192,43 @@ class LibraryDatabase:
             raise StoreError(f"{self.path}: {reason}; put a copy of the file back, or delete it")
 
 
-def is_full_disk(error: sqlite3.Error | OSError) -> bool:
-    """Return whether an error of a database or a file says that the disk is full."""
-    if isinstance(error, OSError):
-        return error.errno in FULL_DISK_ERRORS
-    return getattr(error, "sqlite_errorname", None) in WRITE_ERRORS
+@contextlib.contextmanager
+def sqlite_errors(path: Path, cure: str) -> Iterator[None]:
+    """Raise the errors of SQLite and of files in this context as StoreError.
+
+    Args:
+        path: path of the database, for the message.
+        cure: what the user can do, unless the disk is full.
+    """
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        is_full = getattr(error, "sqlite_errorname", None) in WRITE_ERRORS
+        if is_full or getattr(error, "errno", None) in FULL_DISK_ERRORS:
+            cure = "free some space"
+        raise StoreError(f"{path}: {error}; {cure}") from error
 
 
 def check_database_files(path: Path) -> None:
-    """Raise StoreError if a database file is a link, which SQLite would write through, or one of
-    what it keeps next to it."""
+    """Raise StoreError if a database file, or a file that SQLite keeps next to it, is a link.
+
+    SQLite would write through the link.
+    """
     for suffix in ("", *SQLITE_SUFFIXES):
         check_own_file(path.with_name(path.name + suffix))
 
 
 def limit_row_size(connection: sqlite3.Connection) -> None:
-    """Limit the size of SQLite values to the size of a record, since the file is not trusted."""
+    """Limit the size of SQLite values to the size of a record, since the file is not trusted.
+
+    connection: connection to the database.
+    """
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD_BYTES)
     connection.execute("PRAGMA cell_size_check = ON")
 
 
 def _make_private(path: Path) -> None:
-    """Make a database, and what SQLite keeps next to it, readable by their owner alone."""
+    """Make a database, and the files that SQLite keeps next to it, readable only by their owner."""
     # SQLite gives the files next to it the mode that it finds here.
     open_own_file(path).close()
     for suffix in ("", *SQLITE_SUFFIXES):
@@ -219,11 +237,11 @@ def _make_private(path: Path) -> None:
 
 
 def _create_missing_tables(connection: sqlite3.Connection) -> int:
-    """Make the tables that are missing, unless the file is of a later form. Return its form."""
+    """Create the tables that are missing, unless the file has a later version. Return its version."""
     connection.execute("BEGIN IMMEDIATE")
-    # The form is checked inside the transaction: two processes may open a new library together.
-    form: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if form <= DATABASE_VERSION:
+    # Checked inside the transaction, since two processes may open a new library together.
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version <= DATABASE_VERSION:
         # Earlier versions of Stepline ignore a table that was added since.
         for statement in DATABASE_TABLES.split(";"):
             connection.execute(statement)
@@ -231,11 +249,18 @@ def _create_missing_tables(connection: sqlite3.Connection) -> int:
         connection.executemany("INSERT OR IGNORE INTO library VALUES (?, ?)", facts)
         connection.execute(f"PRAGMA user_version = {DATABASE_VERSION}")
     connection.execute("COMMIT")
-    return form
+    return version
 
 
 def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
-    """Copy a database and its log. SQLite reads neither in a folder that it cannot write."""
+    """Copy a database file with its write-ahead log into an open database in memory.
+
+    SQLite reads neither in a folder that it cannot write.
+
+    Args:
+        path: path of the file.
+        connection: connection to the database in memory.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         shutil.copyfile(path, copy)
@@ -247,15 +272,17 @@ def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def schema_of_database(database: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
-    """Return what a database defines: the kind, the name and the statement of each part."""
+    """Return (type, name, SQL statement) of each table, index and trigger of a database."""
     rows = database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
     return frozenset(rows)
 
 
 @functools.cache
 def schema_of_statements(tables: str) -> frozenset[tuple[str, str, str]]:
-    """Return what a database defines that these statements make. A stranger's may do more as it is
-    read."""
+    """Return the schema that SQL statements create, as `schema_of_database` does.
+
+    tables: SQL statements, separated by ";".
+    """
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.executescript(tables)
         return schema_of_database(database)

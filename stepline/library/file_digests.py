@@ -2,11 +2,11 @@
 
 import hashlib
 import logging
-import queue
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Lock
 from typing import TypeAlias
 
 log = logging.getLogger(__name__)
@@ -20,67 +20,51 @@ BLOCK_BYTES = 2**20  # that are read at a time
 class FileDigests:
     """Cache of the sha256 of files, by path, modification time and size.
 
-    on_done: called in the background thread after each digest.
+    Attributes:
+        on_done: called in the background thread after each digest.
     """
 
     def __init__(self) -> None:
         self.on_done: Callable[[], None] = lambda: None
-        # None: that it cannot be read
+        # None until the digest is computed, and for a file that cannot be read
         self._digests: OrderedDict[FileVersion, str | None] = OrderedDict()
-        self._waiting: queue.SimpleQueue[FileVersion | None] = queue.SimpleQueue()
-        self._asked: set[FileVersion] = set()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_closed = threading.Event()
+        self._lock = Lock()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="digests")
+        self._is_closed = Event()
 
     def get(self, path: Path) -> str | None:
-        """Return the sha256 of a file, or None until it is computed. Raises OSError for a file that
-        is gone."""
+        """Return the sha256 of a file as hexadecimal digits. None until it is computed in the
+        background, and for a file that cannot be read. Raises OSError for a missing file."""
         # A file that changed has another version, and another digest.
         state = path.stat()
         version = (path, state.st_mtime_ns, state.st_size)
         with self._lock:
-            if version in self._digests:
-                return self._digests[version]
-            if version not in self._asked and not self._is_closed.is_set():
-                self._asked.add(version)
-                self._waiting.put(version)
-                self._start()
-        return None
-
-    def close(self) -> None:
-        """End the thread."""
-        self._is_closed.set()
-        self._waiting.put(None)
-        if self._thread is not None:
-            self._thread.join()
-
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._compute_digests, name="digests", daemon=True
-            )
-            self._thread.start()
-
-    def _compute_digests(self) -> None:
-        while version := self._waiting.get():
-            digest = None
-            try:
-                digest = self._digest(version[0])
-            except OSError as error:
-                log.warning("%s: cannot be compared with its record (%s)", version[0], error)
-            # The digest may have been broken off.
-            if self._is_closed.is_set():
-                return
-            with self._lock:
-                self._digests[version] = digest
-                self._asked.discard(version)
+            if version not in self._digests and not self._is_closed.is_set():
+                self._digests[version] = None
                 if len(self._digests) > MAX_DIGESTS_IN_MEMORY:
                     self._digests.popitem(last=False)
+                self._executor.submit(self._store_digest, version)
+            return self._digests.get(version)
+
+    def close(self) -> None:
+        """Stop the background thread and wait for its end."""
+        with self._lock:
+            self._is_closed.set()
+        self._executor.shutdown(cancel_futures=True)
+
+    def _store_digest(self, version: FileVersion) -> None:
+        digest = None
+        try:
+            digest = self._digest(version[0])
+        except OSError as error:
+            log.warning("%s: cannot be compared with its record (%s)", version[0], error)
+        if not self._is_closed.is_set():
+            with self._lock:
+                self._digests[version] = digest
             self.on_done()
 
     def _digest(self, path: Path) -> str | None:
-        """Return the sha256 of a file, or None if the thread is stopped first."""
+        """Return the sha256 of a file, or None if `close` is called first."""
         digest = hashlib.sha256()
         with path.open("rb") as file:
             while block := file.read(BLOCK_BYTES):

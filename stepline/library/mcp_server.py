@@ -62,9 +62,18 @@ SERVER_INSTRUCTIONS = (
 
 
 class VideoSummary(BaseModel):
-    """A video of the library: its id for the other tools, and the tags and metadata that
-    people gave it. It says how many of its steps the picture shows, and how many it likely shows by
-    their words."""
+    """A video of the library.
+
+    Attributes:
+        video: id of the video, for the other tools.
+        title: title of the video.
+        seconds: duration, None if unknown.
+        steps: number of steps.
+        shown: number of steps that the picture shows.
+        likely: number of steps that the picture likely shows, by their words.
+        tags: tags that people gave the video.
+        metadata: values that people gave the video, by name.
+    """
 
     video: str
     title: str
@@ -77,18 +86,26 @@ class VideoSummary(BaseModel):
 
 
 class VideoList(BaseModel):
-    """One page of matching videos, and the number of all matches."""
+    """The first videos that match a query, and the number `matching` of all that match."""
 
     videos: list[VideoSummary]
     matching: int
 
 
 class Citation(BaseModel):
-    """A step, sentence or text on screen, and where: seconds, the clock, the sentence that says it,
-    the verdict.
+    """A step, a sentence or a text on the screen, and where it is in which video.
 
-    start, end: where it is shown, else where it is said, None where neither is known. shown: P(the
-    picture shows it).
+    Attributes:
+        video: id of the video.
+        title: title of the video.
+        kind: what is cited: a step, a sentence, or a text on the screen.
+        text: text of the step, the sentence or the screen.
+        start: second at which it is shown, else said. None if neither is known.
+        end: second at which that ends, None like `start`.
+        clock: start and end as clock times, such as "0:12 – 0:20".
+        sentence: the words of the speaker about it, None if there are none.
+        verdict: whether the picture shows it.
+        shown: P(the picture shows it), None if it was not estimated.
     """
 
     video: str
@@ -104,14 +121,27 @@ class Citation(BaseModel):
 
 
 class Moments(BaseModel):
-    """Moments that answer a query, the best first. note: what to know before they are passed on."""
+    """Moments that answer a query, the best first.
+
+    Attributes:
+        moments: the moments.
+        note: what to know before they are passed on, None if there is nothing.
+    """
 
     moments: list[Citation]
     note: str | None
 
 
 class CutClip(BaseModel):
-    """A clip that was cut: its file, as seen from the library, and what it is of."""
+    """A clip that was cut out of a video.
+
+    Attributes:
+        file: path of the mp4 file, relative to the library's folder.
+        video: id of the video.
+        title: title of the video.
+        start: second of the video at which the clip starts.
+        end: second of the video at which the clip ends.
+    """
 
     file: str
     video: str
@@ -121,7 +151,16 @@ class CutClip(BaseModel):
 
 
 class ProcessedVideo(BaseModel):
-    """Progress of a video that is being processed. video: its id once it is done."""
+    """State of a video that `process_video` processes.
+
+    Attributes:
+        state: "done" or "running".
+        video: id of the video once it is done, else None.
+        steps: number of steps once it is done, else None.
+        stage: what is being done while it is running, else None.
+        second: second of the video that this stage has reached while it is running, else None.
+        seconds: seconds of the video in this stage, None if unknown or done.
+    """
 
     state: Literal["done", "running"]
     video: str | None = None
@@ -134,9 +173,12 @@ class ProcessedVideo(BaseModel):
 class LibraryTools:
     """The tools that assistants get for a folder of records.
 
-    allow: other folders whose videos may be read. settings: of the main job, for `process_video`.
-    Raises StoreError for an id that is not in the library, MediaError where its video cannot be
-    read.
+    Args:
+        folder: folder of the records' JSON files.
+        allow: other folders whose videos may be read.
+        settings: settings of `stepline steps`, which `process_video` uses. None for the defaults.
+
+    The tools raise StoreError for an unknown video id, MediaError if a video cannot be read.
     """
 
     def __init__(
@@ -271,13 +313,13 @@ class LibraryTools:
         return ProcessedVideo(state="done", video=video_id(file.name), steps=steps)
 
     def close(self) -> None:
-        """Cancel the video that is being processed and accept no other."""
+        """Cancel the video that is being processed, and close the library."""
         self._is_closed = True
         self._library.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _process(self, video: Path) -> Path:
-        """Return the record of a video, which the main job makes where it is missing."""
+        """Find the steps of a video, unless it has a record, and return the record's path."""
         from stepline.outputs import USUAL
         from stepline.pipeline.batch import run_video
         from stepline.pipeline.output_files import OutputOptions
@@ -297,7 +339,7 @@ class LibraryTools:
         return self.folder / f"{safe_stem(identity)}.json"
 
     def _media_file(self, video: str, record: Record) -> Path:
-        """Return the file of a video: where it may be read, or elsewhere the file that was seen."""
+        """Return the file of a video. Raises MediaError if it is not found or not allowed."""
         path = self._library.media_file(video, record.video)
         if path is None:
             reason = "its video was moved, or is another file now"
@@ -305,7 +347,7 @@ class LibraryTools:
         return path
 
     def _record(self, video: str) -> Record:
-        """Return the record of a video as people have corrected it."""
+        """Return the corrected record of a video id. Raises StoreError for an unknown id."""
         try:
             return self._library.corrected(video).record
         except LookupError as error:
@@ -314,8 +356,9 @@ class LibraryTools:
             ) from error
 
     def _video_id(self, video: str) -> str:
-        """Return the id of a video that is named by its whole title, in any case of letters. Any
-        other text comes back as it is. Raises StoreError for a title that several videos have."""
+        """Return the id of a video that is given by its id or its whole title, in upper or lower
+        case. Any other text is returned unchanged. Raises StoreError if several videos have the
+        title."""
         # An id is tried first, since a title may look like one.
         with contextlib.suppress(LookupError):
             return self._library.video(video).id
@@ -332,7 +375,7 @@ class LibraryTools:
         return video
 
     def _cite_moment(self, moment: Moment) -> Citation:
-        """Return a moment of the search as a citation of the corrected record."""
+        """Return the citation of a moment that the search found, from the corrected record."""
         video = video_id(moment.file)
         record = self._record(video)
         if moment.kind == "step":
@@ -397,7 +440,12 @@ def _cite_step(video: str, record: Record, step: Step) -> Citation:
 
 
 def _times_and_probability(span: Span | None, probability: float | None) -> dict[str, Any]:
-    """Return the seconds, the clock time and P(shown) of a citation."""
+    """Return the fields of a Citation that depend on its span and on P(shown).
+
+    Args:
+        span: seconds of the video, None if unknown.
+        probability: P(shown), None if it was not estimated.
+    """
     # Numbers are short, since an assistant reads all of them.
     if probability is not None:
         probability = round(probability, 3)
@@ -412,7 +460,7 @@ def _times_and_probability(span: Span | None, probability: float | None) -> dict
 
 
 def _citation_note(citations: Sequence[Citation]) -> str | None:
-    """Return what an assistant should know before it cites moments."""
+    """Return a note for the assistant about the moments it is given. None if there is none."""
     if not citations:
         return "nothing of the library answers this"
     if citations[0].verdict == "said, not shown":
@@ -421,8 +469,10 @@ def _citation_note(citations: Sequence[Citation]) -> str | None:
 
 
 def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":
-    """Return the tools of a library as an MCP server. An assistant gets an error that a user can
-    cure in one line."""
+    """Return an MCP server that offers the tools of a library.
+
+    The assistant gets the message of a SteplineError as the tool's error.
+    """
     from mcp.server import MCPServer
     from mcp_types import ToolAnnotations
 
@@ -448,7 +498,7 @@ def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":
 
 
 def _with_tool_errors(tool: Callable[P, R]) -> Callable[P, R]:
-    """Return the tool with its SteplineErrors as MCP's own, whose message the assistant reads."""
+    """Return a function that calls a tool and raises its SteplineErrors as MCP's ToolError."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @wraps(tool)
@@ -462,8 +512,10 @@ def _with_tool_errors(tool: Callable[P, R]) -> Callable[P, R]:
 
 
 def http_application(tools: LibraryTools, token: str) -> "Starlette":
-    """Return the tools over streamable HTTP at /mcp, for this machine's own names and requests with
-    the token."""
+    """Return an ASGI application that offers the tools by streamable HTTP at /mcp.
+
+    token: bearer token that each request must carry.
+    """
     application = mcp_server(tools).streamable_http_app(stateless_http=True, json_response=True)
     application.add_middleware(BearerToken, token=token)
     return application

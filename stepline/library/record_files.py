@@ -12,13 +12,14 @@ Stamp: TypeAlias = tuple[int, int]  # of a file: modification time (ns) and size
 
 
 def record_files(folder: Path, allowed: Sequence[Path] = ()) -> dict[str, Stamp]:
-    """Return the stamp of each JSON file below a folder, by its path below the folder.
+    """Return path -> (modification time in ns, bytes) of each JSON file below a folder.
 
-    Hidden files and copies in shared folders are left out, and so are links that lead elsewhere.
+    Paths are relative to the folder. Hidden files, copies in shared folders, and links out of the
+    folder and the allowed folders are left out.
 
     Args:
         folder: the library's folder.
-        allowed: real paths of other folders that links to files may lead to.
+        allowed: other folders that links to files may lead to, as paths without links.
     """
     top = os.fspath(folder)
     inside = (real_path(folder), *allowed)
@@ -47,17 +48,20 @@ def record_files(folder: Path, allowed: Sequence[Path] = ()) -> dict[str, Stamp]
 
 
 def file_stamp(path: Path) -> Stamp:
-    """Return the time of change and the size of a file."""
+    """Return (modification time in ns, bytes) of a file."""
     state = path.stat()
     return state.st_mtime_ns, state.st_size
 
 
 def real_path(path: Path) -> Path:
-    """Return a path without links."""
+    """Return an absolute path in which all links are resolved."""
     return Path(os.path.realpath(path))
 
 
 def is_below(path: Path, folders: Sequence[Path]) -> bool:
-    """Return whether a path is inside one of the folders. folders: resolved paths."""
+    """Return whether a path, with its links resolved, is inside one of the folders.
+
+    folders: paths without links.
+    """
     real = real_path(path)
     return any(real.is_relative_to(folder) for folder in folders)

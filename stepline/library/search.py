@@ -1,10 +1,10 @@
-"""Search over a folder of records: steps, sentences and text on screen, answered by moments of
-videos.
+"""Search of a folder of records: a query gives the moments of videos that answer it.
 
-There are two rankings, by words (BM25, SQLite's FTS5) and by meaning (cosine of MiniLM vectors),
-joined by their ranks. Source: reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009). A
-sentence, or a text on screen, answers by the step that rests on it. The index is a file next to the
-records. An update reads only the records that changed. Letters: N moments, D width of a vector.
+A moment is a step, a sentence or a text on screen. There are two rankings, by words (BM25, SQLite's
+FTS5) and by meaning (cosine of MiniLM vectors), which are joined by reciprocal rank fusion (Cormack,
+Clarke and Buettcher, SIGIR 2009). Where a sentence or a text on screen matches, the answer is the
+step that cites it. The index is a file next to the records. An update reads only the records that
+changed. Letters: N moments, D width of a vector.
 """
 
 import contextlib
@@ -13,7 +13,8 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -28,10 +29,10 @@ from stepline.files.locks import lock_output
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import (
     check_database_files,
-    is_full_disk,
     limit_row_size,
     schema_of_database,
     schema_of_statements,
+    sqlite_errors,
 )
 from stepline.library.record_files import record_files
 from stepline.outputs.text import shown_span
@@ -42,8 +43,9 @@ from stepline.storage import read_record
 from stepline.text import embed
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
-FileRow: TypeAlias = Sequence[int]  # of the index: id, first moment, number of moments
-# of texts, as they are stored: vectors, and the similarity to null queries. None without an embedder
+# a row of the table `file`: id, id of its first moment, number of its moments
+FileRow: TypeAlias = Sequence[int]
+# stored vectors of texts, and their similarity to null queries. None without an embedder
 VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the similarity of each to null queries (N,)
 MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
@@ -92,14 +94,16 @@ class Moment:
 
     Attributes:
         video: id of the video.
-        title: of the video.
-        start: in seconds, None for a step that was not found.
-        end: in seconds.
+        title: title of the video.
+        kind: "step", "sentence" or "screen" (text on the screen).
+        text: text of the step, the sentence or the screen.
+        start: second of the video at which it is shown, else spoken. None if neither is known.
+        end: second of the video at which it ends, None like `start`.
         status: verdict on a step, None for other kinds.
         basis: whether words or images decided the verdict.
-        score: P(shown) of a step or sentence.
-        file: path of the record, below the library's folder.
-        link: path of the video's page at that second, None without a page.
+        score: P(the video shows it) of a step or sentence, None if it was not estimated.
+        file: path of the record's JSON file, relative to the library's folder.
+        link: relative path of the video's HTML page, with "#t=SECOND". None without a page.
     """
 
     video: str
@@ -112,73 +116,61 @@ class Moment:
     basis: Basis | None
     score: float | None
     file: str
-    link: str | None
+    link: str | None = None
 
 
 def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
     """Return the moments of a record, steps first, each with the indices of the steps that cite it.
 
-    name: path of the record, below the library's folder.
+    name: path of the record's JSON file, relative to the library's folder.
     """
-    rows: list[tuple[Moment, list[int]]] = []
     title = record.video.title or record.id
 
-    def add(
+    def moment(
         kind: MomentKind,
         text: str,
         span: Span | None,
         score: float | None,
-        steps: list[int],
-        verdict: tuple[Status | None, Basis | None] = (None, None),
-    ) -> None:
-        moment = Moment(
-            record.video.id,
-            title,
-            kind,
-            text,
-            None if span is None else span.start,
-            None if span is None else span.end,
-            *verdict,
-            score,
-            name,
-            None,
-        )
-        rows.append((moment, steps))
+        status: Status | None = None,
+        basis: Basis | None = None,
+    ) -> Moment:
+        start, end = (None, None) if span is None else (span.start, span.end)
+        return Moment(record.video.id, title, kind, text, start, end, status, basis, score, name)
 
-    # the steps, and which sentences they rest on
-    citing_step_numbers: dict[int, list[int]] = {}
+    # the steps, and which sentences they cite
+    rows: list[tuple[Moment, list[int]]] = []
+    citing_step_numbers = defaultdict(list)
     for number, step in enumerate(record.steps):
         span = shown_span(step) or step.said
-        add("step", step.text, span, step.score, [], (step.status, step.basis))
+        rows.append((moment("step", step.text, span, step.score, step.status, step.basis), []))
         for source in step.sources:
-            citing_step_numbers.setdefault(source, []).append(number)
+            citing_step_numbers[source].append(number)
 
-    # the sentences
     for number, sentence in enumerate(record.sentences):
-        steps = citing_step_numbers.get(number, [])
-        add("sentence", sentence.text, sentence.span, sentence.shown, steps)
-    # Text on screen, which answers by the step whose picture holds it.
+        sentence_moment = moment("sentence", sentence.text, sentence.span, sentence.shown)
+        rows.append((sentence_moment, citing_step_numbers[number]))
+    # Where a text on screen matches, the answer is the step whose picture has that text.
     for number, step in enumerate(record.steps):
         for remark in step.seen:
             text = remark.partition(ON_SCREEN)[2]
             if text:
-                add("screen", text, None, None, [number])
+                rows.append((moment("screen", text, None, None), [number]))
     return rows
 
 
 def moments_as_json(answers: Sequence[Moment]) -> str:
-    """Return moments as a JSON list."""
+    """Return moments as a JSON list of objects, one per moment with all its fields."""
     return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)
 
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """Numbers of files after an update of the index.
+    """How many files an update of the index read and removed.
 
     Attributes:
-        read: new or changed files that were indexed.
-        removed: deleted files that were taken out of the index.
-        without_record: JSON files of the folder that hold no record.
+        read: number of new or changed JSON files that were read.
+        removed: number of deleted files that were taken out of the index.
+        without_record: number of JSON files in the folder that are no record.
     """
 
     read: int
@@ -187,13 +179,15 @@ class IndexUpdate:
 
 
 class SearchIndex:
-    """A full-text and vector index of a folder of records, for one thread.
+    """A full-text and vector index of a folder of records, for use in one thread.
 
     Args:
-        folder: of the records.
-        embedder: texts to unit vectors (N, D). None searches by words only.
-        corrections: the library whose corrected records are indexed; None for the files as they are.
-    Raises StoreError where there is no folder, or the index cannot be written.
+        folder: folder of the records' JSON files.
+        embedder: function from N texts to unit vectors (N, D). None: search by words only.
+        corrections: library whose corrected records are indexed. None: the files are indexed as
+            they are.
+
+    Raises StoreError if there is no such folder, or the index cannot be written.
     """
 
     def __init__(
@@ -210,9 +204,8 @@ class SearchIndex:
         self.path = index_path(folder)
         self._embedder = embedder
         self._corrections = corrections
-        # the folders that links of the folder may lead to
-        allowed = () if corrections is None else corrections.allowed
-        self._allowed = allowed
+        # folders outside the library to which links in it may lead
+        self._allowed = () if corrections is None else corrections.allowed
         self._database = self._open()
         self._moment_rows: MomentRows | None = None
         self._null_queries: Matrix | None = None
@@ -223,28 +216,23 @@ class SearchIndex:
 
     @property
     def meaning(self) -> bool:
-        """Whether the index has vectors, so that search also uses cosine similarity."""
+        """Whether searches also rank by the cosine of vectors, not only by words."""
         return self._embedder is not None
 
     def update(self, progress: Progress | None = None) -> IndexUpdate:
-        """Index new and changed records, and remove deleted ones from the index."""
-        with (
-            lock_output(self.path.with_suffix(".lock"), self.folder, wait=True),
-            self._locked_connection(),
-        ):
+        """Index new and changed records, remove deleted ones, and return how many files those were.
+
+        progress: called with ("indexing", files read, files to read). None for no reports.
+        """
+        with lock_output(self.path.with_suffix(".lock"), self.folder, wait=True), self._errors():
             stamps = self._stamps()
             # Files without vectors are read again once there is an embedder.
-            current = {}
-            stale = []
+            indexed = {}
             files = self._rows("SELECT name, stamp, vectors IS NULL AND count > 0 FROM file")
             for name, stamp, lacks_vectors in files:
-                if stamps.get(name) == stamp and not (lacks_vectors and self.meaning):
-                    current[name] = stamp
-                else:
-                    stale.append(name)
-            changed = [name for name in stamps if name not in current]
-            # A file that is gone has no stamp, and is not read.
-            gone = set(stale) - set(changed)
+                indexed[name] = None if lacks_vectors and self.meaning else stamp
+            changed = [name for name, stamp in stamps.items() if indexed.get(name) != stamp]
+            gone = indexed.keys() - stamps.keys()
             for name in gone:
                 self._remove(name)
             for number, name in enumerate(changed, start=1):
@@ -252,14 +240,16 @@ class SearchIndex:
                 self._add(name, stamps[name])
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
-            ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
-        if stale or changed:
+            ((without_record,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
+        if gone or changed:
             self._moment_rows = None
-        return IndexUpdate(len(changed), len(gone), other)
+        return IndexUpdate(len(changed), len(gone), without_record)
 
     def _stamps(self) -> dict[str, str]:
-        """Return for each JSON file of the folder a text that changes with it and its
-        corrections."""
+        """Return file name -> version stamp of each JSON file in the folder.
+
+        The stamp changes with the file and with its corrections.
+        """
         revisions = {} if self._corrections is None else self._corrections.revisions()
         stamps = {}
         for name, (modified, size) in record_files(self.folder, self._allowed).items():
@@ -276,12 +266,13 @@ class SearchIndex:
 
         Args:
             query: words, or a sentence.
-            most: number of moments at most.
-            names: of the record files to search, None for all.
+            most: maximal number of moments.
+            names: record files to search, as paths relative to the folder. None for all.
+
         Raises SettingsError for a query without a word.
         """
         terms = query_terms(query)
-        with self._locked_connection():
+        with self._errors():
             # the files whose moments may answer
             files = None
             if names is not None:
@@ -290,17 +281,23 @@ class SearchIndex:
             similarity, by_meaning = self._search_vectors(query, files)
 
             # reciprocal rank fusion of both rankings
-            scores: dict[int, float] = {}
+            scores: dict[int, float] = defaultdict(float)
             for ranking in (self._search_words(terms, files), by_meaning):
-                for rank, answer in enumerate(
-                    self._moments_to_answer_with(ranking, similarity), start=1
-                ):
-                    scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
+                answers = self._moments_to_answer_with(ranking, similarity)
+                for rank, answer in enumerate(answers, start=1):
+                    scores[answer] += 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
             return [self._load_moment(answer) for answer in best[:most]]
 
     def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
-        """Return the moments with any query word, ranked by BM25. Very common words are ignored."""
+        """Return the ids of the moments with any query word, ranked by BM25.
+
+        Words in more than MAX_WORD_SHARE of the moments are ignored, unless all words are.
+
+        Args:
+            terms: words of the query.
+            files: files to search, None for all.
+        """
         counts = {}
         query = "SELECT count(*) FROM words WHERE words MATCH ?"
         for term in dict.fromkeys(term.lower() for term in terms):
@@ -327,20 +324,23 @@ class SearchIndex:
     def _search_vectors(
         self, query: str, files: Sequence[FileRow] | None
     ) -> tuple[dict[int, float], list[int]]:
-        """Return the cosine of the query with each moment that is most like it, and, best first,
-        the moments that mean it.
+        """Return the moments whose vectors are most similar to the vector of a query.
 
-        A moment must be more similar to it than `MIN_SIMILARITY` and than null queries are. So
-        queries in invented words, or about other things, have no answer.
+        The first value is moment id -> cosine with the query, for the MAX_CANDIDATES most similar
+        moments. The second value lists the ids that count as answers, the most similar first. Their
+        cosine is at least MIN_SIMILARITY and at least their cosine with any null query. So queries
+        in invented words, or about other things, have no answer.
+
+        files: files to search, None for all.
         """
         if self._embedder is None:
             return {}, []
         ids, vectors, min_similarity = self._vectors()
         if files is not None:
-            places = _rows_of_files(ids, files)
-            ids = ids[places]
-            vectors = vectors[places]
-            min_similarity = min_similarity[places]
+            rows = _rows_of_files(ids, files)
+            ids = ids[rows]
+            vectors = vectors[rows]
+            min_similarity = min_similarity[rows]
         if not len(ids):
             return {}, []
 
@@ -349,20 +349,21 @@ class SearchIndex:
         scores = vectors @ vector  # (N,)
         count = min(MAX_CANDIDATES, len(ids))
         top = np.argpartition(-scores, count - 1)[:count]
-        similarity = {}
-        answers = []
-        for row in top:
-            similarity[int(ids[row])] = float(scores[row])
-            if scores[row] >= max(MIN_SIMILARITY, min_similarity[row]):
-                answers.append(row)
+        similarity = {int(ids[row]): float(scores[row]) for row in top}
+        answers = [row for row in top if scores[row] >= max(MIN_SIMILARITY, min_similarity[row])]
         answers.sort(key=lambda row: (-scores[row], ids[row]))
         return similarity, [int(ids[row]) for row in answers]
 
     def _moments_to_answer_with(
         self, ranking: Sequence[int], similarity: dict[int, float]
     ) -> list[int]:
-        """Return the moments to answer with: instead of a sentence its steps, the one most similar
-        to the query first."""
+        """Return the ids of the moments to answer with: the steps that cite a moment, else itself.
+
+        Args:
+            ranking: ids of the moments found, the best first.
+            similarity: moment id -> cosine with the query, by which the steps of one moment are
+                sorted.
+        """
         placeholders = ", ".join("?" * len(ranking))
         rows = dict(
             self._rows(f"SELECT id, steps FROM moment WHERE id IN ({placeholders})", *ranking)
@@ -372,13 +373,13 @@ class SearchIndex:
             try:
                 ids = StepIds.validate_json(rows[row], strict=True)
             except ValidationError as error:
-                raise _damaged_index_error(self.path, "invalid steps") from error
+                raise sqlite3.DatabaseError("it holds invalid steps") from error
             answers += sorted(ids, key=lambda step: -similarity.get(step, -1.0)) or [row]
         return list(dict.fromkeys(answers))
 
     def _load_moment(self, answer: int) -> Moment:
         (row,) = self._rows(
-            "SELECT video, title, kind, text, start, end, status, basis, score, name, NULL "
+            "SELECT video, title, kind, text, start, end, status, basis, score, name "
             "FROM moment JOIN file ON file.id = moment.file WHERE moment.id = ?",
             answer,
         )
@@ -393,17 +394,17 @@ class SearchIndex:
         return replace(moment, link=link)
 
     def _vectors(self) -> MomentRows:
-        """Return the vectors of all moments."""
+        """Return the ids, vectors and similarities to null queries of all moments, sorted by id."""
         if self._moment_rows is None:
-            ids = [np.zeros(0, np.int64)]
-            min_similarity = [np.zeros(0, np.float32)]
-            vectors = []
             files = self._rows(
                 "SELECT first, count, vectors, least FROM file "
                 "WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
             )
             if not files:
-                return ids[0], np.zeros((0, 0), np.float32), min_similarity[0]
+                return np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
+            ids = []
+            vectors = []
+            min_similarity = []
             try:
                 # One matrix of all files, so that a search is one product.
                 for first, count, vector_bytes, min_similarity_bytes in files:
@@ -415,13 +416,15 @@ class SearchIndex:
                     ids.append(np.arange(first, first + count, dtype=np.int64))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError) as error:
-                raise _damaged_index_error(self.path, "invalid vectors") from error
+                raise sqlite3.DatabaseError("it holds invalid vectors") from error
             self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(min_similarity))
         return self._moment_rows
 
     def _encode(self, texts: Sequence[str]) -> VectorBytes:
-        """Return the stored vectors of texts, and the similarity of each to the null query that is
-        most similar to it."""
+        """Return N texts as bytes to store: vectors (N, D) float16, and similarities (N,) float32.
+
+        The similarity of a text is its largest cosine with a null query, a text of invented words.
+        """
         if not texts or self._embedder is None:
             return None, None
         if self._null_queries is None:
@@ -434,7 +437,9 @@ class SearchIndex:
     def _add(self, name: str, stamp: str) -> None:
         """Index the moments of a record. A file without a record is noted, and not read again.
 
-        name: of the file, below the folder. stamp: of the file.
+        Args:
+            name: path of the file, relative to the folder.
+            stamp: version stamp of the file, from `_stamps`.
         """
         rows: list[tuple[Moment, list[int]]] = []
         video: str | None = None
@@ -456,8 +461,6 @@ class SearchIndex:
                 (name, stamp, video, title, first, len(rows), *encoded),
             ).lastrowid
             for id, (moment, steps) in enumerate(rows, start=first):
-                numbers = json.dumps([first + step for step in steps])
-                verdict = (moment.status, moment.basis, moment.score)
                 self._database.execute(
                     "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
@@ -467,8 +470,10 @@ class SearchIndex:
                         moment.text,
                         moment.start,
                         moment.end,
-                        *verdict,
-                        numbers,
+                        moment.status,
+                        moment.basis,
+                        moment.score,
+                        json.dumps([first + step for step in steps]),
                     ),
                 )
 
@@ -482,58 +487,56 @@ class SearchIndex:
         return self._database.execute(query, values).fetchall()
 
     def _open(self) -> sqlite3.Connection:
-        """Open the index. A damaged one, or one of another form, is made again from the records."""
-        with self._locked_connection():
+        """Return a connection to the index. A damaged index or another version is replaced by an
+        empty one."""
+        with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)
             database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
             try:
                 limit_row_size(database)
-                form = database.execute("PRAGMA user_version").fetchone()[0]
-                # A stranger's index may define what runs as it is read.
-                if schema_of_database(database) != schema_of_statements(INDEX_TABLES):
-                    form = None
+                version = database.execute("PRAGMA user_version").fetchone()[0]
+                # A stranger's index may define triggers that run as it is read.
+                is_valid = version == INDEX_VERSION and schema_of_database(
+                    database
+                ) == schema_of_statements(INDEX_TABLES)
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorname not in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
                     raise
-                form = None
-            if form != INDEX_VERSION:
+                is_valid = False
+            if not is_valid:
                 database.close()
                 self.path.unlink()
                 database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
-                version = f"PRAGMA user_version = {INDEX_VERSION}"
-                database.executescript(f"BEGIN; {INDEX_TABLES} {version}; COMMIT;")
+                set_version = f"PRAGMA user_version = {INDEX_VERSION}"
+                database.executescript(f"BEGIN; {INDEX_TABLES} {set_version}; COMMIT;")
             return database
 
-    @contextlib.contextmanager
-    def _locked_connection(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            cure = "delete this index, it is made again from the records"
-            if is_full_disk(error):
-                cure = "free some space"
-            raise StoreError(f"{self.path}: {error}; {cure}") from error
-
-
-def _damaged_index_error(path: Path, reason: str) -> StoreError:
-    cure = "delete this index, it is made again from the records"
-    return StoreError(f"{path}: it holds {reason}; {cure}")
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context that raises the errors of the index as StoreError."""
+        return sqlite_errors(self.path, "delete this index, it is made again from the records")
 
 
 def _rows_of_files(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:
-    """Return the places of the moments of some files among sorted ids."""
-    # Moments of a file have ids in a row.
-    places = [np.zeros(0, np.int64)]
+    """Return the indices in `ids` of the moments of some files, sorted.
+
+    Args:
+        ids: (N,) ids of moments, sorted.
+        files: the files.
+    """
+    # The moments of a file have consecutive ids.
+    rows = [np.zeros(0, np.int64)]
     for _, first, count in files:
         start, end = np.searchsorted(ids, (first, first + count))
-        places.append(np.arange(start, end, dtype=np.int64))
-    return np.sort(np.concatenate(places))
+        rows.append(np.arange(start, end, dtype=np.int64))
+    return np.sort(np.concatenate(rows))
 
 
 def index_path(folder: Path) -> Path:
-    """Return the path of a folder's index: in the folder, or in the cache where the folder cannot
-    be written."""
+    """Return the path of a folder's index file.
+
+    It is in the folder, or in the user's cache if the folder cannot be written.
+    """
     if os.access(folder, os.W_OK):
         return folder / INDEX_FILE
     # A name by the real path, so that every way to the folder leads to one index.
@@ -543,7 +546,12 @@ def index_path(folder: Path) -> Path:
 
 
 def random_queries(count: int, seed: int) -> list[str]:
-    """Return random nonsense queries of one to four words, two to four syllables each."""
+    """Return queries of random syllables: one to four words, each of two to four syllables.
+
+    Args:
+        count: number of queries.
+        seed: seed of the random generator.
+    """
     rng = np.random.default_rng(seed)
     queries = []
     for _ in range(count):
@@ -565,8 +573,13 @@ def query_terms(query: str) -> list[str]:
 
 
 def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:
-    """Return the index of a folder, by meaning where the weights of MiniLM are there, else by
-    words."""
+    """Return the search index of a folder. Without the weights of MiniLM it searches words only.
+
+    Args:
+        folder: folder of the records' JSON files.
+        corrections: library whose corrected records are indexed. None: the files are indexed as
+            they are.
+    """
     embedder: Embedder | None = embed
     try:
         embed(["whether the weights are there"])

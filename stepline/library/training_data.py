@@ -19,7 +19,7 @@ from stepline.outputs.text import safe_stem
 from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
-from stepline.records import FeatureSequence, Record, Rejected, Span
+from stepline.records import FeatureSequence, Record, Rejected
 from stepline.settings import validate, without_constants
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
@@ -28,7 +28,7 @@ from stepline.vision import Backbone, load_backbone
 def export_corrected(
     library: CorrectedLibrary, out: Path, progress: Progress | None = None
 ) -> tuple[int, list[Rejected]]:
-    """Write the corrected videos of a library into a new folder.
+    """Write the records and features of a library's corrected videos into a new folder.
 
     Returns the number of videos written, and the videos that are left out because they have no
     features.
@@ -36,9 +36,10 @@ def export_corrected(
     Args:
         library: the records and their corrections.
         out: a new or empty folder.
-        progress: called while the pictures of a video are read.
-    Raises DatasetError where no video is corrected, StoreError where two have one id, or the folder
-    holds files.
+        progress: called with (stage, second, seconds) while a video is decoded. None: no reports.
+
+    Raises DatasetError if no video is corrected, StoreError if two videos have the same id or the
+    folder is not empty.
     """
     import pyarrow  # noqa: F401   a store needs it: a missing extra is reported before any work
 
@@ -77,11 +78,16 @@ def export_corrected(
 def _read_features(
     machine: Record, media: Path | None, backbones: dict[str, Backbone], progress: Progress | None
 ) -> FeatureSequence:
-    """Return the features of a whole video, with the network that its record names.
+    """Return the features of a whole video, by the network that its record names.
 
-    backbones: the networks that were loaded, by their settings. Raises SettingsError for a record
-    without pictures or of a part of a video, StoreError and MediaError where its file cannot be
-    read.
+    Args:
+        machine: the video's record.
+        media: path of the video file, None if it was not found.
+        backbones: loaded networks by their settings as JSON, which are extended.
+        progress: called while the video is decoded, None for no reports.
+
+    Raises SettingsError for a record that used no pictures or a part of the video, StoreError or
+    MediaError if the file cannot be read.
     """
     if media is None:
         raise StoreError("its video is not there; put it where its record says")
@@ -98,9 +104,9 @@ def _read_features(
 
 
 def record_settings(record: Record) -> StepsSettings:
-    """Return the settings that made a record.
+    """Return the settings with which a record was made.
 
-    Raises SettingsError where the features of its whole video cannot be made by them.
+    Raises SettingsError if it was made without pictures, or from a part of the video.
     """
     values = without_constants(record.settings)
     inputs = values.pop("inputs", None)
@@ -113,11 +119,12 @@ def record_settings(record: Record) -> StepsSettings:
 
 
 def _add_reference_spans(record: Record) -> Record:
-    """Return the record with its steps as its reference: the best span of those that are shown."""
+    """Return the record with its own steps as `reference`.
+
+    A reference step that is shown has its best span, other steps have none.
+    """
     reference = []
     for step in record.steps:
-        spans: tuple[Span, ...] = ()
-        if step.status == "shown":
-            spans = step.spans[:1]
+        spans = step.spans[:1] if step.status == "shown" else ()
         reference.append(step.model_copy(update={"spans": spans}))
     return record.model_copy(update={"reference": tuple(reference)})

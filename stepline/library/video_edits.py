@@ -29,28 +29,28 @@ MetadataValue: TypeAlias = Annotated[str, Field(max_length=MAX_VALUE_CHARS, patt
 
 
 class TitleEdit(FrozenModel):
-    """Change of the video's title."""
+    """Change of the video's title to `title`."""
 
     do: Literal["title"]
     title: Annotated[str, Field(max_length=MAX_TITLE_CHARS, pattern=r"\S")]
 
 
 class TagEdit(FrozenModel):
-    """Addition of a tag to the video."""
+    """Addition of the tag `tag` to the video."""
 
     do: Literal["tag"]
     tag: Tag
 
 
 class UntagEdit(FrozenModel):
-    """Removal of a tag from the video."""
+    """Removal of the tag `tag` from the video."""
 
     do: Literal["untag"]
     tag: Tag
 
 
 class MetadataEdit(FrozenModel):
-    """The value of a name in the video's metadata. None removes the name."""
+    """New value of the name `name` in the video's metadata. The value None removes the name."""
 
     do: Literal["metadata"]
     name: MetadataName
@@ -61,8 +61,10 @@ VideoEdit: TypeAlias = TitleEdit | TagEdit | UntagEdit | MetadataEdit
 
 
 def edited_video(video: Video, edit: VideoEdit) -> Video:
-    """Return the video after an edit. Raises StoreError for a text without a visible character, and
-    where the video would have too many tags or names."""
+    """Return the video with an edit applied to its title, tags or metadata.
+
+    Raises StoreError for a text without a visible character, and for too many tags or names.
+    """
     match edit:
         # A title of the user's own takes the place of every other source.
         case TitleEdit():
@@ -76,7 +78,7 @@ def edited_video(video: Video, edit: VideoEdit) -> Video:
 
 
 def edited_field(edit: VideoEdit) -> str:
-    """Return the name of the field that an edit changes, such as "title" or "tag safety"."""
+    """Return the field that an edit changes: "title", "tag safety" or "metadata author"."""
     match edit:
         case TitleEdit():
             return "title"
@@ -87,7 +89,7 @@ def edited_field(edit: VideoEdit) -> str:
 
 
 def text_key(text: str) -> str:
-    """Return a text case-folded and on one line, for comparison."""
+    """Return a text case-folded and on one line, to compare texts without regard to case."""
     return one_line(text).casefold()
 
 

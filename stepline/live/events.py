@@ -4,7 +4,7 @@ The log is the state of the run. Every event is on disk before it is emitted, so
 killed can resume.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -72,40 +72,50 @@ class LiveOptions:
 class LiveEvent(FrozenModel):
     """An event of a live run: one line of its log. Fields that are None are not stored."""
 
-    event: Kind = Field(description="what became known")
-    number: int = Field(description="from 0 on, over all runs that share the log")
-    at: Seconds = Field(description="the source's second when it was emitted")
-    settled: Seconds = Field(0.0, description="second before which all sound was read for good")
-    wall: float | None = Field(None, description='s since 1970, of "started" alone')
-    source: str | None = Field(None, description="of an address, without password and query")
-    digest: str | None = Field(
-        None, description="of an address with them, distinguishes it from others"
+    event: Kind = Field(description="kind of the event")
+    number: int = Field(description="number of the event, from 0 on, over all runs of one log")
+    at: Seconds = Field(description="second of the source at which the event was emitted")
+    settled: Seconds = Field(
+        0.0, description="second of the source before which no sentence changes any more"
     )
-    sentence: Sentence | None = Field(None, description='of "heard"')
-    step: str | None = Field(None, description="id of the step that it is about")
-    text: str | None = Field(None, description='of the step; "revised" without one takes it back')
-    kind: StepKind | None = Field(None, description="of the step")
-    said: Span | None = Field(None, description="where the step is spoken")
+    wall: float | None = Field(
+        None, description='time of "started" in seconds since 1970, None for other events'
+    )
+    source: str | None = Field(
+        None, description="file, address (without password and query) or devices of the source"
+    )
+    digest: str | None = Field(
+        None, description="hash of an address with password and query, None if it has neither"
+    )
+    sentence: Sentence | None = Field(None, description='the sentence of "heard"')
+    step: str | None = Field(None, description="id of the step that the event is about")
+    text: str | None = Field(
+        None, description='text of the step; without a text, "revised" takes the step back'
+    )
+    kind: StepKind | None = Field(None, description="kind of the step")
+    said: Span | None = Field(None, description="seconds in which the step is spoken")
     sources: tuple[int, ...] | None = Field(
-        None, description="numbers of the sentences that the step rests on"
+        None, description="numbers of the sentences that the step comes from"
     )
     second: Seconds | None = Field(
-        None, description="at which the step began to be shown, or is most likely shown"
+        None, description="second at which the step began to be shown, or is most likely shown"
     )
     spans: tuple[Span, ...] | None = Field(
-        None, description="in which the step was shown, the best first"
+        None, description="seconds in which the step was shown, the best span first"
     )
-    status: Status | None = Field(None, description="of a step that has ended")
-    basis: Basis | None = Field(None, description="what that status rests on")
+    status: Status | None = Field(None, description="verdict on a step that has ended")
+    basis: Basis | None = Field(None, description="evidence that decided the verdict")
     score: Probability | None = Field(None, description="P(the step is shown)")
-    seconds: float | None = Field(None, description="how long a gap is, or how long the source was")
-    reason: str | None = Field(None, description="why it was emitted")
+    seconds: float | None = Field(
+        None, description="length of a gap, or of the whole source, in seconds"
+    )
+    reason: str | None = Field(None, description="why the event was emitted")
     record: str | None = Field(None, description="path of the record that --at-end wrote")
     follows: str | None = Field(
-        None, description='of "line" in earlier releases: the most likely next line'
+        None, description='the most likely next line, in "line" events of earlier releases'
     )
     skipped: tuple[str, ...] | None = Field(
-        None, description='of "line" in earlier releases: the lines that were passed over'
+        None, description='ids of lines that were passed over, in "line" events of earlier releases'
     )
 
     @model_serializer(mode="wrap")
@@ -116,30 +126,35 @@ class LiveEvent(FrozenModel):
 class LiveStep(FrozenModel):
     """The state of a step after the events of a live run."""
 
-    step: Step
-    revised: bool = False
-    shown: bool = False
-    ended: bool = False
-    withdrawn: bool = Field(False, description="it was taken back")
+    step: Step = Field(description="the step with the values of its last event")
+    revised: bool = Field(False, description="whether its text was changed or taken back")
+    shown: bool = Field(False, description="whether it was reported as shown")
+    ended: bool = Field(False, description="whether it was reported as ended")
+    withdrawn: bool = Field(False, description="whether it was taken back")
 
     def with_changes(self, step_fields: dict[str, Any], **flags: bool) -> "LiveStep":
-        """Return a copy with other values of step fields and flags."""
+        """Return a copy with other values.
+
+        Args:
+            step_fields: name -> new value of fields of `step`.
+            flags: new values of the other fields.
+        """
         return self.model_copy(update={"step": self.step.model_copy(update=step_fields), **flags})
 
 
 class LiveLog:
     """The log of a run's events on disk, with the sentences and steps that result from them.
 
-    Memory holds the words of the last SENTENCES_WITH_WORDS sentences and the last event. Everything
-    else is only on disk. Raises StoreError where the file holds anything else, or cannot be written.
+    Memory holds all sentences, but only the last SENTENCES_WITH_WORDS of them with their words.
+    Raises StoreError if the file is not such a log, or cannot be written.
 
     Attributes:
         path: path of the log file.
         sentences: all sentences, in the order of the events.
         steps: all steps by id, in the order of the events.
         first: the first event, None for an empty log.
-        last: the last event.
-        line: the last event about a recipe's lines.
+        last: the last event, None for an empty log.
+        line: the last event that named the current line of a recipe, None before the first.
         count: number of events.
     """
 
@@ -197,18 +212,22 @@ class LiveLog:
 
     @property
     def resume_second(self) -> float:
-        """The second at which a run resumes. All speech before it is in the log."""
+        """Second of the source at which a run resumes. All speech before it is in the log."""
         end = self.sentences[-1].span.end if self.sentences else 0.0
         return max(end, self._settled)
 
     @property
     def transcript(self) -> Transcript:
-        """All sentences so far."""
-        return Transcript(sentences=_sorted_by_start(self.sentences))
+        """All sentences so far, sorted by their start."""
+        ordered = sorted(self.sentences, key=lambda sentence: sentence.span.start)
+        return Transcript(sentences=tuple(ordered))
 
 
 def _step_after_event(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
-    """Return a step after an event, or None if nothing changes. step: before it, None if new."""
+    """Return the state of a step after an event, None if nothing changes.
+
+    step: state of the step before the event, None for a new step.
+    """
     wording: dict[str, Any] = {"text": event.text, "kind": event.kind or "do"}
 
     # a new step, or one that is said again
@@ -243,27 +262,6 @@ def _step_after_event(step: LiveStep | None, event: LiveEvent) -> LiveStep | Non
     return None
 
 
-def _sorted_by_start(sentences: Iterable[Sentence]) -> tuple[Sentence, ...]:
-    return tuple(sorted(sentences, key=lambda sentence: sentence.span.start))
-
-
-def write_vtt(
-    path: Path, id: str, steps: Iterable[LiveStep], sentences: Iterable[Sentence]
-) -> None:
-    """Write the steps that have ended to a WebVTT file, in the order of time.
-
-    Args:
-        path: path of the WebVTT file.
-        id: id of the record.
-        steps: all steps of the run.
-        sentences: all sentences of the run.
-    """
-    ended = tuple(step.step for step in steps if step.ended and not step.withdrawn)
-    transcript = Transcript(sentences=_sorted_by_start(sentences))
-    record = Record(id=id, video=Video(id=id), transcript=transcript, steps=ended)
-    write_atomic(path, webvtt(record))
-
-
 FLOAT_BYTES = 4  # bytes per number in the file of features
 
 
@@ -272,10 +270,10 @@ class RunFiles:
     """The files of a live run.
 
     Attributes:
-        id: of the record.
-        log: the events.
-        vtt: path of the WebVTT file of the steps that have ended, None without one.
-        rows: path of the file of feature rows (T, D), None without pictures.
+        id: id of the run's record.
+        log: log of the events.
+        vtt: path of the WebVTT file of the steps that have ended. None: it is not written.
+        rows: path of the file of T feature rows of width D, None without pictures.
         row_count: number of rows in this file.
     """
 
@@ -286,14 +284,23 @@ class RunFiles:
     row_count: int = 0
 
     def write_vtt(self) -> None:
-        """Write the steps that have ended to the WebVTT file."""
-        if self.vtt is not None:
-            write_vtt(self.vtt, self.id, self.log.steps.values(), self.log.sentences)
+        """Write the steps that have ended to the WebVTT file, in the order of time."""
+        if self.vtt is None:
+            return
+        ended = tuple(live_step.step for live_step in self.log.present_steps if live_step.ended)
+        transcript = self.log.transcript
+        record = Record(id=self.id, video=Video(id=self.id), transcript=transcript, steps=ended)
+        write_atomic(self.vtt, webvtt(record))
 
     def read_rows(self, first: int, last: int, width: int) -> Matrix | None:
-        """Return the feature rows `first` to `last` that an earlier run wrote, (T, width).
+        """Return feature rows that an earlier run wrote, (last - first, width) float32.
 
-        The result is None without a file.
+        There are fewer rows at the end of the file. None without a file.
+
+        Args:
+            first: number of the first row.
+            last: number of the last row + 1.
+            width: numbers per row.
         """
         if self.rows is None or not self.rows.is_file():
             return None

@@ -13,7 +13,6 @@ import os
 import select
 import socket
 import threading
-from types import TracebackType
 from typing import Self, cast
 from urllib.parse import urlsplit
 
@@ -24,19 +23,25 @@ from stepline.media.settings import LinkSettings
 
 
 class ForwardProxy(http.server.ThreadingHTTPServer):
-    """A proxy that runs while its context is open.
+    """An HTTP proxy on this machine that runs while its context is open.
 
     Attributes:
-        named: host of the URL that the user named.
+        named: host of the URL that the user named, which may be private.
+        settings: timeout, and whether private addresses are allowed.
         address: URL of the proxy.
-        refused: why the last request was refused, "" where none was.
+        refused: why the last refused request was refused, "" if no request was.
     """
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, named: NamedHost, settings: LinkSettings) -> None:
-        """named: the host of the URL that the user named."""
+        """Open a free port of this machine.
+
+        Args:
+            named: host of the URL that the user named.
+            settings: timeout, and whether private addresses are allowed.
+        """
         super().__init__(("127.0.0.1", 0), _ProxyHandler)
         self.named = named
         self.settings = settings
@@ -53,12 +58,7 @@ class ForwardProxy(http.server.ThreadingHTTPServer):
         ).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
         self.server_close()
 
@@ -88,13 +88,12 @@ class _ProxyHandler(http.server.BaseHTTPRequestHandler):
             return
         # A request to a proxy names a whole URL, a request to a server only its path.
         _, _, path = self.path.partition(parts.netloc)
-        lines = [f"{self.command} {path or '/'} HTTP/1.1", "Connection: close"]
+        head = f"{self.command} {path or '/'} HTTP/1.1\r\nConnection: close\r\n"
         for name, value in self.headers.items():
             if name.lower() not in PROXY_HEADERS:
-                lines.append(f"{name}: {value}")
-        lines += ["", ""]
+                head += f"{name}: {value}\r\n"
         with server:
-            server.sendall("\r\n".join(lines).encode())
+            server.sendall(f"{head}\r\n".encode())
             with contextlib.suppress(OSError):
                 self._relay_head(server)
             self._relay({server: self.connection})
@@ -104,6 +103,8 @@ class _ProxyHandler(http.server.BaseHTTPRequestHandler):
 
         Without this header FFmpeg sends its next request on a connection that is already closed, and
         takes the failure for the end of the video.
+
+        server: connection to the server.
         """
         head = b""
         while b"\r\n\r\n" not in head and len(head) < MAX_HEAD_BYTES:
@@ -121,7 +122,12 @@ class _ProxyHandler(http.server.BaseHTTPRequestHandler):
         self.connection.sendall(status + separator + headers)
 
     def _connect(self, host: str, port: str) -> socket.socket | None:
-        """Return a connection to a server. On failure send an error response, and return None."""
+        """Return a connection to a server. On failure, send an error response and return None.
+
+        Args:
+            host: name or IP address of the server.
+            port: its TCP port, as text.
+        """
         # No second request is read from this connection.
         self.close_connection = True
         proxy = cast(ForwardProxy, self.server)
@@ -141,7 +147,10 @@ class _ProxyHandler(http.server.BaseHTTPRequestHandler):
         return None
 
     def _relay(self, targets: dict[socket.socket, socket.socket]) -> None:
-        """Relay bytes until a connection ends or a timeout. targets: source socket -> target socket."""
+        """Relay bytes until a connection ends, or no byte comes for `links.seconds`.
+
+        targets: socket to read from -> socket to write to.
+        """
         timeout_seconds = cast(ForwardProxy, self.server).settings.seconds
         with contextlib.suppress(OSError):
             while readable_sockets := select.select(list(targets), [], [], timeout_seconds)[0]:

@@ -20,18 +20,20 @@ METER_SECONDS = 120.0
 # of frames that the new meter sees again. Of the first half the old meter's values stay
 MARGIN_SECONDS = 8.0
 THUMBNAIL_WIDTH = 192  # values per thumbnail, 8 x 8 x 3
+# per row: motion, peak of motion, thumbnail
+MEASUREMENT_WIDTH = 2 + THUMBNAIL_WIDTH
 FIRST_ROWS = 1024  # capacity before memory grows
 
 
 @dataclass(frozen=True)
-class LivePicture:
+class LiveEvidence:
     """The visual evidence of a span of a live video.
 
     Attributes:
-        begin: first second, from which rows and cuts count.
-        until: last second.
-        features: (T, D), None without a picture.
-        activity: motion and cuts, None without a picture.
+        begin: second of the video at which the span starts. Rows and cuts are counted from there.
+        until: second of the video at which the span ends.
+        features: T feature rows (T, D), None before the first picture.
+        activity: motion, cuts and thumbnails of the same rows, None before the first picture.
     """
 
     begin: float
@@ -47,14 +49,18 @@ class LiveVision:
     """
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
+        """Start at second 0 of the source.
+
+        Args:
+            backbone: network that encodes the frames.
+            settings: settings of the pictures, with the number of rows per second.
+        """
         self._settings = settings
         self._backbone = backbone
         self._encoder = VideoEncoder(backbone, rate=settings.rate, batch=1)
         self._lock = Lock()
         self._values = _GrowingRows(backbone.dim)
-        self._motion = _GrowingRows(1)
-        self._peaks = _GrowingRows(1)
-        self._looks = _GrowingRows(THUMBNAIL_WIDTH)
+        self._measurements = _GrowingRows(MEASUREMENT_WIDTH)
         self._begin = 0.0  # second of the first row in memory
         self._cuts: tuple[float, ...] = ()
         self._meter = ActivityMeter(rate=self._settings.rate)
@@ -63,7 +69,10 @@ class LiveVision:
         self._recent: deque[Frame] = deque()
 
     def add(self, frame: Frame) -> None:
-        """Add the next frame. A feature row is complete at the first frame of the next row."""
+        """Add the next frame of the source.
+
+        A feature row is complete when the first frame of the next row is added.
+        """
         self._encoder.add(frame)
         rows, values = self._encoder.take_rows()
         # Another thread reads the rows while this one adds to them.
@@ -101,85 +110,82 @@ class LiveVision:
         first = round(self._meter_start * rate) + skip
 
         # rows before that keep the values of the old meter
-        motion = activity.motion[skip:, None]  # (T, 1)
-        peaks = activity.peaks[skip:, None]  # (T, 1)
-        frame_looks = activity.looks[skip:]
-        self._motion.set(first, motion)
-        self._peaks.set(first, peaks)
-        self._looks.set(first, frame_looks)
-        cuts = [cut for cut in self._cuts if cut < self._valid_from]
-        for meter_cut in activity.cuts:
-            cut = meter_cut + self._meter_start
-            if cut >= self._valid_from:
-                cuts.append(cut)
-        self._cuts = tuple(cuts)
+        measured = np.column_stack([activity.motion, activity.peaks, activity.looks])
+        self._measurements.set(first, measured[skip:])
+        old_cuts = [cut for cut in self._cuts if cut < self._valid_from]
+        new_cuts = [cut + self._meter_start for cut in activity.cuts]
+        self._cuts = (*old_cuts, *(cut for cut in new_cuts if cut >= self._valid_from))
 
     def restore(self, values: Matrix, begin: float = 0.0) -> None:
         """Begin with the features of an earlier run, whose motion is unknown.
 
         Args:
-            values: (T, D) feature rows.
-            begin: second of the first row.
+            values: T feature rows (T, D).
+            begin: second of the source at which the first row starts.
         """
-        rows = len(values)
         # Motion is not kept on disk: the pictures count as still, the rest as not measured.
-        still = np.zeros((rows, 1), np.float32)
-        missing_peaks = np.full((rows, 1), np.nan, np.float32)
-        no_looks = np.full((rows, THUMBNAIL_WIDTH), np.nan, np.float32)
+        measured = np.full((len(values), MEASUREMENT_WIDTH), np.nan, np.float32)
+        measured[:, 0] = 0.0
         self.forget(begin)
         first = self._values.first
         with self._lock:
             self._values.set(first, values)
-            self._motion.set(first, still)
-            self._peaks.set(first, missing_peaks)
-            self._looks.set(first, no_looks)
+            self._measurements.set(first, measured)
 
     def forget(self, begin: float) -> None:
-        """Drop the rows before second `begin`."""
+        """Drop the rows and cuts before second `begin` of the source."""
         first = round(begin * self._settings.rate)
         with self._lock:
-            for rows in (self._values, self._motion, self._peaks, self._looks):
-                rows.forget(first)
+            self._values.forget(first)
+            self._measurements.forget(first)
             self._cuts = tuple(cut for cut in self._cuts if cut >= begin)
             self._begin = begin
 
     @property
     def width(self) -> int:
-        """Width D of a feature row."""
+        """Number D of values per feature row."""
         return self._backbone.dim
 
     @property
     def until(self) -> float:
-        """The second up to which features are known."""
+        """Second of the source up to which features are known."""
         return self._values.count / self._settings.rate
 
-    def snapshot(self) -> LivePicture:
-        """Return the visual evidence so far. Its arrays are views that never change below `until`."""
+    def snapshot(self) -> LiveEvidence:
+        """Return the visual evidence so far.
+
+        Its arrays are views of rows in memory, which frames added later do not change.
+        """
         with self._lock:
             rate = self._settings.rate
             until = self.until
             if not self._values.count:
-                return LivePicture(0.0, 0.0, None, None)
+                return LiveEvidence(0.0, 0.0, None, None)
             # Motion has to reach as far as the features do.
             if self._recent:
                 self._store_measurements()
 
             # as many rows as have features
             values = self._values.rows
-            count = len(values)
-            motion = self._motion.rows[:count, 0]  # (T,)
-            peaks = self._peaks.rows[:count, 0]  # (T,)
-            frame_looks = self._looks.rows[:count]
-            cuts = [cut - self._begin for cut in self._cuts if cut < until]
-            activity = Activity(motion, tuple(cuts), rate, peaks, frame_looks)
+            measured = self._measurements.rows[: len(values)]
+            cuts = tuple(cut - self._begin for cut in self._cuts if cut < until)
+            activity = Activity(measured[:, 0], cuts, rate, measured[:, 1], measured[:, 2:])
             features = FeatureSequence(values, rate, self._backbone.name)
-            return LivePicture(self._begin, until, features, activity)
+            return LiveEvidence(self._begin, until, features, activity)
 
 
 class _GrowingRows:
-    """Growing rows (T, D) float32 from row number `first` on. A missing row repeats the one before."""
+    """A growing matrix (T, D) float32 of rows `first` to `count` - 1.
+
+    A row that was never set repeats the row before it.
+
+    Attributes:
+        first: number of the first row in memory.
+        count: number of the last row + 1.
+    """
 
     def __init__(self, width: int) -> None:
+        """width: number D of values per row."""
         self._rows = np.zeros((FIRST_ROWS, width), np.float32)
         self.first = 0
         self.count = 0
@@ -198,7 +204,7 @@ class _GrowingRows:
         self.count = max(self.count, first)
 
     def set(self, first: int, values: Matrix) -> None:
-        """Set the rows from number `first` on."""
+        """Set rows, the first of them at number `first`. values: the rows (N, D)."""
         # rows that were forgotten are not set again
         forgotten_count = max(0, self.first - first)
         values = values[forgotten_count:]

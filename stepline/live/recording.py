@@ -11,17 +11,24 @@ from typing import Any
 
 from stepline.errors import StoreError
 from stepline.files.atomic_files import atomic_path
+from stepline.media.clock import presentation_stamp
 from stepline.media.container import OpenMedia, open_media
 from stepline.media.settings import MediaSettings
 
 
 class StreamRecorder:
-    """Writes packets to FOLDER/STEM.N.mkv, N from 1 on, with a new file for each connection.
+    """Writes packets of a live source to FOLDER/STEM.N.mkv, one file per connection, N from 1 on.
 
-    Times are seconds of the live clock. Raises StoreError where the disk cannot be written.
+    Times in the files are seconds of the source. Raises StoreError if the disk cannot be written.
     """
 
     def __init__(self, folder: Path, file_stem: str) -> None:
+        """Prepare a recording.
+
+        Args:
+            folder: folder of the files, created with the first file.
+            file_stem: STEM in the names of the files.
+        """
         self._folder = folder
         self._stem = file_stem
         self._file: Any = None
@@ -32,17 +39,21 @@ class StreamRecorder:
 
     @property
     def parts(self) -> list[Path]:
-        """The recorded files by number, with those of earlier runs."""
+        """The recorded files in the order of their numbers, including those of earlier runs."""
         numbered = []
         for path in self._folder.glob(f"{self._stem}.*.mkv"):
             number = path.suffixes[-2].removeprefix(".")
             if number.isdigit():
                 numbered.append((int(number), path))
-        numbered.sort(key=lambda pair: pair[0])
-        return [path for _, path in numbered]
+        return [path for _, path in sorted(numbered)]
 
     def add(self, packet: Any, media: OpenMedia) -> None:
-        """Write a packet of a source. `media.start` is the time stamp of second 0."""
+        """Write a packet.
+
+        Args:
+            packet: PyAV's packet.
+            media: the open source, whose `start` is the time stamp of second 0.
+        """
         import av
 
         try:
@@ -70,10 +81,10 @@ class StreamRecorder:
             streams.append(media.video_stream)
         if media.audio_stream is not None and media.audio_stream.sample_rate > 0:
             streams.append(media.audio_stream)
-        self._streams = {}
-        for stream in streams:
-            copy = self._file.add_stream_from_template(stream, opaque=True)
-            self._streams[stream.index] = copy
+        self._streams = {
+            stream.index: self._file.add_stream_from_template(stream, opaque=True)
+            for stream in streams
+        }
         self._container = media.container
         self._last_dts = {}
 
@@ -87,17 +98,13 @@ class StreamRecorder:
         if dts <= last or dts < 0:  # sent again, or before second 0
             return
         self._last_dts[index] = dts
-        # Without a time to be shown, a packet is shown when it is decoded.
-        pts = packet.pts
-        if pts is None:
-            pts = packet.dts
-        packet.pts = pts - time_shift
+        packet.pts = presentation_stamp(packet) - time_shift
         packet.dts = dts
         packet.stream = self._streams[index]
         self._file.mux(packet)
 
     def close(self) -> None:
-        """Close the file that is open."""
+        """Close the file of the current connection, if one is open."""
         if self._file is not None:
             self._file.close()
         self._file = None
@@ -107,14 +114,14 @@ class StreamRecorder:
 def join_recordings(
     parts: Sequence[Path], out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Join recordings to one Matroska file, with packets in the order of their times.
+    """Join recordings into one Matroska file without encoding, with packets sorted by time.
 
     Args:
-        parts: the recordings.
+        parts: paths of the recordings.
         out: path of the joined file.
-        settings: limits of reading.
+        settings: limits on the recordings. None means the default limits.
 
-    Raises MediaError for a part that cannot be read, StoreError where `out` cannot be written.
+    Raises MediaError for a part that cannot be read, StoreError if `out` cannot be written.
     """
     import av
 
@@ -129,8 +136,7 @@ def join_recordings(
             for media in recordings:
                 for stream in (media.video_stream, media.audio_stream):
                     if stream is not None and stream.type not in targets:
-                        target = joined.add_stream_from_template(stream, opaque=True)
-                        targets[stream.type] = target
+                        targets[stream.type] = joined.add_stream_from_template(stream, opaque=True)
 
             # by time, without packets that were sent twice
             last_seconds: dict[str, float] = {}

@@ -39,12 +39,12 @@ class LiveJob:
     """Arguments of a live run.
 
     Attributes:
-        source: file, address or devices.
-        out: folder of the files that grow.
-        at_end: folder of the record at the end, None for no record.
+        source: file, address or devices, as on the command line.
+        out: folder of the files that are written during the run.
+        at_end: folder of the record that is written at the end, None for no record.
         speed: factor at which a file is played.
         restart: whether the results of an earlier run are discarded.
-        options: what is reported, and when.
+        options: lag of the reports, and lines of a recipe.
     """
 
     source: str
@@ -70,12 +70,12 @@ def run_live(
 
     Args:
         job: source, folders and options.
-        settings: of the main job.
+        settings: settings of `stepline steps`.
         emit: called with each event once it is on disk.
-        stop: ends the run when it is set.
-        recognise: recogniser to use instead of the settings' own.
+        stop: ends the run when it is set. None: the run ends with the source.
+        recognise: transcribes a window of audio. None: the recogniser in the settings.
 
-    Raises a SteplineError. Where another run follows the same source, its message names that run.
+    Raises a SteplineError, also if another run in `job.out` follows the same source.
     """
     inputs = parse_sources(job.source)
     stem = safe_stem(source_id(inputs))
@@ -83,28 +83,36 @@ def run_live(
     with lock_video(f"{stem}{RECORDING_SUFFIX}", job.out):
         # where the run begins or resumes
         log = _open_log(job, inputs, stem)
-        start = _start_second(log, inputs)
+        is_stream = isinstance(inputs[0], LiveInput)
+        start = log.resume_second if log.count else 0.0
+        # A stream continues without a run: its second follows from the time of the first start.
+        if is_stream and log.first is not None and log.first.wall is not None:
+            start = max(start, time.time() - log.first.wall)
         backbone = None
-        if settings.vision.backbone != "none":
-            backbone = load_backbone(settings.vision)
         files = RunFiles(stem, log, job.out / f"{stem}{VTT_SUFFIX}")
         pictures = PictureRate()
-        if backbone is not None:
+        if settings.vision.backbone != "none":
+            backbone = load_backbone(settings.vision)
             files.rows = job.out / f"{stem}{ROWS_SUFFIX}"
             # as many pictures as the backbone and the meter of motion need
             rate = settings.vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
             pictures = PictureRate(rate, settings.vision.frame_size)
         stop = stop or Event()
         session = LiveSession(files, settings, emit, job.options, backbone, recognise, stop)
-        _emit_start(job, inputs, log, start, emit)
+        if not log.count:
+            source, digest = display_source(job, inputs), source_digest(inputs)
+            emit(log.add("started", 0.0, source=source, digest=digest, wall=time.time()))
+        elif is_stream:
+            seconds = round(start - log.resume_second, 3)
+            emit(log.add("gap", start, seconds=seconds, reason="Stepline did not run"))
 
         # the run
         recordings: Sequence[StreamRecorder] = ()
-        if isinstance(inputs[0], LiveInput) and job.at_end is not None:
+        if is_stream and job.at_end is not None:
             recordings = _recordings(job, stem)[: len(inputs)]
         sources = [
             LiveSource(
-                source,
+                live_input,
                 pictures=pictures,
                 media=settings.media,
                 links=settings.links,
@@ -113,7 +121,7 @@ def run_live(
                 recording=recording,
                 stop=session.stop,
             )
-            for source, recording in itertools.zip_longest(inputs, recordings)
+            for live_input, recording in itertools.zip_longest(inputs, recordings)
         ]
         session.warm_up()
         session.run(sources)
@@ -126,61 +134,37 @@ def run_live(
     return tuple(path for path in files_written if path.is_file())
 
 
-def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
-    """Return the second at which the run begins or resumes."""
-    start = log.resume_second if log.count else 0.0
-    # A stream continues without a run: its second follows from the wall clock at the first start.
-    wall_start = None if log.first is None else log.first.wall
-    if isinstance(inputs[0], LiveInput) and wall_start is not None:
-        start = max(start, time.time() - wall_start)
-    return start
-
-
-def _emit_start(
-    job: LiveJob,
-    inputs: Sequence[Path | LiveInput],
-    log: LiveLog,
-    start: float,
-    emit: Callable[[LiveEvent], None],
-) -> None:
-    """Emit the start of a new run, or the gap of a stream while no run was active."""
-    if not log.count:
-        event = log.add(
-            "started",
-            0.0,
-            source=display_source(job, inputs),
-            digest=source_digest(inputs),
-            wall=time.time(),
-        )
-        emit(event)
-    elif isinstance(inputs[0], LiveInput):
-        seconds = round(start - log.resume_second, 3)
-        event = log.add("gap", start, seconds=seconds, reason="Stepline did not run")
-        emit(event)
-
-
 def source_id(inputs: Sequence[Path | LiveInput]) -> str:
-    """Return the id of a source: a file's stem, an address's host and path, or the devices."""
-    first = inputs[0]
-    if isinstance(first, Path):
-        return first.stem
+    """Return the id of a source: a file's stem, an address's host and path, or the devices.
+
+    inputs: inputs of one source, from `parse_sources`.
+    """
     names = []
-    for live_input in inputs:
-        if isinstance(live_input, LiveInput):
-            names.append(live_input.label.split("://")[-1])
+    for source in inputs:
+        if isinstance(source, Path):
+            return source.stem
+        names.append(source.label.split("://")[-1])
     return re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.") or "live"
 
 
 def display_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
-    """Return a source as messages and the log show it: addresses without password and query."""
+    """Return a source as text for messages and the log. An address has no password and query.
+
+    Args:
+        job: arguments of the run.
+        inputs: inputs of its source.
+    """
     first = inputs[0]
     return first.label if isinstance(first, LiveInput) and first.is_address else job.source
 
 
 def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
-    """Return a digest that distinguishes addresses which look the same without password and query.
+    """Return a hash, 4 hexadecimal digits, of an address with its password and query.
 
-    None where nothing is hidden. It is slow to compute and short, so that it reveals no password.
+    It distinguishes addresses that look the same without them. None for a source without password
+    and query. It is slow to compute and short, so that it reveals no password.
+
+    inputs: inputs of one source, from `parse_sources`.
     """
     first = inputs[0]
     if not isinstance(first, LiveInput) or not first.is_address or first.url == first.label:
@@ -190,7 +174,13 @@ def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
 
 
 def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> LiveLog:
-    """Return the log of a run that was killed, or a new log that replaces that of a finished run."""
+    """Return the log of a run that was killed, or a new log that replaces that of a finished run.
+
+    Args:
+        job: arguments of the run.
+        inputs: inputs of its source.
+        stem: start of the names of all files of the run.
+    """
     path = job.out / f"{stem}{EVENTS_SUFFIX}"
     if not job.restart:
         log = LiveLog(path)
@@ -215,7 +205,12 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
 
 
 def _recordings(job: LiveJob, stem: str) -> tuple[StreamRecorder, StreamRecorder]:
-    """Return a recorder for each of two inputs, a camera and a microphone."""
+    """Return a recorder for each of two inputs, such as a camera and a microphone.
+
+    Args:
+        job: arguments of the run.
+        stem: start of the names of the files.
+    """
     name = f"{stem}{RECORDING_SUFFIX}"
     return StreamRecorder(job.out, name), StreamRecorder(job.out, f"{name}2")
 
@@ -227,16 +222,21 @@ def _write_record(
     settings: StepsSettings,
     recordings: Sequence[StreamRecorder],
 ) -> list[Path]:
-    """Write the outputs of `stepline steps` for the file, or for the recorded stream."""
+    """Write the outputs of `stepline steps` in `job.at_end`, and return their paths.
+
+    Args:
+        job: arguments of the run.
+        first: the file, which is the video, or the first live input.
+        stem: name of the recorded video, without suffix.
+        settings: settings of `stepline steps`.
+        recordings: recorders of a live source, whose files are joined into the video.
+    """
     assert job.at_end is not None
     files: list[Path] = []
-    # The video is the file itself, or what was recorded of the stream.
     if isinstance(first, Path):
         video = first
     else:
-        parts: list[Path] = []
-        for recording in recordings:
-            parts += recording.parts
+        parts = [part for recording in recordings for part in recording.parts]
         if not parts:
             raise MediaError(
                 f"{first.label}: sent nothing that could be kept; no record is written"

@@ -50,13 +50,14 @@ class LiveSession:
 
     Attributes:
         files: log and other files of the run.
-        settings: of the main job.
+        settings: settings of `stepline steps`.
         emit: called with each event once it is on disk.
-        options: what is reported, and when.
-        backbone: encodes the pictures, None without pictures.
-        recognise: recogniser to use instead of the settings' own.
+        options: lag of the reports, and lines of a recipe.
+        backbone: network that encodes the pictures, None without pictures.
+        recognise: transcribes a window of audio. None: the recogniser in the settings.
         stop: ends the run when it is set.
         sources: the sources that are running.
+        shown: grounds the steps in the pictures.
     """
 
     files: RunFiles
@@ -71,13 +72,16 @@ class LiveSession:
     def __post_init__(self) -> None:
         settings = self.settings
         options = self.options
-        emit = self.emit_event
         self._items: queue.Queue[QueuedItem] = queue.Queue(MAX_WAITING_BLOCKS)
         self._recognised_until = 0.0  # second of the last pass of recognition
         recognise = self.recognise or RecogniserSwitch(settings.asr).read
         self._speech = LiveTranscriber(recognise, settings.asr)
-        self._spoken = SpokenSteps(self.log, emit, settings, options.texts, options.graph)
-        self.shown = ShownSteps(self._spoken, self.files, emit, settings, options, self.backbone)
+        self._spoken = SpokenSteps(
+            self.log, self.emit_event, settings, options.texts, options.graph
+        )
+        self.shown = ShownSteps(
+            self._spoken, self.files, self.emit_event, settings, options, self.backbone
+        )
 
         # resume where the log of a killed run ends
         if self.log.sentences:
@@ -92,7 +96,7 @@ class LiveSession:
 
     @property
     def log(self) -> LiveLog:
-        """The events so far."""
+        """Log of the events so far."""
         return self.files.log
 
     @property
@@ -100,7 +104,9 @@ class LiveSession:
         return max((source.end for source in self.sources), default=0.0)
 
     def run(self, sources: Sequence[LiveSource]) -> str:
-        """Run until all sources have ended or `stop` is set, and return why they ended.
+        """Run until all sources have ended or `stop` is set, and return why they ended, as text.
+
+        sources: one or two sources, which are read at the same time.
 
         Raises the error of a source, such as MediaError if it cannot be opened.
         """
@@ -121,7 +127,7 @@ class LiveSession:
         return self.finish()
 
     def announce_lines(self) -> None:
-        """Emit the lines of a recipe, if there is one."""
+        """Emit the lines of a recipe as steps that are not said yet, if there is a recipe."""
         if self.options.texts:
             self._spoken.announce_lines()
             self.shown.update_speech()
@@ -141,20 +147,22 @@ class LiveSession:
         """Run every network once, so that the first seconds do not wait for loading."""
         if not self.options.texts:
             check_writer(self.settings.writing)
+            sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
+            transcript = Transcript(language="en", sentences=(sentence,))
+            write_steps(transcript, self.settings.writing)
         # Half a second marked as voice, so that the recogniser runs.
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
         frames = -(-len(silence) // FRAME_SAMPLES)
         window = AudioWindow(0.0, silence, np.ones(frames, np.float32), False)
         self._speech.recognise(window)
-        if not self.options.texts:
-            sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
-            transcript = Transcript(language="en", sentences=(sentence,))
-            write_steps(transcript, self.settings.writing)
         if self.backbone is not None:
             self.backbone.encode_texts([WARM_UP_TEXT])
 
     def advance(self, items: Sequence[AudioBlock | Gap]) -> None:
-        """Process queued sound and new pictures, ground the steps, and emit new events."""
+        """Process new sound and the pictures added so far, ground the steps, and emit new events.
+
+        items: new blocks of sound and gaps of the sources, in order.
+        """
         for item in items:
             if isinstance(item, AudioBlock):
                 self._emit_sentences(self._speech.add(item))
@@ -167,12 +175,15 @@ class LiveSession:
         self.shown.update_pictures()
 
     def add_frame(self, frame: Frame) -> None:
-        """Add a frame to the visual features."""
+        """Add the next frame of the source to the visual features."""
         if self.shown.vision is not None:
             self.shown.vision.add(frame)
 
     def _emit_sentences(self, speech: RecognisedSentences) -> None:
-        """Emit sentences, and the steps or lines that they state."""
+        """Emit recognised sentences, and the steps or lines of a recipe that they say.
+
+        speech: result of a pass of recognition.
+        """
         for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
         for sentence in speech.sentences:
@@ -185,8 +196,8 @@ class LiveSession:
         """Append an event to the log, then emit it.
 
         Args:
-            event: kind of the event.
-            at: second of the source, None: now.
+            event: kind of the event, a `Kind`.
+            at: second of the source at which it is emitted, None for now.
             fields: other fields of `LiveEvent`.
         """
         if at is None:
@@ -213,7 +224,9 @@ class LiveSession:
     def _queued_items(self, open_sources: int) -> Iterator[list[AudioBlock | Gap]]:
         """Yield lists of the queued items, possibly empty, until the last source has ended.
 
-        open_sources: number of sources that run.
+        open_sources: number of running sources.
+
+        Raises the error of a source.
         """
         while open_sources:
             waiting: list[QueuedItem] = []

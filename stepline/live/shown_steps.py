@@ -4,14 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
 from stepline.limits import MAX_SECOND
 from stepline.live.events import EmitEvent, LiveOptions, RunFiles
-from stepline.live.pictures import LivePicture, LiveVision
-from stepline.live.spoken_steps import SpokenSteps
+from stepline.live.pictures import LiveEvidence, LiveVision
+from stepline.live.spoken_steps import SpokenSteps, cached_vectors
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Span, Step
 
@@ -29,7 +27,14 @@ UNPLACED_FIELDS = {"spans": (), "at": None, "status": None, "basis": None, "scor
 
 
 class ShownSteps:
-    """Grounds the steps of a live run in the pictures so far, and emits the changes."""
+    """Grounds the steps of a live run in the pictures so far, and emits when they are shown and end.
+
+    Attributes:
+        vision: visual features of the source so far, None without pictures.
+        grounded: the steps that the grounder has, with their spoken seconds of the source.
+        begin: second of the source before which rows and sentences are dropped from memory.
+        memory_seconds: seconds before now that grounding may need.
+    """
 
     def __init__(
         self,
@@ -40,15 +45,15 @@ class ShownSteps:
         options: LiveOptions,
         backbone: "Backbone | None",
     ) -> None:
-        """Ground the steps of a run.
+        """Start without pictures.
 
         Args:
-            spoken: finds the steps in the speech.
-            files: of the run.
-            emit_event: `LiveSession.emit_event`.
-            settings: of the main job.
-            options: lag and lines of a recipe.
-            backbone: encodes the pictures, None without pictures.
+            spoken: the steps that the speaker has said.
+            files: files of the run.
+            emit_event: `LiveSession.emit_event`, which adds an event to the log and emits it.
+            settings: settings of `stepline steps`.
+            options: lag of the reports, and lines of a recipe.
+            backbone: network that encodes the pictures, None without pictures.
         """
         self._spoken = spoken
         self._files = files
@@ -59,12 +64,10 @@ class ShownSteps:
         self._backbone = backbone
         self.vision = LiveVision(backbone, settings.vision) if backbone is not None else None
         self._grounder = OnlineGrounder(settings.nasva.ground, written=not options.texts)
-        # the steps that were given to the grounder, with seconds of the source
         self.grounded: tuple[Step, ...] = ()
         self._vectors: dict[str, Any] = {}  # vector (D,) of each encoded text
-        self.begin = 0  # second before which rows and sentences are dropped
+        self.begin = 0
         self._until = 0.0  # second up to which pictures were grounded
-        # seconds before now that grounding may need
         self.memory_seconds = 1.5 * settings.nasva.ground.window + MAX_LAG_SECONDS
 
     def restore(self) -> None:
@@ -76,8 +79,9 @@ class ShownSteps:
         # Whole periods are dropped, so that a resumed run begins at the same second.
         dropped_periods = (position - self.memory_seconds) // FORGET_SECONDS
         begin = max(0, int(dropped_periods * FORGET_SECONDS))
-        rows = math.floor(begin * rate), math.floor(position * rate)
-        values = self._files.read_rows(*rows, self.vision.width)
+        values = self._files.read_rows(
+            math.floor(begin * rate), math.floor(position * rate), self.vision.width
+        )
         if values is not None:
             self.begin = begin
             self.vision.restore(values, float(begin))
@@ -92,7 +96,8 @@ class ShownSteps:
         if self.begin:
             steps, recent_transcript = cut_steps(steps, self._recent_window(), transcript)
             transcript = recent_transcript or transcript
-        if self._backbone is None or not steps:
+        backbone = self._backbone
+        if backbone is None or not steps:
             self._grounder.update_steps(steps, transcript)
             return
         from stepline.grounding.correspondence import load_weights
@@ -100,24 +105,16 @@ class ShownSteps:
         # vectors, computed for new texts only
         texts = [step.text for step in steps]
         sentences = [sentence.text for sentence in transcript.sentences]
-        vectors = self._encode(texts)
+        vectors = cached_vectors(texts, self._vectors, backbone.encode_texts)
         sentence_vectors = None
-        if sentences and self._backbone.name in load_weights().mean_pictures:
-            sentence_vectors = self._encode(sentences)
+        if sentences and backbone.name in load_weights().mean_pictures:
+            sentence_vectors = cached_vectors(sentences, self._vectors, backbone.encode_texts)
         self._grounder.update_steps(
             steps, transcript, vectors=vectors, sentence_vectors=sentence_vectors
         )
         # Vectors of texts that are no longer used are freed.
         used = {*texts, *sentences}
         self._vectors = {text: row for text, row in self._vectors.items() if text in used}
-
-    def _encode(self, texts: Sequence[str]) -> Any:
-        assert self._backbone is not None
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        if new:
-            vectors = self._backbone.encode_texts(new)  # (N, D)
-            self._vectors |= dict(zip(new, vectors, strict=True))
-        return np.stack([self._vectors[text] for text in texts])
 
     def update_pictures(self) -> None:
         """Ground the steps in the new pictures, once per second, and emit the changes."""
@@ -141,7 +138,9 @@ class ShownSteps:
             self._emit_changes(step, picture.until - self._options.lag)
         if self._options.texts:
             # The line whose words ended last, where it is another one than before.
-            end_seconds = {s.id: s.said.end for s in self._grounder.steps if s.said is not None}
+            end_seconds = {
+                step.id: step.said.end for step in self._grounder.steps if step.said is not None
+            }
             line = max(end_seconds, key=end_seconds.__getitem__, default=None)
             last = self._log.line
             if line is not None and (last is None or last.step != line):
@@ -150,7 +149,7 @@ class ShownSteps:
         if picture.until >= self.begin + self.memory_seconds + FORGET_SECONDS:
             self._drop_old_rows()
 
-    def _ground(self, picture: LivePicture) -> None:
+    def _ground(self, picture: LiveEvidence) -> None:
         self._grounder.update_pictures(
             picture.until - picture.begin, features=picture.features, activity=picture.activity
         )
@@ -160,7 +159,10 @@ class ShownSteps:
         return GroundingWindow(Span(float(self.begin), MAX_SECOND), steps, frozenset())
 
     def _in_source_time(self, steps: Sequence[Step]) -> Sequence[Step]:
-        """Return grounded steps with the times of the source."""
+        """Return grounded steps with their times in seconds of the source.
+
+        steps: the steps of the grounder, in seconds after `begin`.
+        """
         if not self.begin:
             return steps
         window = self._recent_window()
@@ -177,7 +179,12 @@ class ShownSteps:
         self._ground(self.vision.snapshot())
 
     def _emit_changes(self, step: Step, second: float) -> None:
-        """Emit that a step is shown or has ended. second: now, less the lag."""
+        """Emit that a step is shown or has ended, if it did so before a second.
+
+        Args:
+            step: the grounded step, in seconds of the source.
+            second: second of the source: now, minus the lag.
+        """
         present = self._log.steps.get(step.id)
         # A step that has ended stays ended.
         if present is None or present.ended or present.withdrawn:
@@ -186,11 +193,10 @@ class ShownSteps:
             # Each event waits until its second is `lag` ago.
             span = step.spans[0]
             if not present.shown and span.start <= second:
-                at = step.at or span.start
                 self._emit_event(
                     "step_shown",
                     step=step.id,
-                    second=round(at, 3),
+                    second=round(step.at or span.start, 3),
                     basis=step.basis,
                     score=step.score,
                 )
@@ -215,7 +221,10 @@ class ShownSteps:
         self._files.write_vtt()
 
     def finish(self, end: float) -> None:
-        """Emit the end of every open step, grounded without a lag. end: second of the source."""
+        """Ground the steps a last time, and emit the end of every step that has not ended.
+
+        end: second at which the source ends.
+        """
         if self.vision is not None and self._until > 0:
             end = max(end, self._until)
             grounding = self._grounder.finish(end - self.begin)

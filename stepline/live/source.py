@@ -10,8 +10,8 @@ agree with the wall clock. Otherwise the wall clock decides.
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -22,14 +22,10 @@ from stepline.errors import MediaError, SettingsError
 from stepline.files.remote.addresses import NamedHost, check_url, display_url
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.media.container import LiveInput, OpenMedia, frame_rate, open_live, open_media
-from stepline.media.frames import Frame, FrameSampler, FrameScaler
-from stepline.media.reader import (
-    MIN_SPARSE_RATIO,
-    AudioStreamReader,
-    VideoStreamReader,
-    seek_before,
-)
+from stepline.media.clock import presentation_stamp
+from stepline.media.container import LiveInput, OpenMedia, open_live, open_media
+from stepline.media.frames import Frame
+from stepline.media.reader import StreamReaders, seek_before, stream_readers
 from stepline.media.settings import LinkSettings, MediaSettings
 
 if TYPE_CHECKING:
@@ -61,13 +57,17 @@ JUMP_SECONDS = 5.0  # a larger step of the time stamps is a break
 MAX_PAUSE_SECONDS = 30.0  # between two attempts to connect
 # a recording at an address is complete if it ends at most this long before its stated duration
 END_SECONDS = 2.0
-# consecutive packets that cannot be read, after which a connection is closed
-MAX_CORRUPT_PACKETS = 100
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A gap in a source: `seconds` are missing from second `at` on."""
+    """A part of a live source that is missing.
+
+    Attributes:
+        at: second of the source at which the gap starts.
+        seconds: length of the gap in seconds.
+        reason: why the source was interrupted.
+    """
 
     at: float
     seconds: float
@@ -76,11 +76,11 @@ class Gap:
 
 @dataclass(frozen=True)
 class PictureRate:
-    """How many pictures per second are decoded, and at which size.
+    """How many pictures per second of a live source are decoded, and at which size.
 
     Attributes:
         rate: pictures per second, None for no pictures.
-        size: pixels of the shorter side.
+        size: pixels of the shorter side, None for full size.
     """
 
     rate: float | None = None
@@ -90,7 +90,9 @@ class PictureRate:
 def parse_sources(name: str) -> list[Path | LiveInput]:
     """Return the inputs that the command line's SOURCE names: a file, an address, or 1 to 2 devices.
 
-    Raises SettingsError for a scheme that is not known, MediaError for a file that is not there.
+    name: path of a file, URL, "camera[:DEVICE]", "microphone[:DEVICE]", or both joined by "+".
+
+    Raises SettingsError for an unknown URL scheme, MediaError for a missing file.
     """
     if re.fullmatch(rf"{DEVICE_NAME}(\+{DEVICE_NAME})?", name):
         return _parse_devices(name)
@@ -124,9 +126,8 @@ def _parse_devices(name: str) -> list[Path | LiveInput]:
         if kind in inputs:
             raise SettingsError(f"{name}: name one camera and one microphone")
         format, default_address = DEVICE_DEFAULTS[kind]
-        inputs[kind] = LiveInput(
-            address or default_address, f"{kind} {address or default_address}", format=format
-        )
+        address = address or default_address
+        inputs[kind] = LiveInput(address, f"{kind} {address}", format=format)
     return list(inputs.values())
 
 
@@ -136,63 +137,65 @@ class SourceClock:
     Attributes:
         end: last second received.
         paced: whether a recording is played in real time, times `speed`.
-        origin: time stamp of an address at second 0, in seconds.
+        origin: time stamp of an address at second 0, in seconds. None before the first packet.
     """
 
-    def __init__(
-        self,
-        start: float = 0.0,
-        *,
-        paced: bool = False,
-        speed: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, start: float, *, paced: bool, speed: float) -> None:
+        """Start the clock.
+
+        Args:
+            start: second at which the source begins.
+            paced: whether the source is a recording that is played in real time.
+            speed: factor at which a recording is played.
+        """
         self.end = start
         self.origin: float | None = None
         self._start = start
         self._speed = speed
-        self._clock = clock
         self.begin(paced=paced)
 
     def begin(self, *, paced: bool) -> None:
-        """Start the wall clock. paced: whether a recording is played in real time."""
+        """Start the wall clock again. paced: whether a recording is played in real time."""
         self.paced = paced
-        self._start_time = self._clock()
+        self._start_time = time.monotonic()
         self.record_arrival()
 
     def record_arrival(self) -> None:
-        """Record that a packet arrived."""
-        self._arrival_time = self._clock()
+        """Record that a packet arrived now."""
+        self._arrival_time = time.monotonic()
 
     @property
     def now(self) -> float:
-        """The second that the source has reached, by the wall clock."""
+        """The second that the source has reached by the wall clock."""
         if self.paced:
-            return self._start + (self._clock() - self._start_time) * self._speed
-        return self.end + self._clock() - self._arrival_time
+            return self._start + (time.monotonic() - self._start_time) * self._speed
+        return self.end + time.monotonic() - self._arrival_time
 
     def seconds_until(self, second: float) -> float:
-        """Return how long to wait until a second of a paced source is due."""
-        return max(0.0, self._start_time + (second - self._start) / self._speed - self._clock())
+        """Return the wall-clock seconds until second `second` of a paced source is due."""
+        return max(0.0, self._start_time + (second - self._start) / self._speed - time.monotonic())
 
     def second_after_break(self, second: float) -> float:
         """Return the second at which a source continues after a break.
 
-        It is the second of its own time stamps where the wall clock agrees, else of the wall clock.
+        It is `second` if the wall clock agrees within TRUSTED_SECONDS, else the second by the wall
+        clock.
+
+        second: second by the source's own time stamps.
         """
-        wall_second = self.end + (self._clock() - self._arrival_time)
+        wall_second = self.end + (time.monotonic() - self._arrival_time)
         is_near = abs(second - wall_second) <= TRUSTED_SECONDS
         return second if is_near and second > self.end - TRUSTED_SECONDS else wall_second
 
 
-Tracks: TypeAlias = dict[int, VideoStreamReader | AudioStreamReader]  # by the index of the stream
 SourceItems: TypeAlias = Iterator[Frame | AudioBlock | Gap]
 
 
 class LiveSource:
-    """Yields frames, blocks of sound and gaps in real time. Iterate once.
+    """Yields frames, blocks of sound and gaps in real time. It can be iterated only once.
 
-    reason: why the source ended, "" before.
+    Attributes:
+        reason: why the source ended, "" before the end.
     """
 
     def __init__(
@@ -207,17 +210,17 @@ class LiveSource:
         recording: "StreamRecorder | None" = None,
         stop: Event | None = None,
     ) -> None:
-        """Prepare a source. It is opened by the iteration.
+        """Prepare a source, which the iteration opens.
 
         Args:
-            source: file, address or device.
-            pictures: which pictures are decoded, None for no pictures.
-            media: limits of decoding.
-            links: attempts and timeouts of addresses.
+            source: path of a file, or an address or device.
+            pictures: rate and size of the decoded pictures, None for no pictures.
+            media: limits of decoding. None for the default limits.
+            links: attempts and timeouts of addresses. None for the defaults.
             speed: factor at which a file is played.
-            start: second at which a file begins, or which an address has when it is opened.
-            recording: copies the packets, None for no recording.
-            stop: ends the iteration when it is set.
+            start: second at which a file begins, or second of an address when it is opened.
+            recording: recorder that copies the packets, None for no recording.
+            stop: ends the iteration when it is set. None: it ends with the source.
         """
         self._source = source
         self._pictures = pictures or PictureRate()
@@ -225,9 +228,9 @@ class LiveSource:
         self._links = links or LinkSettings()
         self._recording = recording
         self._stop = stop or Event()
-        self._named = NamedHost("")  # host of an address, shared by all connections
-        if isinstance(source, LiveInput):
-            self._named = NamedHost(urlsplit(source.url).hostname or "")
+        # host of an address, shared by all connections
+        url = source.url if isinstance(source, LiveInput) else ""
+        self._named = NamedHost(urlsplit(url).hostname or "")
         self._clock = SourceClock(start, paced=isinstance(source, Path), speed=speed)
         self._opened = False
         # where this connection is in time
@@ -243,13 +246,8 @@ class LiveSource:
 
     @property
     def now(self) -> float:
-        """The second that the source has reached, by the wall clock."""
+        """The second that the source has reached by the wall clock."""
         return self._clock.now
-
-    @property
-    def paced(self) -> bool:
-        """Whether a recording is played in real time."""
-        return self._clock.paced
 
     def __iter__(self) -> SourceItems:
         import av
@@ -290,30 +288,27 @@ class LiveSource:
             pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
         self.reason = "stopped" if self._stop.is_set() else "the source ended"
 
-    @contextmanager
-    def _open(self) -> Iterator[OpenMedia]:
+    def _open(self) -> AbstractContextManager[OpenMedia]:
         source = self._source
-
-        # an address, a file that still grows, or one that is whole
         if isinstance(source, LiveInput):
-            opened = self._open_address(replace(source, silence=self._links.seconds))
-        elif time.time() - source.stat().st_mtime < GROWING_SECONDS:
-            growing_input = LiveInput(
-                f"file:{source}",
-                str(source),
-                "file",
-                options=(("follow", "1"),),
-                silence=GROWING_SECONDS,
-            )
-            opened = open_live(growing_input, self._media)
-        else:
-            opened = open_media(source, self._media)
-        with opened as media:
-            yield media
+            return self._open_address(replace(source, silence=self._links.seconds))
+        if time.time() - source.stat().st_mtime >= GROWING_SECONDS:
+            return open_media(source, self._media)
+        growing_input = LiveInput(
+            f"file:{source}",
+            str(source),
+            "file",
+            options=(("follow", "1"),),
+            silence=GROWING_SECONDS,
+        )
+        return open_live(growing_input, self._media)
 
     @contextmanager
     def _open_address(self, live: LiveInput) -> Iterator[OpenMedia]:
-        """Open an address, over http(s) through a proxy that checks where it leads."""
+        """Open an address, over http(s) through a proxy that checks where it leads.
+
+        live: the address.
+        """
         import av
 
         if not live.url.startswith(("http://", "https://")):
@@ -324,10 +319,8 @@ class LiveSource:
         # FFmpeg follows redirects, so the proxy checks their addresses
         with ForwardProxy(self._named, self._links) as proxy:
             try:
-                proxied_address = replace(
-                    live, options=(*live.options, ("http_proxy", proxy.address))
-                )
-                with open_live(proxied_address, self._media) as media:
+                options = (*live.options, ("http_proxy", proxy.address))
+                with open_live(replace(live, options=options), self._media) as media:
                     yield media
             except (MediaError, av.error.FFmpegError) as error:
                 if not proxy.refused:
@@ -337,15 +330,23 @@ class LiveSource:
                 ) from error
 
     def _connection_items(self, media: OpenMedia, break_reason: str) -> SourceItems:
-        """Yield the items of one connection. break_reason: why the last connection ended."""
+        """Yield the frames, sound and gaps of one connection.
+
+        Args:
+            media: the open source.
+            break_reason: why the last connection ended, "" for the first.
+        """
         # A live playlist that has ended has a duration too, but its clock continues.
-        is_recording = isinstance(self._source, Path)
-        if media.duration is not None and (self.paced or not self._opened):
-            is_recording = True
+        is_recording = isinstance(self._source, Path) or (
+            media.duration is not None and (self._clock.paced or not self._opened)
+        )
         self._begin_connection(media, is_recording=is_recording)
-        tracks: Tracks = {}
+        streams = (media.video_stream, media.audio_stream)
+        tracks: StreamReaders = {}
         latest = self.end
-        for packet in self._packets(media):
+        for packet in media.stored_packets(raises_network_errors=True):
+            if packet.stream not in streams:
+                continue
             stamp = _time_stamp(packet)
             if stamp is not None:
                 # A jump of the time stamps counts as a break.
@@ -361,7 +362,14 @@ class LiveSource:
                     self._opened = True
                     # at the beginning of a feature row
                     self._connection_start = float(int(max(stamp - media.start, self.end)))
-                    tracks = self._tracks(media)
+                    tracks = stream_readers(
+                        media,
+                        self._connection_start,
+                        float("inf"),
+                        rate=self._pictures.rate,
+                        size=self._pictures.size,
+                        skip_nonref=self._media.skip_nonref,
+                    )
                 latest = max(latest, stamp - media.start)
             self._clock.record_arrival()
             if packet.stream.index in tracks:
@@ -369,10 +377,17 @@ class LiveSource:
                     yield from self._timed_items(tracks[packet.stream.index].add(frame))
                 if self._recording is not None:
                     self._recording.add(packet, media)
+            if self._stop.is_set():
+                break
         yield from self._finish_tracks(tracks)
 
     def _begin_connection(self, media: OpenMedia, *, is_recording: bool) -> None:
-        """Set the clock to a connection that has been opened."""
+        """Set the clock to a connection that has been opened.
+
+        Args:
+            media: the open source.
+            is_recording: whether the source is a recording, not a live stream.
+        """
         if not self._opened:
             self._clock.begin(paced=is_recording)
         # A recording continues where the last connection ended.
@@ -384,66 +399,28 @@ class LiveSource:
             media.start = self._clock.origin
 
     def _set_origin(self, media: OpenMedia, stamp: float) -> None:
-        """Set the origin of the time stamps of an address to the source's second 0."""
+        """Set the time stamp of an address that is the source's second 0.
+
+        Args:
+            media: the open source.
+            stamp: time stamp of the next packet in seconds.
+        """
         second = stamp - media.start
         continued_second = self._clock.second_after_break(second) if self._opened else self.end
         media.start += second - continued_second
         self._clock.origin = media.start
 
-    def _packets(self, media: OpenMedia) -> Iterator[Any]:
-        """Yield the packets of sound and picture. Corrupt packets are counted and skipped."""
-        import av
-
-        streams = [
-            stream for stream in (media.video_stream, media.audio_stream) if stream is not None
-        ]
-        failure_count = 0
-        while failure_count < MAX_CORRUPT_PACKETS and not self._stop.is_set():
-            try:
-                for packet in media.container.demux(streams):
-                    failure_count = 0
-                    if packet.is_corrupt:
-                        media.damage.packet_count += 1
-                    else:
-                        yield packet
-                    if self._stop.is_set():
-                        return
-                return
-            except av.error.EOFError:
-                return
-            except av.error.InvalidDataError:
-                # Only many corrupt packets in a row end the connection.
-                failure_count += 1
-                media.damage.packet_count += 1
-
-    def _tracks(self, media: OpenMedia) -> Tracks:
-        """Return a track for the frames of each stream, on a clock that begins at second `_connection_start`."""
-        tracks: Tracks = {}
-        endless, rate = float("inf"), self._pictures.rate
-
-        # pictures at a rate, where wanted
-        if media.video_stream is not None and rate is not None:
-            scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
-            tracks[media.video_stream.index] = VideoStreamReader(
-                media, FrameSampler(rate, scaler), self._connection_start, endless
-            )
-            # Where far more pictures come than are needed, some are not decoded.
-            if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= frame_rate(
-                media.video_stream
-            ):
-                media.video_stream.codec_context.skip_frame = "NONREF"
-        if media.audio_stream is not None:
-            tracks[media.audio_stream.index] = AudioStreamReader(
-                media, self._connection_start, endless
-            )
-        return tracks
-
-    def _finish_tracks(self, tracks: Tracks) -> "Iterator[Frame | AudioBlock]":
+    def _finish_tracks(self, tracks: StreamReaders) -> "Iterator[Frame | AudioBlock]":
         for track in tracks.values():
             yield from self._timed_items(track.finish())
 
     def _timed_items(self, items: "Iterator[Frame | AudioBlock]") -> "Iterator[Frame | AudioBlock]":
-        """Yield frames and sound when they are due, without those that came before a break."""
+        """Yield frames and sound with their seconds of the source, when they are due.
+
+        Those that an earlier connection has already given are left out.
+
+        items: frames and sound, with seconds since the start of the connection.
+        """
         for item in items:
             # pictures and sound that were already yielded are skipped
             if isinstance(item, Frame):
@@ -462,16 +439,18 @@ class LiveSource:
                     continue
 
             # a recording is played in real time
-            if self.paced:
+            if self._clock.paced:
                 self._stop.wait(self._clock.seconds_until(end))
             self._clock.end = max(self.end, end)
             yield item
 
 
 def _time_stamp(packet: Any) -> float | None:
-    """Return the time stamp of a packet in seconds, None without one."""
-    # When it is shown, else when it is decoded.
-    stamp = packet.pts if packet.pts is not None else packet.dts
+    """Return the presentation time of a packet, else its decoding time, in seconds as stored.
+
+    None without either.
+    """
+    stamp = presentation_stamp(packet)
     if stamp is None or not packet.time_base:
         return None
     return float(stamp * packet.time_base)

@@ -32,6 +32,7 @@ from stepline.speech.audio_windows import (
     AudioWindow,
     WindowTranscript,
     detector_context,
+    speech_seconds,
     voice_probability,
 )
 from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
@@ -41,17 +42,17 @@ from stepline.speech.settings import AsrSettings
 
 Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
 
-# of silence at the end of the sound, after which all words are committed
+# silence at the end of the sound, after which all words are committed
 SILENCE_SECONDS = 0.6
-# of voice after the last word of a pass, from which the recogniser has stopped too early
+# voice after the last word of a pass, from which the recogniser has stopped too early
 UNREAD_SECONDS = 1.5
-# of sound after a word, from which it is committed without agreement
+# sound after a word, from which it is committed without agreement
 COMMIT_DELAY_SECONDS = 4.0
-# of sound, from which closed sentences at its start are dropped
+# length of the sound, from which closed sentences at its start are dropped
 MIN_LEAVE_SECONDS = 8.0
-# of sound in a pass at most
+# maximal length of the sound in a pass
 MAX_PASS_SECONDS = 20.0
-MARGIN_SECONDS = 2.0  # of silence that is kept before the next voice
+MARGIN_SECONDS = 2.0  # silence that is kept before the next voice
 # cost in edits of a second between the times of a repeated word. Passes differ by some tenths
 EDITS_PER_SECOND = 3.0
 OVERLAP_SECONDS = 0.5  # committed words that end at most this long before the sound may be repeated
@@ -98,11 +99,14 @@ class LiveTranscriber:
     _open_count: int = 0  # number of last committed words whose sentence is not closed
     _pending: list[Word] = field(default_factory=list)  # uncommitted words of the last pass
     _log_probability: float | None = None  # mean of the words of the last pass
-    _final_until: float = -1.0  # end of the voice in a pass after silence, -1 without one
+    _quiet_voice_end: float = -1.0  # end of the voice in a pass after silence, -1 without one
     _has_full_stop: bool = False  # whether the last pass has a full stop after the committed words
 
     def add(self, block: AudioBlock) -> RecognisedSentences:
-        """Add the next block of sound. After a long gap, return the sentences before the gap."""
+        """Add the next block of sound, and return the last words and sentences before a long gap.
+
+        Without a gap of more than MAX_FILLED_SECONDS before the block, the result is empty.
+        """
         sentences = RecognisedSentences()
         gap = block.start - self.end
         # A long gap ends all sentences, a short gap is filled with silence.
@@ -118,7 +122,7 @@ class LiveTranscriber:
 
     @property
     def settled(self) -> float:
-        """The second before which every sentence is closed."""
+        """Second of the source before which every sentence is closed."""
         if not self._open_count:
             return self._start
         # The open sentence may still change.
@@ -129,23 +133,25 @@ class LiveTranscriber:
 
     @property
     def _committed_end(self) -> float:
-        """The second at which the last committed word ends, 0 if no word is committed."""
+        """Second at which the last committed word ends, 0 if no word is committed."""
         return word_seconds(self._committed[-1])[1] if self._committed else 0.0
 
     def resume(self, words: Sequence[Word]) -> None:
-        """Begin after the words that an earlier run committed. The next sound may repeat them."""
+        """Continue after an earlier run. words: its last committed words, which the next sound may
+        repeat."""
         self._committed = list(words)
 
     def advance(self) -> RecognisedSentences:
-        """Recognise the sound so far once, and return what is certain now."""
+        """Recognise the sound in memory once, and return the words and sentences that are now
+        certain."""
         return self._run_pass(last=False)
 
     def finish(self) -> RecognisedSentences:
-        """Recognise the sound so far as final, and return the remaining words and sentences."""
+        """Recognise the sound in memory a last time, and return all remaining words and sentences."""
         if not len(self._samples):
             return RecognisedSentences()
         sentences = self._run_pass(last=True)
-        # The next sound begins anew.
+        # Nothing is kept for the next sound.
         self._samples = NO_SOUND
         self._context = NO_SOUND
         self._committed = []
@@ -167,8 +173,7 @@ class LiveTranscriber:
         voiced = np.flatnonzero(voice >= VOICE_PROBABILITY)
         silent_frames = len(voice)
         if len(voiced):
-            last_voiced = voiced[-1]
-            silent_frames = len(voice) - 1 - last_voiced
+            silent_frames = len(voice) - 1 - voiced[-1]
         elif not self._pending and not self._open_count:
             self._drop_sound_before(window, window.end - MARGIN_SECONDS)
             return RecognisedSentences()
@@ -180,13 +185,13 @@ class LiveTranscriber:
         committed: tuple[Word, ...] = ()
         has_agreed_stop = False
         is_unread = False
-        if not is_quiet or abs(voice_end - self._final_until) > FRAME_SECONDS:
+        if not is_quiet or abs(voice_end - self._quiet_voice_end) > FRAME_SECONDS:
             words = self._recognise_window(window)
             committed, has_agreed_stop = self._commit_certain_words(
                 words, window, is_quiet=is_quiet
             )
             is_unread = self._is_unread(words, window)
-        self._final_until = voice_end if is_quiet else -1.0
+        self._quiet_voice_end = voice_end if is_quiet else -1.0
 
         # which sentences are closed and accepted, and which sound is dropped
         is_complete = has_agreed_stop or is_unread
@@ -209,14 +214,20 @@ class LiveTranscriber:
         return RecognisedSentences(committed, tuple(accepted_sentences), tuple(dropped))
 
     def _is_unread(self, words: Sequence[Word], window: AudioWindow) -> bool:
-        """Whether much voice follows the last word of a pass: the recogniser has stopped too early."""
+        """Return whether more than UNREAD_SECONDS of voice follow the last word of a pass.
+
+        If so, the recogniser has stopped too early.
+
+        Args:
+            words: words of the pass.
+            window: sound of the pass.
+        """
         words_end = words[-1].span.end if words and words[-1].span else window.end
-        voice = window.voice_between(words_end, window.end)
-        seconds = float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
+        seconds = speech_seconds(window.voice_between(words_end, window.end))
         return seconds > UNREAD_SECONDS and not self._pending
 
     def _recognise_window(self, window: AudioWindow) -> list[Word]:
-        """Return the timed words of a window, fitted to the edges of the voice."""
+        """Return the recognised words of a window, with times moved to the edges of the voice."""
         transcript = self.recognise(window)
         # A pass may detect no language. Then the last one stays.
         self.language = transcript.language or self.language
@@ -230,6 +241,11 @@ class LiveTranscriber:
         """Commit the words of a pass that are certain.
 
         Returns these words, and whether two passes in a row have a full stop after the last one.
+
+        Args:
+            words: words of the pass.
+            window: sound of the pass.
+            is_quiet: whether the sound ends in silence, so that all words are certain.
         """
         # Words that were committed before are repeated at the start of the pass, and skipped.
         repeated = count_repeated(words, self._context_words())
@@ -264,12 +280,15 @@ class LiveTranscriber:
         return committed, self._has_full_stop and had_full_stop and following is not None
 
     def _context_words(self) -> list[Word]:
-        """Return the committed words that a pass may repeat."""
+        """Return the committed words that a pass may repeat: their sound is still in memory."""
         start = self._start - OVERLAP_SECONDS
         return [word for word in self._committed if word.span and word.span.end > start]
 
     def _update_open_words(self, words: Sequence[Word]) -> None:
-        """Update case and full stops of the open sentence by the repeated words of the newest pass."""
+        """Update case and full stops of the open sentence by the newest pass.
+
+        words: first words of the pass, which repeat the committed words.
+        """
         # From the last word backwards, as long as both passes agree.
         for words_back in range(1, min(self._open_count, len(words)) + 1):
             word = words[-words_back]
@@ -345,7 +364,12 @@ class LiveTranscriber:
             self._committed = self._context_words()
 
     def _middle_of_pause(self, closed: float) -> float:
-        """Return the middle between the last closed sentence and the first open word, if any."""
+        """Return the second in the middle of the pause after the last closed sentence.
+
+        The pause lasts until the first open word. Without one, `closed` is returned.
+
+        closed: second at which the last closed sentence ends.
+        """
         # the words of no closed sentence
         words = self._pending
         if self._open_count:
@@ -362,7 +386,12 @@ class LiveTranscriber:
         return SpeechEvidence(voice_probability, self._log_probability)
 
     def _drop_sound_before(self, window: AudioWindow, second: float) -> None:
-        """Drop the sound before a second, in whole frames of the voice detector."""
+        """Drop the sound before a second of the source, in whole frames of the voice detector.
+
+        Args:
+            window: sound of the last pass.
+            second: second of the source.
+        """
         frames = int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)
         count = max(0, frames) * FRAME_SAMPLES
         # The detector needs the sound before, so that its frames are as in one pass.
@@ -374,16 +403,16 @@ class LiveTranscriber:
 
 
 def normalized_text(word: Word) -> str:
-    """Return a word in lower case without punctuation, unless it is only punctuation."""
+    """Return the text of a word in lower case without punctuation. Only punctuation is unchanged."""
     return re.sub(r"[^\w']+", "", word.text.lower()) or word.text.strip()
 
 
 def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
-    """Return how many first words of a pass repeat the committed words.
+    """Return how many words at the start of a pass repeat the committed words.
 
-    It is the length of the prefix with the least cost, the longest of equals. The cost is the edit
-    distance to the committed words, plus the seconds between the two ends. A substitution also costs
-    the difference of the two times.
+    It is the length of the prefix with the lowest cost, the longest of equal ones. The cost is the
+    edit distance between the prefix and the committed words, plus the seconds between their ends. A
+    substitution also costs EDITS_PER_SECOND per second between the starts of the two words.
 
     Args:
         words: timed words of a pass.

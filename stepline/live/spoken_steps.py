@@ -1,7 +1,7 @@
 """The steps of a live run as they are said: written from the last sentences, or lines of a recipe
 that are found in the sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,28 @@ OPEN_SENTENCES = 4  # last sentences, whose steps may still be written or revise
 CONTEXT_SENTENCES = 24
 
 
+def cached_vectors(
+    texts: Sequence[str], cache: dict[str, Any], encode: Callable[[Sequence[str]], Any]
+) -> Any:
+    """Return the vectors of N texts, (N, D).
+
+    Args:
+        texts: N texts, at least one.
+        cache: text -> vector (D,), which is extended by new texts.
+        encode: function from N texts to vectors (N, D).
+    """
+    new = [text for text in dict.fromkeys(texts) if text not in cache]
+    if new:
+        cache |= dict(zip(new, encode(new), strict=True))
+    return np.stack([cache[text] for text in texts])
+
+
 class SpokenSteps:
-    """Emits the steps that the sentences of the log state, or where they state lines of a recipe."""
+    """Emits events about the steps that the speaker says.
+
+    Without a recipe, steps are written from the last sentences. With a recipe, its lines are found
+    in the sentences.
+    """
 
     def __init__(
         self,
@@ -29,14 +49,14 @@ class SpokenSteps:
         texts: Sequence[str] = (),
         graph: TaskGraph | None = None,
     ) -> None:
-        """Emit into a log.
+        """Start with the sentences and steps in a log.
 
         Args:
-            log: of the run.
-            emit_event: `LiveSession.emit_event`.
-            settings: of the main job.
-            texts: lines of a recipe to find. Without them steps are written.
-            graph: the comparison that the lines come from.
+            log: log of the run.
+            emit_event: `LiveSession.emit_event`, which adds an event to the log and emits it.
+            settings: settings of `stepline steps`.
+            texts: lines of a recipe to find, () to write steps instead.
+            graph: comparison of videos that the lines come from, None for other lines.
         """
         self._log = log
         self._emit_event = emit_event
@@ -51,7 +71,8 @@ class SpokenSteps:
     def open_steps(self, begin: float) -> list[Step]:
         """Return the steps to ground: all lines of a recipe, or the steps that are not withdrawn.
 
-        begin: second before which steps that have ended are left out.
+        begin: second of the source. Written steps that have ended and were said before it are left
+            out.
         """
         # A recipe's lines may be shown at any time, so all of them stay.
         if self._lines:
@@ -59,7 +80,7 @@ class SpokenSteps:
         steps = []
         for live_step in self._log.present_steps:
             span = live_step.step.said
-            if self._texts or not (live_step.ended and span is not None and span.end < begin):
+            if self._texts or not live_step.ended or span is None or span.end >= begin:
                 steps.append(live_step.step)
         return steps
 
@@ -72,14 +93,20 @@ class SpokenSteps:
                 )
 
     def update(self, language: str | None) -> None:
-        """Emit new steps or lines of the last sentences. language: of the speech, if known."""
+        """Emit new and revised steps of the last sentences, or lines of the recipe that are now said.
+
+        language: ISO 639-1 code of the speech, None if unknown.
+        """
         if self._texts:
             self.find_lines(language)
         else:
             self._write_steps(language)
 
     def _write_steps(self, language: str | None) -> None:
-        """Write steps of the last sentences, and emit those that are new or revised."""
+        """Write steps of the last sentences, and emit those that are new or revised.
+
+        language: ISO 639-1 code of the speech, None if unknown.
+        """
         sentences = self._log.sentences
         first = max(0, len(sentences) - CONTEXT_SENTENCES)
         first_open = len(sentences) - OPEN_SENTENCES
@@ -114,10 +141,15 @@ class SpokenSteps:
                 self._emit_said(earlier.step.id, step, reason="the speaker went on")
 
     def _emit_said(self, id: str, step: Step, reason: str | None = None) -> None:
-        """Emit a spoken step. reason: why it is revised, None for a new step."""
-        name = "step_said" if reason is None else "revised"
+        """Emit a spoken step.
+
+        Args:
+            id: id of the step in the log.
+            step: the step.
+            reason: why it is revised, None for a new step.
+        """
         self._emit_event(
-            name,
+            "step_said" if reason is None else "revised",
             step=id,
             text=step.text,
             kind=step.kind,
@@ -127,7 +159,10 @@ class SpokenSteps:
         )
 
     def find_lines(self, language: str | None = None) -> None:
-        """Emit the lines of a recipe that are now said. language: of the speech, if known."""
+        """Find the lines of a recipe in all sentences, and emit those that are now said.
+
+        language: ISO 639-1 code of the speech, None if unknown.
+        """
         # All sentences count again, since a later one may say a line better.
         transcript = self._log.transcript
         sentence_vectors = self._embed([sentence.text for sentence in transcript.sentences])
@@ -148,9 +183,13 @@ class SpokenSteps:
     def _read_step_probabilities(
         self, transcript: Transcript, language: str | None
     ) -> npt.NDArray[np.float64] | None:
-        """Return (S,) P(the sentence describes a step), None for a language that the scorer lacks.
+        """Return P(the sentence describes a step), (S,). None if the scorer lacks the language.
 
         A sentence is scored again until OPEN_SENTENCES have followed.
+
+        Args:
+            transcript: all S sentences so far.
+            language: ISO 639-1 code of the speech, None if unknown.
         """
         from stepline.writing.extractive.writer import transcript_step_probabilities
 
@@ -174,18 +213,20 @@ class SpokenSteps:
     def _embed(self, texts: Sequence[str]) -> Any:
         from stepline.text import embed
 
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        if new:
-            self._vectors |= dict(zip(new, embed(new), strict=True))
-        return np.stack([self._vectors[text] for text in texts])
+        return cached_vectors(texts, self._vectors, embed)
 
 
 def match_steps(
     written: Sequence[Step], emitted: Sequence[LiveStep]
 ) -> list[tuple[Step | None, LiveStep | None]]:
-    """Return pairs of written steps and steps of the log, matched by text, then by common sentences.
+    """Return (written step, step in the log) pairs that are the same step.
 
-    A new step has the pair (step, None), a step that is no longer written (None, step).
+    They cite a common sentence. Steps with the same text are matched first. The pair of a new step
+    is (step, None), that of a step that is no longer written (None, step).
+
+    Args:
+        written: steps that the writer now writes.
+        emitted: steps in the log.
     """
     unmatched = list(emitted)
     log_step_of: dict[int, LiveStep] = {}

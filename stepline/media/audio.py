@@ -149,6 +149,8 @@ class AudioTimeline:
         """Switch the mono mix between mean and difference of the two channels.
 
         Return the buffered samples, mixed in the new way.
+
+        joined: (1, N) buffered samples in the old mix.
         """
         self._is_inverted = not self._is_inverted
         self._start_resampler()

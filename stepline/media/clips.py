@@ -203,28 +203,22 @@ def copy_with_chapters(
         copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]
         targets = {stream.index: copy.add_stream_from_template(stream) for stream in copied}
         copy.metadata.update(source.metadata)
-        copy.set_chapters(_chapter_entries(chapters))
+        copy.set_chapters(
+            [
+                {
+                    "id": number,
+                    "start": round(span.start * 1000),
+                    "end": round(span.end * 1000),
+                    "time_base": Fraction(1, 1000),
+                    "metadata": {"title": title},
+                }
+                for number, (span, title) in enumerate(chapters, start=1)
+            ]
+        )
         for packet in source.demux(copied):
             if packet.dts is not None:  # the empty packet at a stream's end has none
                 packet.stream = targets[packet.stream.index]
                 copy.mux(packet)
-
-
-def _chapter_entries(chapters: Sequence[tuple[Span, str]]) -> list[Any]:
-    """Return chapters as the list of dicts that PyAV takes, with times in milliseconds.
-
-    chapters: (span, title) of each chapter.
-    """
-    return [
-        {
-            "id": number,
-            "start": round(span.start * 1000),
-            "end": round(span.end * 1000),
-            "time_base": Fraction(1, 1000),
-            "metadata": {"title": title},
-        }
-        for number, (span, title) in enumerate(chapters, start=1)
-    ]
 
 
 def _encode_span(
@@ -267,6 +261,13 @@ class _VideoEncoder:
     """
 
     def __init__(self, media: OpenMedia, clip: Any, first_frame: Any) -> None:
+        """Add a video stream to a clip.
+
+        Args:
+            media: the open source video.
+            clip: PyAV's output container.
+            first_frame: decoded frame that decides the size of the clip.
+        """
         import av
 
         self._clip = clip
@@ -346,13 +347,10 @@ class _VideoEncoder:
         import av
 
         context = self._stream.codec_context
-        size = {"width": context.width, "height": context.height, "format": "yuv420p"}
-        if not quarter_turns(frame) and not is_high_range(frame):
-            return frame.reformat(**size)
-        # as RGB, since the halves of 4:2:0 do not turn
-        return av.VideoFrame.from_ndarray(self._scaler.image(frame), format="rgb24").reformat(
-            **size
-        )
+        if quarter_turns(frame) or is_high_range(frame):
+            # as RGB, since the halves of 4:2:0 do not turn
+            frame = av.VideoFrame.from_ndarray(self._scaler.image(frame), format="rgb24")
+        return frame.reformat(width=context.width, height=context.height, format="yuv420p")
 
     def _mux(self, packets: list[Any]) -> None:
         for packet in packets:
@@ -368,6 +366,12 @@ class _AudioEncoder:
     """
 
     def __init__(self, media: OpenMedia, clip: Any) -> None:
+        """Add an audio stream to a clip.
+
+        Args:
+            media: the open source video.
+            clip: PyAV's output container.
+        """
         self._clip = clip
         self._channels = min(2, media.audio_stream.codec_context.channels)
         self._layout = "mono" if self._channels == 1 else "stereo"

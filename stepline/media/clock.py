@@ -318,9 +318,8 @@ class PacketClock:
         elif is_late and position.next_part is None:
             self._foresee_part(packet, position)
         position.last = stamp
-        self._shift_stamps(packet, position, stamp)
 
-    def _shift_stamps(self, packet: Any, position: _StreamPosition, stamp: int) -> None:
+        # the correction
         if packet.pts is not None:
             stamp = packet.pts
         shift = position.next_shift(stamp * position.base)
@@ -334,7 +333,7 @@ class PacketClock:
 
     @property
     def _newest_second(self) -> float:
-        """Largest second, as stored in the file, in the part that was added last."""
+        """Latest decoding time so far of the part that was added last, in seconds as stored."""
         positions = self._positions.values()
         newest = [item.last_second for item in positions if item.shift == self._newest_shift]
         return max([*newest, self._newest_start])
@@ -440,7 +439,12 @@ class PacketClock:
     def _foresee_part(self, packet: Any, position: _StreamPosition) -> None:
         """Record the start of another part if a frame is shown long after its decoding time.
 
-        In that case all other streams jump too. Otherwise the frame before is only shown for long.
+        It is another part only if all other streams soon jump too. Otherwise the frame before is
+        only shown for long.
+
+        Args:
+            packet: PyAV's packet of the frame.
+            position: position of its stream.
         """
         second = _packet_start(packet)
         if (
@@ -496,7 +500,12 @@ class PacketClock:
         return latest < float(stamp * packet.time_base)
 
     def _missing_stamp(self, packet: Any, position: _StreamPosition) -> int:
-        """Return a stamp in ticks for a packet without one, to fit its neighbours."""
+        """Return a stamp in ticks for a packet without one, to fit its neighbours.
+
+        Args:
+            packet: PyAV's packet.
+            position: position of its stream.
+        """
         # the stamps before and after the one that is missing
         next_packets = [item for item in self._ahead if item.stream_index == packet.stream_index]
         neighbour_stamps = {
@@ -535,6 +544,8 @@ def presentation_stamp(item: Any) -> Any:
     """Return the presentation stamp of a packet or frame in ticks, else its decoding stamp.
 
     None if it has neither.
+
+    item: PyAV's packet or frame.
     """
     return item.dts if item.pts is None else item.pts
 

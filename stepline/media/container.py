@@ -201,18 +201,24 @@ class OpenMedia:
         Unreadable packets are skipped and counted.
         """
         if self.live is not None:
-            return self._readable_packets()
+            return self.stored_packets()
         streams = (self.video_stream, self.audio_stream)
         used = [stream.index for stream in streams if stream is not None]
         is_joined = JOINED_FORMATS & _format_names(self.container)
         max_pause = MAX_PAUSE_SECONDS if is_joined else MAX_FILE_PAUSE_SECONDS
         clock = PacketClock(used, max_pause=max_pause, damage=self.damage)
-        return clock.correct(self._readable_packets())
+        return clock.correct(self.stored_packets())
 
-    def _readable_packets(self) -> Iterator[Any]:
+    def stored_packets(self, *, raises_network_errors: bool = False) -> Iterator[Any]:
+        """Yield the packets of the video and audio streams with the time stamps of the file.
+
+        Unreadable packets are skipped and counted, unless MAX_READ_FAILURES come in a row.
+
+        raises_network_errors: whether an FFmpegError that is not about invalid data is raised, not
+            counted.
+        """
         import av
 
-        # a damaged place is read past, unless failures come in a row
         failures = 0
         while failures < MAX_READ_FAILURES:
             try:
@@ -225,7 +231,9 @@ class OpenMedia:
                 return
             except av.error.EOFError:
                 return
-            except av.error.FFmpegError:
+            except av.error.FFmpegError as error:
+                if raises_network_errors and not isinstance(error, av.error.InvalidDataError):
+                    raise
                 failures += 1
                 self.damage.packet_count += 1
 
@@ -496,14 +504,14 @@ def _scan_packets(
     scan = PacketScan()
     # each answer needs a container of its own, read from its start
     if find_film:
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             scan = replace(scan, video_index=_film_index(container, _video_streams(container)))
     if find_audible:
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             audio_streams = _usable_streams(container.streams.audio)
             scan = replace(scan, audio_index=_audible_index(container, audio_streams))
     if find_end or (check_end and not _ends_as_claimed(path, settings)):
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             media = OpenMedia(path, container, settings, scan=scan)
             media.choose_streams()
             end = max(map(media.packet_end, media.packets()), default=0.0)
@@ -516,7 +524,7 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
     """Return whether the last packets end at about the duration in the header."""
     import av
 
-    with contextlib.closing(_open_container(path, settings)) as container:
+    with _open_container(path, settings) as container:
         last_seconds: dict[int, float] = {}  # by stream
         try:
             container.seek(container.duration, backward=True)
@@ -561,7 +569,12 @@ def _usable_streams(streams: Iterable[Any]) -> list[Any]:
 
 
 def _stream_at(streams: list[Any], index: int | None) -> Any:
-    """Return the stream with a container index, else the first one. None if there are none."""
+    """Return the stream with a container index, else the first one. None if there are none.
+
+    Args:
+        streams: PyAV's streams.
+        index: index of a stream in the container, None for the first one.
+    """
     chosen = [stream for stream in streams if stream.index == index]
     return next(iter(chosen + streams), None)
 
@@ -571,6 +584,10 @@ def _film_index(container: Any, streams: Sequence[Any]) -> int:
 
     If there is none, return the index of the first stream. A cover image that is not marked as such
     may come first. This reads the container, which must then be reopened.
+
+    Args:
+        container: PyAV's container.
+        streams: its video streams to choose from.
     """
     counts = {stream.index: 0 for stream in streams}
     for number, packet in enumerate(container.demux(streams)):
@@ -604,6 +621,10 @@ def _audible_index(container: Any, streams: Sequence[Any]) -> int:
 
     Recorders write one stream per input, and many of them are silent. This reads the container,
     which must then be reopened.
+
+    Args:
+        container: PyAV's container.
+        streams: its audio streams to choose from.
     """
     import av
 

@@ -80,7 +80,11 @@ class TransferLimits:
         self._body_bytes_left -= count
 
     def count_received_bytes(self, count: int) -> None:
-        """Count bytes received, of headers and bodies. Raises as `check_limits` does."""
+        """Add `count` to the received bytes of headers and bodies.
+
+        Raises `size_error` beyond MAX_RECEIVED_FACTOR times the limit, `timeout_error` after the
+        deadline.
+        """
         self.check_limits()
         self._received_bytes_left -= count
         if self._received_bytes_left < 0:
@@ -141,7 +145,8 @@ class _LimitedSocketReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the available bytes. Raises as the limits do, and TimeoutError after silence."""
+        """Read available bytes into a buffer, and return how many. Raises TimeoutError after
+        silence, and the errors of `TransferLimits.check_limits`."""
         self._limits.check_limits()
         self._connection.settimeout(self._limits.read_timeout)
         try:
@@ -220,7 +225,12 @@ class _LimitedResponse(http.client.HTTPResponse):
 
 
 def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLimits) -> Any:
-    """Return a subclass of HTTPConnection or HTTPSConnection that enforces the limits."""
+    """Return a subclass of HTTPConnection or HTTPSConnection that enforces the limits.
+
+    Args:
+        kind: HTTPConnection or HTTPSConnection.
+        limits: limits of the transfer.
+    """
 
     class LimitedConnection(kind):  # type: ignore[valid-type,misc]
         response_class = type("LimitedResponse", (_LimitedResponse,), {"limits": limits})

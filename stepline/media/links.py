@@ -184,11 +184,11 @@ def fetch_link(
         _check_is_media(video.path)
 
     # written last, so that its files are complete
-    link_record = video.model_dump(mode="json")
-    link_record["path"] = video.path.name
-    link_record["size"] = video.path.stat().st_size
-    if video.captions is not None:
-        link_record["captions"] = video.captions.name
+    link_record = video.model_dump(mode="json") | {
+        "path": video.path.name,
+        "captions": video.captions and video.captions.name,
+        "size": video.path.stat().st_size,
+    }
     text = json.dumps(link_record, ensure_ascii=False, indent=2)
     write_atomic(link_dir / LINK_RECORD_NAME, text + "\n")
     return video
@@ -213,9 +213,7 @@ def forget_link(url: str, folder: Path) -> None:
     """Remove the downloaded files of a link."""
     link_dir = link_folder(url, folder)
     with _removed_if_empty(link_dir):
-        if not link_dir.is_dir():
-            return
-        for file in link_dir.iterdir():
+        for file in link_dir.glob("*"):
             file.unlink(missing_ok=True)
 
 
@@ -231,7 +229,7 @@ def _removed_if_empty(link_dir: Path) -> Iterator[None]:
 
 
 def link_folder(url: str, folder: Path) -> Path:
-    """Return the folder for the downloads from a URL, a subfolder of `folder`."""
+    """Return the folder for the downloads from a URL: a subfolder of `folder`, named by its hash."""
     return folder / hashlib.sha256(url.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
@@ -374,7 +372,7 @@ def _with_retries(
 
 
 def _text_kind(path: Path) -> str | None:
-    """Return the kind of text, such as HTML, at the start of a file.
+    """Return what kind of text a file starts with, in words such as "a web page (HTML)".
 
     None if it may be a media file.
     """
@@ -445,12 +443,12 @@ def _reason(error: Exception, causes: Sequence[BaseException]) -> str:
         causes: the error and the errors that caused it.
     """
     statuses = (getattr(cause, "status", None) for cause in causes)
-    status = next((status for status in statuses if isinstance(status, int)), None)
+    status = next((status for status in statuses if isinstance(status, int)), 0)
     if status in (401, 403):
         return "access is denied; download it as its owner allows, and give the file"
     if status in (404, 410):
         return "is not there; correct the address"
-    if status is not None and status >= 400:
+    if status >= 400:
         return f"the server answered {status}; try again later: what has come is kept"
     if "Unsupported URL" in str(error):
         return "no video is found on this page; give the address of the video itself"

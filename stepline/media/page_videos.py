@@ -82,7 +82,12 @@ def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
 
 
 def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
-    """Return a subclass of YoutubeDL whose connections have limits."""
+    """Return a subclass of YoutubeDL whose connections have limits.
+
+    Args:
+        youtube_dl: yt-dlp's class YoutubeDL.
+        limits: limits of all connections together.
+    """
     from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
     from yt_dlp.utils import determine_protocol
 
@@ -120,12 +125,12 @@ def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
 
 
 def _youtube_dl_options(settings: LinkSettings) -> Info:
-    height = f"[height<=?{settings.height}]"
-    # Forbidden protocols are not chosen. Where there is no other, `dl` raises the error.
+    # Forbidden protocols are not chosen. If there is no other, `dl` raises the error.
     allowed = PROTOCOL_FILTER
+    fitting = f"{allowed}[height<=?{settings.height}]"
     return {
         # the last but one: video and audio as two files, or only one of them
-        "format": f"b{allowed}{height}/b{allowed}/((bv{allowed}{height}/bv{allowed}),ba{allowed})/b",
+        "format": f"b{fitting}/b{allowed}/((bv{fitting}/bv{allowed}),ba{allowed})/b",
         "extract_flat": "in_playlist",
         "noplaylist": True,
         "playlistend": settings.most,
@@ -157,7 +162,12 @@ class _YtDlpLog:
 
 
 def extract_info(url: str, limits: LinkLimits) -> Info:
-    """Return yt-dlp's metadata of a page: of a video, or of a playlist with its videos' URLs."""
+    """Return yt-dlp's metadata of a page: of a video, or of a playlist with its videos' URLs.
+
+    Args:
+        url: URL of the page.
+        limits: limits of all connections together.
+    """
     with limited_youtube_dl(limits, {}) as downloader:
         info: Info | None = downloader.extract_info(url, download=False)
     if info is None:
@@ -224,7 +234,12 @@ def fetch_page_video(
 
 
 def _page_origin(url: str, result: Info) -> LinkOrigin:
-    """Return URL, title, author, date and chapters of a page's video."""
+    """Return URL, title, author, date and chapters of a page's video.
+
+    Args:
+        url: URL of the page.
+        result: yt-dlp's metadata of the video.
+    """
     chapters = []
     for chapter in result.get("chapters") or ():
         if chapter.get("title"):
@@ -253,6 +268,12 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
     """Download a caption file of the page and return its path.
 
     Human captions are preferred to automatic ones, then captions in the given language.
+
+    Args:
+        downloader: yt-dlp's YoutubeDL object.
+        info: yt-dlp's metadata of the video.
+        stem: path of the caption file without suffixes.
+        language: preferred language, as ISO 639-1 code.
     """
     for kind in ("subtitles", "automatic_captions"):
         tracks: dict[str, list[Info]] = info.get(kind) or {}

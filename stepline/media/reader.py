@@ -90,7 +90,16 @@ class MediaReader:
         with open_media(self._path, self._settings) as media:
             if self._start > 0:
                 seek_before(media, self._start)
-            readers = self._stream_readers(media)
+            readers = stream_readers(
+                media,
+                self._start,
+                self._length,
+                rate=self._rate,
+                size=self._size,
+                has_audio=self._has_audio,
+                skip_nonref=self._settings.skip_nonref and media.is_seekable,
+                thumbnails=self._thumbnails,
+            )
             for packet in media.packets():
                 packet_end = media.packet_end(packet) - self._start
                 self.end = max(self.end, min(packet_end, self._length))
@@ -113,71 +122,9 @@ class MediaReader:
                 claimed = min(media.duration, self._start + self._length)
             self.warnings = media.damage.warnings(self._start + self.end, claimed)
 
-    def _stream_readers(
-        self, media: OpenMedia
-    ) -> "dict[int, VideoStreamReader | AudioStreamReader]":
-        """Return stream index -> reader, for each stream to read."""
-        readers: dict[int, VideoStreamReader | AudioStreamReader] = {}
-        video, audio = media.video_stream, media.audio_stream
-        if self._rate is not None and video is not None:
-            scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
-            sampler = FrameSampler(self._rate, scaler, self._thumbnails)
-            readers[video.index] = VideoStreamReader(media, sampler, self._start, self._length)
-            # Where few frames are wanted, frames that no other needs are not decoded.
-            is_sparse = self._rate * MIN_SPARSE_RATIO <= frame_rate(video)
-            if self._settings.skip_nonref and media.is_seekable and is_sparse:
-                video.codec_context.skip_frame = "NONREF"
-        if self._has_audio and audio is not None:
-            readers[audio.index] = AudioStreamReader(media, self._start, self._length)
-        return readers
 
-
-class VideoStreamReader:
-    """Selects frames from the decoded video stream of a part of a video.
-
-    Attributes:
-        end: end of the last frame added, in seconds from the start of the part.
-        is_past_part: whether a frame after the part was added.
-    """
-
-    def __init__(
-        self, media: OpenMedia, sampler: FrameSampler, start: float, length: float
-    ) -> None:
-        """Start to read a part.
-
-        Args:
-            media: the open video.
-            sampler: selects the frames.
-            start: start of the part in seconds.
-            length: length of the part in seconds.
-        """
-        self._media = media
-        self._sampler = sampler
-        self._timing = media.timing()
-        self.finish = sampler.finish
-        self._start = start
-        self._length = length
-        self.end = 0.0
-        self.is_past_part = False
-
-    def add(self, frame: Any) -> Iterator[Frame]:
-        """Yield the selected frames that a decoded frame completes."""
-        time, length = self._timing.time_and_length(frame)
-        check_duration(self._media.path, time, self._media.settings)
-        time -= self._start
-        if time >= self._length:  # The frame before is on screen up to the end of the part.
-            if not self.is_past_part:
-                self.is_past_part = True
-                self.end = self._length
-                yield from self._sampler.add(self._length, frame, 0.0)
-            return
-        length = min(length, self._length - time)
-        self.end = max(self.end, time + length)
-        yield from self._sampler.add(time, frame, length)
-
-
-class AudioStreamReader:
-    """Resamples the decoded audio stream of a part of a video.
+class _PartReader:
+    """Position in one decoded stream of a part of a video.
 
     Attributes:
         end: end of the last frame added, in seconds from the start of the part.
@@ -193,19 +140,63 @@ class AudioStreamReader:
             length: length of the part in seconds.
         """
         self._media = media
-        self._clock = media.clock()
-        self._timeline = AudioTimeline()
         self._start = start
         self._length = length
         self.end = 0.0
         self.is_past_part = False
 
+    def _time_in_part(self, time: float) -> float:
+        """Convert seconds of the video to seconds of the part. Raises MediaError past the limit."""
+        check_duration(self._media.path, time, self._media.settings)
+        return time - self._start
+
+
+class VideoStreamReader(_PartReader):
+    """Selects frames from the decoded video stream of a part of a video."""
+
+    def __init__(
+        self, media: OpenMedia, sampler: FrameSampler, start: float, length: float
+    ) -> None:
+        """Start to read a part.
+
+        Args:
+            media: the open video.
+            sampler: selects the frames.
+            start: start of the part in seconds.
+            length: length of the part in seconds.
+        """
+        super().__init__(media, start, length)
+        self._sampler = sampler
+        self._timing = media.timing()
+        self.finish = sampler.finish
+
+    def add(self, frame: Any) -> Iterator[Frame]:
+        """Yield the selected frames that a decoded frame completes."""
+        time, length = self._timing.time_and_length(frame)
+        time = self._time_in_part(time)
+        if time >= self._length:  # The frame before is on screen up to the end of the part.
+            if not self.is_past_part:
+                self.is_past_part = True
+                self.end = self._length
+                yield from self._sampler.add(self._length, frame, 0.0)
+            return
+        length = min(length, self._length - time)
+        self.end = max(self.end, time + length)
+        yield from self._sampler.add(time, frame, length)
+
+
+class AudioStreamReader(_PartReader):
+    """Resamples the decoded audio stream of a part of a video."""
+
+    def __init__(self, media: OpenMedia, start: float, length: float) -> None:
+        super().__init__(media, start, length)
+        self._clock = media.clock()
+        self._timeline = AudioTimeline()
+
     def add(self, frame: Any) -> Iterator[AudioBlock]:
         """Yield the audio blocks that a decoded audio frame completes."""
         length = frame.samples / frame.sample_rate
-        time = self._clock.time_of(frame.pts, frame.time_base, length)
-        check_duration(self._media.path, time, self._media.settings)
-        time -= self._start
+        time = self._time_in_part(self._clock.time_of(frame.pts, frame.time_base, length))
         self.is_past_part = self.is_past_part or time >= self._length
         if self.is_past_part:
             return
@@ -217,6 +208,45 @@ class AudioStreamReader:
         """Yield the last, shorter block, if any audio remains."""
         for start, samples in self._timeline.finish():
             yield AudioBlock(start, samples[0])
+
+
+StreamReaders: TypeAlias = dict[int, VideoStreamReader | AudioStreamReader]  # by stream index
+
+
+def stream_readers(
+    media: OpenMedia,
+    start: float,
+    length: float,
+    *,
+    rate: float | None,
+    size: int | None,
+    skip_nonref: bool,
+    has_audio: bool = True,
+    thumbnails: Thumbnails | None = None,
+) -> StreamReaders:
+    """Return stream index -> reader of a part of a video, for each stream to read.
+
+    Args:
+        media: the open video.
+        start: start of the part in seconds.
+        length: length of the part in seconds.
+        rate: frames per second, None for no frames.
+        size: pixels of a frame's shorter side, None for full size.
+        skip_nonref: whether frames that no other frame refers to are not decoded, if few are needed.
+        has_audio: whether audio is read.
+        thumbnails: collects JPEG thumbnails of the frames. None for no thumbnails.
+    """
+    readers: StreamReaders = {}
+    video, audio = media.video_stream, media.audio_stream
+    if rate is not None and video is not None:
+        scaler = FrameScaler(shorter=size, aspect=media.aspect)
+        sampler = FrameSampler(rate, scaler, thumbnails)
+        readers[video.index] = VideoStreamReader(media, sampler, start, length)
+        if skip_nonref and rate * MIN_SPARSE_RATIO <= frame_rate(video):
+            video.codec_context.skip_frame = "NONREF"
+    if has_audio and audio is not None:
+        readers[audio.index] = AudioStreamReader(media, start, length)
+    return readers
 
 
 def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:

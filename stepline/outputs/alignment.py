@@ -32,14 +32,12 @@ def alignment_npz(alignment: Alignment | None) -> bytes | None:
     scores = alignment.scores
     # As CSR: the scores row by row, and where each row begins.
     is_stored = scores >= MIN_SCORE  # (K, T)
-    rows, columns = np.nonzero(is_stored)
-    counts = np.bincount(rows, minlength=len(scores))
-    ends = np.cumsum(counts)
-    starts = np.concatenate([[0], ends])
+    starts = np.concatenate([[0], is_stored.sum(axis=1).cumsum()])
+    _, columns = is_stored.nonzero()
     stream = io.BytesIO()
     np.savez_compressed(
         stream,
-        data=scores[rows, columns],
+        data=scores[is_stored],
         columns=columns.astype(np.int32),
         starts=starts.astype(np.int64),
         shape=np.array(scores.shape, np.int64),

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter of a video, which ends at the start of the next chapter or of the video's end.
+    """A chapter of a video. It ends where the next chapter starts, or at the end of the video.
 
     Attributes:
         start: whole second of the video at which the chapter begins.
@@ -68,11 +68,9 @@ def chapters(record: Record) -> str | None:
     # Every line has an equal part of the description.
     line_chars = MAX_DESCRIPTION_CHARS // len(plan.chapters)
     limit = min(MAX_TITLE_CHARS, line_chars - len("00:00:00 \n"))
-    lines = []
-    for chapter in plan.chapters:
-        title = shorten(chapter.title, limit)
-        lines.append(f"{clock(chapter.start)} {title}\n")
-    return "".join(lines)
+    return "".join(
+        f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters
+    )
 
 
 def plan_chapters(record: Record) -> ChapterPlan:

@@ -1,7 +1,6 @@
 """Each shown step as a clip: an mp4 of its best span."""
 
 import contextlib
-import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,17 +36,10 @@ def write_clips(
 
     clips = clip_spans(record, folder)
     # The sound is the track that the record was made from.
-    cut = cut_clip
     settings = sound_track_settings(record)
-    if settings is not None:
-        cut = functools.partial(cut_clip, settings=settings)
-    change: contextlib.AbstractContextManager[FileSet] = atomic_files()
-    if files is not None:
-        change = contextlib.nullcontext(files)
-    with change as together:
+    with atomic_files() if files is None else contextlib.nullcontext(files) as together:
         for clip, span in clips.items():
-            partial = together.partial(clip)
-            cut(path, span, partial)
+            cut_clip(path, span, together.partial(clip), settings)
         remove_clips(record, folder, together)
     return list(clips)
 

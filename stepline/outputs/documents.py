@@ -3,7 +3,6 @@
 import gc
 import io
 import re
-import unicodedata
 import zipfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -46,8 +45,7 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
         text = _escape_markdown(step_line(step))
         blocks += [f"## {number}. {text}", when]
         if step.id in pictures:
-            picture = media_link(pictures[step.id])
-            blocks.append(f"![{text}]({picture})")
+            blocks.append(f"![{text}]({media_link(pictures[step.id])})")
     return "\n\n".join(blocks) + "\n"
 
 
@@ -101,19 +99,16 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     for heading, items in needed_things(record):
         document.add_heading(heading, 2)
         for item in items:
-            text = _xml_text(material_text(item))
-            document.add_paragraph(text, style="List Bullet")
+            document.add_paragraph(_xml_text(material_text(item)), style="List Bullet")
 
     # the steps
     if record.steps:
         document.add_paragraph(_verdict_summary(record))
     for number, step in enumerate(record.steps, start=1):
-        text = _xml_text(step_line(step))
-        document.add_heading(f"{number}. {text}", 2)
+        document.add_heading(f"{number}. {_xml_text(step_line(step))}", 2)
         document.add_paragraph(step_time(step))
         if step.id in keyframes:
-            picture = io.BytesIO(keyframes[step.id])
-            document.add_picture(picture, width=Mm(PICTURE_WIDTH))
+            document.add_picture(io.BytesIO(keyframes[step.id]), width=Mm(PICTURE_WIDTH))
     buffer = io.BytesIO()
     document.save(buffer)
     return _with_fixed_dates(buffer.getvalue())
@@ -132,12 +127,8 @@ def _escape_markdown(text: str) -> str:
 
 def _xml_text(text: str) -> str:
     """Return the text without the code points that XML cannot hold."""
-    letters = []
-    for letter in text:
-        # Lone surrogates, and two code points that XML leaves out.
-        if unicodedata.category(letter) != "Cs" and letter not in "\ufffe\uffff":
-            letters.append(letter)
-    return "".join(letters)
+    # Lone surrogates, and two code points that XML leaves out.
+    return re.sub("[\ud800-\udfff\ufffe\uffff]", "", text)
 
 
 def _with_fixed_dates(archive: bytes) -> bytes:
@@ -149,6 +140,5 @@ def _with_fixed_dates(archive: bytes) -> bytes:
     ):
         for name in old.namelist():
             # A ZipInfo without a date is of 1980.
-            member = zipfile.ZipInfo(name)
-            new.writestr(member, old.read(name), zipfile.ZIP_DEFLATED)
+            new.writestr(zipfile.ZipInfo(name), old.read(name), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -5,6 +5,7 @@ Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames o
 """
 
 import json
+from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -17,20 +18,18 @@ from stepline.outputs.text import (
     step_line,
     title,
 )
-from stepline.outputs.verdict import Verdict, doubt_label, step_verdict
+from stepline.outputs.verdict import DOUBT_TEXTS, Verdict, doubt_label, step_verdict
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
+
+JsonObject: TypeAlias = dict[str, JsonValue]
 
 INTRO_TITLE = "Intro"
 MIN_CHAPTER_SECONDS = 1.0  # a step that starts sooner after the last chapter joins it
 # names of OpenTimelineIO's marker colours
 MARKER_COLOURS: dict[Verdict, str] = {"shown": "GREEN", "likely": "CYAN", "unclear": "YELLOW"}
 # labels of Label Studio's regions
-REGION_LABELS: dict[Verdict, str] = {
-    "shown": "shown",
-    "likely": "likely shown",
-    "unclear": "unclear",
-}
+REGION_LABELS: dict[Verdict, str] = {"shown": "shown", **DOUBT_TEXTS}
 CANDIDATE_LABEL = "candidate"  # label of a further span, which may be right instead of the best
 LABEL_STUDIO_RATE = 24  # frames/s of its Video tag by default. Times are counted in them
 TIME_BASE = 1000  # units of a second in OpenTimelineIO's times
@@ -58,13 +57,12 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     if starts[0] >= MIN_CHAPTER_SECONDS:
         starts.insert(0, 0.0)
         texts.insert(0, INTRO_TITLE)
-    elif starts[0] > 0.0:
+    else:
         starts[0] = 0.0
 
     last_end = max(span.end for span, _ in _shown_steps(record))
-    end = max(last_end, record.video.duration or 0.0)
-    ends = [*starts[1:], end]
-    spans = [Span(*limits) for limits in zip(starts, ends, strict=True)]
+    ends = [*starts[1:], max(last_end, record.video.duration or 0.0)]
+    spans = map(Span, starts, ends)
     return list(zip(spans, texts, strict=True))
 
 
@@ -81,16 +79,13 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
         markers.append(_marker(span, step))
         end = max(end, span.end)
     whole = _time_range(Span(0.0, end))
-    reference: dict[str, JsonValue] = {
-        "OTIO_SCHEMA": "MissingReference.1",
-        "available_range": whole,
-    }
+    reference: JsonObject = {"OTIO_SCHEMA": "MissingReference.1", "available_range": whole}
     if media is not None:
         reference["OTIO_SCHEMA"] = "ExternalReference.1"
         reference["target_url"] = media
 
     # the timeline, from the clip outwards
-    clip: dict[str, JsonValue] = {
+    clip: JsonObject = {
         "OTIO_SCHEMA": "Clip.2",
         "name": title(record),
         "source_range": whole,
@@ -98,18 +93,14 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
         "media_references": {"DEFAULT_MEDIA": reference},
         "active_media_reference_key": "DEFAULT_MEDIA",
     }
-    track: dict[str, JsonValue] = {
+    track: JsonObject = {
         "OTIO_SCHEMA": "Track.1",
         "name": "V1",
         "kind": "Video",
         "children": [clip],
     }
-    stack: dict[str, JsonValue] = {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": [track]}
-    timeline: dict[str, JsonValue] = {
-        "OTIO_SCHEMA": "Timeline.1",
-        "name": title(record),
-        "tracks": stack,
-    }
+    stack: JsonObject = {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": [track]}
+    timeline: JsonObject = {"OTIO_SCHEMA": "Timeline.1", "name": title(record), "tracks": stack}
     return _to_json(timeline)
 
 
@@ -129,20 +120,15 @@ def label_studio(record: Record, media: str | None = None) -> str:
         if shown_span(step) is None:
             continue
         for rank, span in enumerate(step.spans):
-            id = f"{number}.{rank}"
-            result += _region(id, step, span, is_best=rank == 0)
-    data: dict[str, JsonValue] = {
+            result += _region(f"{number}.{rank}", step, span, is_best=rank == 0)
+    data: JsonObject = {
         "id": record.id,
         "video": media or record.video.path or record.video.id,
         "frame_rate": LABEL_STUDIO_RATE,
         "duration": record.video.duration,
     }
-    prediction: dict[str, JsonValue] = {
-        "model_version": f"stepline {__version__}",
-        "result": result,
-    }
-    task: dict[str, JsonValue] = {"data": data, "predictions": [prediction]}
-    return _to_json([task])
+    prediction: JsonObject = {"model_version": f"stepline {__version__}", "result": result}
+    return _to_json([{"data": data, "predictions": [prediction]}])
 
 
 def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue]:
@@ -153,8 +139,8 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
     first_frame = round(span.start * LABEL_STUDIO_RATE) + 1
     last_frame = max(first_frame, round(span.end * LABEL_STUDIO_RATE))
     ranges: list[JsonValue] = [{"start": first_frame, "end": last_frame}]
-    base: dict[str, JsonValue] = {"id": id, "to_name": "video", "origin": "prediction"}
-    label_result: dict[str, JsonValue] = {
+    base: JsonObject = {"id": id, "to_name": "video", "origin": "prediction"}
+    label_result: JsonObject = {
         **base,
         "from_name": "status",
         "type": "timelinelabels",
@@ -164,7 +150,7 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
         # the text itself is read back as it is
         label_result["meta"] = {"text": [WARNING_MARK.strip()]}
     text = sentence_case(one_line(step.text))
-    text_result: dict[str, JsonValue] = {
+    text_result: JsonObject = {
         **base,
         "from_name": "text",
         "type": "textarea",
@@ -173,9 +159,9 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
     return [label_result, text_result]
 
 
-def _marker(span: Span, step: Step) -> dict[str, JsonValue]:
+def _marker(span: Span, step: Step) -> JsonObject:
     """Return the OpenTimelineIO marker of a shown step."""
-    metadata: dict[str, JsonValue] = {"id": step.id}
+    metadata: JsonObject = {"id": step.id}
     label = doubt_label(step)
     if label is not None:
         metadata["verdict"] = label
@@ -189,12 +175,10 @@ def _marker(span: Span, step: Step) -> dict[str, JsonValue]:
 
 
 def _shown_steps(record: Record) -> list[tuple[Span, Step]]:
-    shown_steps = []
-    for step in record.steps:
-        span = shown_span(step)
-        if span is not None:
-            shown_steps.append((span, step))
-    return shown_steps
+    spans = map(shown_span, record.steps)
+    return [
+        (span, step) for span, step in zip(spans, record.steps, strict=True) if span is not None
+    ]
 
 
 def _to_json(tree: JsonValue) -> str:
@@ -202,7 +186,7 @@ def _to_json(tree: JsonValue) -> str:
     return printable(text) + "\n"
 
 
-def _time_range(span: Span) -> dict[str, JsonValue]:
+def _time_range(span: Span) -> JsonObject:
     return {
         "OTIO_SCHEMA": "TimeRange.1",
         "start_time": _rational_time(span.start),
@@ -210,7 +194,7 @@ def _time_range(span: Span) -> dict[str, JsonValue]:
     }
 
 
-def _rational_time(second: float) -> dict[str, JsonValue]:
+def _rational_time(second: float) -> JsonObject:
     return {
         "OTIO_SCHEMA": "RationalTime.1",
         "rate": float(TIME_BASE),

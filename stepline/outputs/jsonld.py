@@ -7,13 +7,15 @@ there where the page of a link or the file's metadata has them.
 """
 
 import json
-from typing import Final
+from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
 from stepline.outputs.text import amount_text, material_text, one_line, shown_span, step_line, title
 from stepline.outputs.web_addresses import RecordLinks
 from stepline.records import Record, Step, TimeKind
+
+JsonObject: TypeAlias = dict[str, JsonValue]
 
 # escaped in JSON, so that no text can end the script element of a page
 UNSAFE_CHARACTERS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
@@ -40,7 +42,7 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     tree = _work_properties(record, links, "HowTo", HOWTO_TIMES, "yield")
     supplies: list[JsonValue] = []
     for thing in record.materials:
-        supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": one_line(thing.name)}
+        supply: JsonObject = {"@type": "HowToSupply", "name": one_line(thing.name)}
         if thing.amounts:
             supply["requiredQuantity"] = " + ".join(map(amount_text, thing.amounts))
         supplies.append(supply)
@@ -90,16 +92,19 @@ def _work_properties(
     type_name: str,
     time_fields: dict[TimeKind, str],
     yield_field: str,
-) -> dict[str, JsonValue]:
+) -> JsonObject:
     """Return the known properties that HowTo and Recipe share: title, image, author, times, yield.
 
-    Of a range of time it is the longer time.
+    If the speaker says a range of time, the longer time is given.
+
+    Args:
+        record: the title, author, times and yields of the video.
+        links: links to the page and pictures.
+        type_name: schema.org type, "HowTo" or "Recipe".
+        time_fields: kind of time -> name of its property.
+        yield_field: name of the property that holds the yield.
     """
-    tree: dict[str, JsonValue] = {
-        "@context": "https://schema.org",
-        "@type": type_name,
-        "name": title(record),
-    }
+    tree: JsonObject = {"@context": "https://schema.org", "@type": type_name, "name": title(record)}
     if links.page:
         tree["url"] = links.page
     if links.image is not None:
@@ -115,9 +120,9 @@ def _work_properties(
     return tree
 
 
-def _video_object(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
+def _video_object(record: Record, links: RecordLinks) -> JsonObject:
     """Return the VideoObject without its clips."""
-    video: dict[str, JsonValue] = {
+    video: JsonObject = {
         "@type": "VideoObject",
         "name": title(record),
         "identifier": record.video.id,
@@ -139,18 +144,17 @@ def _steps_and_clips(
 ) -> tuple[list[JsonValue], list[JsonValue]]:
     """Return a HowToStep for each step, and a Clip for each shown step.
 
-    Steps of a HowTo refer to their clips by id, steps of a Recipe hold them.
+    Args:
+        record: the steps of the video.
+        links: links to the page, video and pictures.
+        is_howto: True for a HowTo, whose steps refer to their clips by id. False for a Recipe,
+            whose steps contain their clips.
     """
     steps: list[JsonValue] = []
     clips: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
         text = step_line(step)
-        entry: dict[str, JsonValue] = {
-            "@type": "HowToStep",
-            "position": number,
-            "name": text,
-            "text": text,
-        }
+        entry: JsonObject = {"@type": "HowToStep", "position": number, "name": text, "text": text}
         address = links.step(number)
         if address is not None:
             entry["url"] = address
@@ -167,14 +171,14 @@ def _steps_and_clips(
     return steps, clips
 
 
-def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] | None:
+def _clip(step: Step, number: int, links: RecordLinks) -> JsonObject | None:
     """Return the schema.org Clip of a step, None if the step is not shown."""
     span = shown_span(step)
     if span is None:
         return None
     start = round(span.start, 3)
     end = round(span.end, 3)
-    clip: dict[str, JsonValue] = {
+    clip: JsonObject = {
         "@type": "Clip",
         "@id": f"#step-{number}",
         "name": step_line(step),
@@ -196,19 +200,19 @@ def iso_duration(seconds: float) -> str:
     return f"PT{text or '0S'}"
 
 
-def _tool_property(record: Record) -> dict[str, JsonValue]:
+def _tool_property(record: Record) -> JsonObject:
     tools: list[JsonValue] = [
         {"@type": "HowToTool", "name": one_line(tool.name)} for tool in record.tools
     ]
     return {"tool": tools} if tools else {}
 
 
-def _language_property(record: Record) -> dict[str, JsonValue]:
+def _language_property(record: Record) -> JsonObject:
     if record.transcript is None or record.transcript.language is None:
         return {}
     return {"inLanguage": record.transcript.language}
 
 
-def _to_script_json(tree: dict[str, JsonValue]) -> str:
+def _to_script_json(tree: JsonObject) -> str:
     text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
     return text.translate(UNSAFE_CHARACTERS) + "\n"

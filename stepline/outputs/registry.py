@@ -122,8 +122,7 @@ def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
     web = extras.web
     page_link = None
     if "html" in extras.formats:
-        page_file = f"{safe_stem(record.id)}.html"
-        page_link = web.absolute(media_link(page_file))
+        page_link = web.absolute(media_link(f"{safe_stem(record.id)}.html"))
     pictures = {}
     if any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
         for id, link in picture_links(record, extras).items():
@@ -260,5 +259,4 @@ def output_path(record: Record, folder: Path, name: str) -> Path:
         folder: the folder of the outputs.
         name: key of OUTPUTS.
     """
-    suffix = OUTPUTS[name].suffix
-    return folder / (safe_stem(record.id) + suffix)
+    return folder / (safe_stem(record.id) + OUTPUTS[name].suffix)

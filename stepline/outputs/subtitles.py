@@ -43,7 +43,12 @@ def srt(record: Record, *, said: bool = True) -> str:
     """Return the steps as SubRip, numbered by time.
 
     SubRip has no escapes: an invisible word joiner breaks up `-->`, tags and `{\\` so that players
-    show them as text. said: as of `webvtt`.
+    show them as text.
+
+    Args:
+        record: the steps of the video.
+        said: whether a step that is said but not shown has a marked cue too, at the time of its
+            words.
     """
     return _format_srt(_step_cues(record, with_said=said))
 
@@ -74,11 +79,10 @@ def _format_srt(cues: list[Subtitle]) -> str:
 
 
 def _sentence_cues(record: Record) -> list[Subtitle]:
-    cues = []
-    for number, sentence in enumerate(record.sentences, start=1):
-        text = one_line(sentence.text) or "…"
-        cues.append(_make_cue(number, sentence.span, text))
-    return cues
+    return [
+        _make_cue(number, sentence.span, one_line(sentence.text) or "…")
+        for number, sentence in enumerate(record.sentences, start=1)
+    ]
 
 
 def _step_cues(record: Record, *, with_said: bool) -> list[Subtitle]:

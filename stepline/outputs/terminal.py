@@ -72,11 +72,10 @@ def _table_row(step: Step) -> str:
 
 def transcript_text(record: Record) -> str:
     """Return the transcript as text: a line per sentence with its start time."""
-    lines = []
-    for sentence in record.sentences:
-        start = clock(sentence.span.start)
-        lines.append(f"{start:>7}  {one_line(sentence.text)}\n")
-    return "".join(lines)
+    return "".join(
+        f"{clock(sentence.span.start):>7}  {one_line(sentence.text)}\n"
+        for sentence in record.sentences
+    )
 
 
 TRANSCRIPT_FORMATS: dict[str, Callable[[Record], str]] = {

@@ -68,17 +68,14 @@ class WebAddresses:
             return None
         if self.media is not None:
             # Of a path only the name, behind the prefix.
-            _, _, file_name = path.rpartition("/")
-            name = quote(file_name)
+            name = quote(path.rpartition("/")[2])
             if self.media.endswith(PREFIX_ENDS):
                 return self.media + name
             return f"{self.media}/{name}"
         if self.base is not None:
             # no address leads above the root of a server
             folders = urlsplit(self.base).path.strip("/")
-            depth = len(folders.split("/"))
-            if not folders:
-                depth = 0
+            depth = len(folders.split("/")) if folders else 0
             parts = path.split("/")
             if path.startswith("/") or parts.count("..") > depth:
                 return None

@@ -178,6 +178,19 @@ def ground_steps(
     """
     # by a trained network
     backbone = visual.backbone
+    aligned = aligner is not None and visual.features is not None and backbone is not None
+    lines = None
+    if sentence_probabilities is not None and not aligned:
+        from stepline.grounding.speech import TextPlacement, add_unlisted_steps
+        from stepline.writing.extractive.writer import transcript_step_probabilities
+
+        completed = add_unlisted_steps(
+            TextPlacement(tuple(steps), sentence_probabilities),
+            transcript,
+            transcript_step_probabilities(transcript, settings.writing),
+        )
+        steps, lines = completed.steps, completed.lines
+        sentence_probabilities = completed.sentence_probabilities
     # The text vectors come from the backbone that saw the pictures, so that both share a space.
     vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
     if aligner is not None and visual.features is not None and vectors is not None:
@@ -209,6 +222,7 @@ def ground_steps(
         written=written,
         sentence_probabilities=sentence_probabilities,
         instruction=_instruction_log_odds(transcript, settings) if written else None,
+        lines=lines,
     )
     return ground_inputs(inputs, settings.nasva.ground)
 

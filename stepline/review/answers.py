@@ -31,15 +31,17 @@ Counts: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
 
 
 class Answer(FrozenModel):
-    """The answer of one person about one item: is the text shown in its seconds ("aligned"), at
-    other seconds ("misplaced"), not at all, or unsure."""
+    """The answer of one person about one item: whether its text is shown in its seconds.
+
+    "aligned": in these seconds. "misplaced": at other seconds. "not shown": nowhere in the video.
+    """
 
     item: Annotated[
         str, Field(min_length=1, max_length=500, description="id of a clip, or of a text")
     ]
     annotator: AnnotatorName
     answer: AnswerValue
-    confidence: Annotated[Confidence | None, Field(description="None where it is not asked")] = None
+    confidence: Annotated[Confidence | None, Field(description="None if it is not asked")] = None
     reason: Annotated[str, Field(max_length=500, description="why they are not sure")] = ""
     seconds: Annotated[
         NonNegative, Field(description="from the start of the clip to the answer")
@@ -53,8 +55,10 @@ class Answer(FrozenModel):
     @model_validator(mode="before")
     @classmethod
     def _from_earlier_release(cls, fields: Any) -> Any:
-        """Accept the two formats of earlier releases: {"clip", "shown"} of `annotate vnd`,
-        {"asked", "said"} of an audit."""
+        """Accept the two formats of earlier releases.
+
+        They are {"clip", "shown"} of `annotate vnd` and {"asked", "said"} of an audit.
+        """
         if not isinstance(fields, dict):
             return fields
         renamed = {EARLIER_NAMES.get(name, name): value for name, value in fields.items()}
@@ -65,8 +69,10 @@ class Answer(FrozenModel):
 
 
 class AnswerLog(AppendLog[Answer]):
-    """The answers in a file, in order. A later answer of a person about an item replaces the
-    earlier one."""
+    """The answers in a file, in the order in which they were given first.
+
+    A later answer of a person about the same item replaces the earlier one. path: path of the file.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Answer, lambda answer: (answer.item, answer.annotator), "an answer")
@@ -78,7 +84,7 @@ class AgreementRule:
 
     Attributes:
         annotators: number of answers that a clip needs.
-        majority: number of equal answers that are needed.
+        majority: number of equal answers that a clip needs.
     """
 
     annotators: int = 7
@@ -90,15 +96,15 @@ PAPER_RULE = AgreementRule()
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well annotators agree.
+    """Inter-annotator agreement about whether clips show what is said.
 
     Attributes:
         clips: number of clips with an answer.
-        complete: number of clips with all answers.
-        shown: number of clips that a majority says are shown.
-        unshown: number of clips that a majority says are not shown.
-        kappa: Fleiss' kappa, None where undefined.
-        same: fraction of pairs of answers that are equal, None where undefined.
+        complete: number of clips with as many answers as the rule asks for.
+        shown: number of clips that a majority calls shown.
+        unshown: number of clips that a majority calls not shown.
+        kappa: Fleiss' kappa over the complete clips, None if undefined.
+        same: fraction of pairs of answers that are equal, None if undefined.
     """
 
     clips: int
@@ -112,12 +118,12 @@ class Agreement:
 def consensus(
     answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE
 ) -> dict[str, bool | None]:
-    """Return the majority answer on each complete clip: shown, not shown, or None without a
-    majority.
+    """Return clip id -> majority answer (True: shown), for each clip with enough answers.
 
-    Only the first `rule.annotators` answers of a clip count.
+    The value is None if no majority is large enough. Only the first `rule.annotators` answers
+    count.
     """
-    verdicts: dict[str, bool | None] = {}
+    verdicts = {}
     for clip, shown_votes in _positive_votes(answers, rule).items():
         # A verdict needs a majority for or against.
         has_majority = max(shown_votes, rule.annotators - shown_votes) >= rule.majority
@@ -126,11 +132,10 @@ def consensus(
 
 
 def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Agreement:
-    """Return how well annotators agree on the complete clips."""
+    """Return the inter-annotator agreement on the clips with enough answers."""
     answers = list(answers)
     verdicts = list(consensus(answers, rule).values())
-    votes = _positive_votes(answers, rule)
-    shown_votes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
+    shown_votes = np.array(list(_positive_votes(answers, rule).values()), dtype=np.int_)  # (clips,)
     # Two columns, so that Fleiss' kappa of two categories can be taken.
     kappa, same = fleiss_kappa(np.stack([shown_votes, rule.annotators - shown_votes], axis=1))
     return Agreement(
@@ -144,7 +149,7 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
 
 
 def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str, int]:
-    """Return the number of "shown" answers on each complete clip, by id."""
+    """Return clip id -> number of answers "shown", for each clip with enough answers."""
     votes: dict[str, list[bool]] = defaultdict(list)
     for answer in answers:
         # In the order of the answers, since the first ones count.
@@ -160,8 +165,9 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
 def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
     """Return Fleiss' kappa (1971) and the fraction of equal pairs of answers.
 
-    Kappa is None where it is undefined: no item, one annotator, or all answers alike. counts:
-    (items, categories), with equal row sums.
+    Kappa is None if it is undefined: no item, one annotator, or all answers alike.
+
+    counts: (items, categories), number of answers. All rows have the same sum.
     """
     if not len(counts) or counts[0].sum() < 2:
         return None, None
@@ -176,11 +182,14 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
 
 
 def cohen_kappa(first: Counts, second: Counts) -> float | None:
-    """Return Cohen's kappa (1960) of the categories (items,) of two people. None where it is
-    undefined.
+    """Return Cohen's kappa (1960) of two people, None if it is undefined.
 
-    Chance agreement uses the proportions of each person, where Fleiss' kappa uses those of both
-    together.
+    Its chance agreement uses the proportions of each person. Fleiss' kappa uses those of both
+    people together.
+
+    Args:
+        first: (items,) categories that the first person chose.
+        second: (items,) categories that the second person chose.
     """
     if not len(first):
         return None
@@ -212,7 +221,13 @@ def export_annotations(
 ) -> Agreement:
     """Write the clips on which annotators agree as a test set, and return the agreement.
 
-    Raises DatasetError without any such clip.
+    Args:
+        clips: all clips to annotate.
+        answers: answers about them.
+        folder: folder for the labels, the clips and the report.
+        rule: when annotators agree.
+
+    Raises DatasetError if they agree on no clip.
     """
     # the clips on which enough agree
     verdicts = consensus(answers, rule)
@@ -222,8 +237,10 @@ def export_annotations(
         if verdicts.get(clip.id) is not None
     ]
     if not labelled:
-        missing = f"no clip yet has {rule.annotators} answers with {rule.majority} that agree"
-        raise DatasetError(f"{missing}; annotate on, or ask fewer")
+        raise DatasetError(
+            f"no clip yet has {rule.annotators} answers with {rule.majority} that agree; "
+            "annotate on, or ask fewer"
+        )
 
     # what the report says
     summary = agreement(answers, rule)

@@ -18,8 +18,16 @@ MIN_CLIP_SECONDS = 3.0  # a shorter sentence is widened around its middle: WYS2'
 
 
 class AnnotationClip(FrozenModel):
-    """Seconds of a video and the words spoken in them. `shown` is the known answer of a
-    qualification question."""
+    """Seconds of a video and the words that are spoken in them.
+
+    Attributes:
+        id: unique id of the clip.
+        video: path of the video file.
+        span: the seconds.
+        text: the words.
+        shown: right answer of a qualification question: whether the words are shown. None if
+            unknown.
+    """
 
     id: Annotated[str, Field(min_length=1)]
     video: str
@@ -29,9 +37,11 @@ class AnnotationClip(FrozenModel):
 
 
 def read_clips(path: Path) -> list[AnnotationClip]:
-    """Return the clips of a JSON list, or one clip per sentence of records (.json, .parquet).
+    """Return the clips of a JSON list, or one clip per sentence of records.
 
-    Raises DatasetError for any other file, an empty one, or repeated ids.
+    path: a list of clips (.json), a record (.json) or records (.parquet).
+
+    Raises DatasetError for any other file, for one without clips, and for repeated ids.
     """
     # A list of clips, else records with sentences.
     clips = None
@@ -41,20 +51,26 @@ def read_clips(path: Path) -> list[AnnotationClip]:
         records = read_parquet(path) if path.suffix == ".parquet" else [read_record(path)]
         clips = [clip for record in records for clip in record_clips(record)]
     if not clips:
-        cure = "give records of transcribed videos, or clips"
-        raise DatasetError(f"{path}: no sentence with a video to watch; {cure}")
+        raise DatasetError(
+            f"{path}: no sentence with a video to watch; "
+            "give records of transcribed videos, or clips"
+        )
     # Answers are kept by the id, so two clips of one id would share theirs.
     counts = Counter(clip.id for clip in clips)
     repeated = [id for id, count in counts.items() if count > 1]
     if repeated:
-        ids = f"{len(repeated)} ids occur twice, first {repeated[0]!r}"
-        raise DatasetError(f"{path}: {ids}; every clip needs its own")
+        raise DatasetError(
+            f"{path}: {len(repeated)} ids occur twice, first {repeated[0]!r}; "
+            "every clip needs its own"
+        )
     return clips
 
 
 def record_clips(record: Record) -> Iterator[AnnotationClip]:
-    """Yield a clip per sentence of a record, at least `MIN_CLIP_SECONDS` long. Nothing where the
-    record has no file."""
+    """Yield a clip per sentence of a record, at least `MIN_CLIP_SECONDS` long.
+
+    A record without a video file gives none.
+    """
     if record.video.path is None:
         return
     for number, sentence in enumerate(record.sentences):
@@ -72,7 +88,12 @@ def write_clips(clips: Iterable[AnnotationClip], path: Path) -> None:
 
 
 def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[AnnotationClip]:
-    """Return the clips of a qualification test. Raises DatasetError where one has no known answer."""
+    """Return the clips of a qualification test.
+
+    source: file of the clips, for messages.
+
+    Raises DatasetError if the right answer to a clip is not known.
+    """
     for clip in clips:
         if clip.shown is None:
             raise DatasetError(
@@ -82,7 +103,7 @@ def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[Anno
 
 
 def _clip_list(path: Path) -> list[AnnotationClip] | None:
-    """Return the clips of a JSON list, or None where the file holds something else."""
+    """Return the clips of a JSON list. None if the JSON is not a list."""
     try:
         tree = parse_json_text(read_limited(path, MAX_RECORD_BYTES))
     except (OSError, ValueError) as error:
@@ -102,11 +123,12 @@ def _clip_list(path: Path) -> list[AnnotationClip] | None:
 
 
 def widen_clip(span: Span, duration: float | None) -> Span:
-    """Return a span widened to at least `MIN_CLIP_SECONDS`, inside the video. duration: seconds,
-    None where unknown."""
+    """Return a span widened to at least `MIN_CLIP_SECONDS`, inside the video.
+
+    duration: seconds of the video, None if unknown.
+    """
     # Widened to both sides, and moved inside where the video begins or ends.
-    lacking = max(0.0, MIN_CLIP_SECONDS - span.duration)
-    start = max(0.0, span.start - lacking / 2)
+    start = max(0.0, span.start - max(0.0, MIN_CLIP_SECONDS - span.duration) / 2)
     end = max(span.end, start + MIN_CLIP_SECONDS)
     if duration is not None and end > duration:
         start = max(0.0, min(start, duration - MIN_CLIP_SECONDS))

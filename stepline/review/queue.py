@@ -26,9 +26,10 @@ class AnnotationTask:
     """What an annotator does next.
 
     Attributes:
-        stage: part of the annotation.
-        clip: to watch, None at the end.
-        remaining: number of further clips in this stage.
+        stage: "qualify" (a question of the qualification test), "annotate", "done" or "not
+            qualified".
+        clip: clip to watch, None at the end.
+        remaining: number of clips after this one.
     """
 
     stage: Stage
@@ -39,10 +40,14 @@ class AnnotationTask:
 class AnnotationQueue:
     """Assigns clips to annotators and stores their answers. It is thread-safe.
 
+    Attributes:
+        clips: all clips by id, with those of the qualification test.
+        to_annotate: the clips without those of the qualification test.
+
     Args:
-        clips: to annotate.
+        clips: clips to annotate.
         answers: log of the answers.
-        qualifying: clips of the qualification test, with known answers.
+        qualifying: clips of the qualification test, whose right answers are known.
         right: number of right answers that the test needs.
         annotators: number of answers that each clip needs.
         clock: returns monotonic seconds.
@@ -85,7 +90,7 @@ class AnnotationQueue:
     def next_task(self, annotator: str) -> AnnotationTask:
         """Return the next task of an annotator. Clips with the most answers come first.
 
-        A clip stays assigned until the annotator answers it.
+        A clip stays assigned until the annotator answers it. annotator: name of the person.
         """
         with self._lock:
             task = self._choose_task(annotator)
@@ -132,15 +137,22 @@ class AnnotationQueue:
         return AnnotationTask("annotate", best, len(clips) - 1)
 
     def start_clip(self, annotator: str, clip: str) -> None:
-        """Note that an annotator starts to watch a clip."""
+        """Note that an annotator starts to watch a clip.
+
+        Args:
+            annotator: name of the person.
+            clip: id of the clip.
+        """
         if clip not in self.clips:
             raise DatasetError(f"{clip!r}: no such clip; load the page again")
         with self._lock:
             self._begun.setdefault((annotator, clip), self._clock())
 
     def add_answer(self, answer: Answer) -> None:
-        """Store an answer to the assigned clip, which must have been watched to its end. Raises
-        DatasetError for any other answer."""
+        """Store an answer to the assigned clip, which must have been watched to its end.
+
+        Raises DatasetError for any other answer.
+        """
         if answer.confidence is None or answer.answer not in ("aligned", "not shown"):
             raise DatasetError("an answer is shown or not, and how sure; load the page again")
         with self._lock:
@@ -161,9 +173,11 @@ class AnnotationQueue:
             self._last[answer.annotator] = answer.item
 
     def undo(self, annotator: str) -> None:
-        """Assign the last answered clip to an annotator again. The new answer replaces the old one.
+        """Assign the clip that an annotator answered last to this annotator again.
 
-        Raises DatasetError where there is no such answer.
+        The new answer replaces the old one. annotator: name of the person.
+
+        Raises DatasetError if there is no such answer.
         """
         with self._lock:
             if annotator not in self._last:
@@ -171,6 +185,6 @@ class AnnotationQueue:
             self._taken_back[annotator] = self._last.pop(annotator)
 
     def annotations(self) -> list[Answer]:
-        """Return the answers about clips to annotate, without those of the qualification test."""
+        """Return the answers about the clips to annotate, without the qualification test."""
         ids = {clip.id for clip in self.to_annotate}
         return [answer for answer in self._answers if answer.item in ids]

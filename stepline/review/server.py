@@ -34,20 +34,25 @@ PAGE_FILES = {
 
 
 class Annotator(FrozenModel):
-    """Request to undo the last answer of an annotator."""
+    """Request of an annotator to take back the last answer."""
 
     annotator: AnnotatorName
 
 
 class ClipStart(Annotator):
-    """Request that notes the start of a clip."""
+    """Request that reports when an annotator starts to watch a clip."""
 
     clip: str
 
 
 def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
-    """Return a web server of the annotation page on this machine. folder: for clips, which are cut
-    when first watched."""
+    """Return a web server of the annotation page, for browsers on this machine.
+
+    Args:
+        queue: clips and answers.
+        folder: folder for clips, which are cut when they are first watched.
+        port: TCP port. 0 takes a free one.
+    """
     return serve_page(
         annotation_routes(queue, folder), port, token="annotate", policy=CONTENT_POLICY
     )
@@ -58,8 +63,8 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
 
     Args:
         queue: clips and answers.
-        folder: for clips, which are cut when first watched.
-        at: path of the page.
+        folder: folder for clips, which are cut when they are first watched.
+        at: URL path of the page, which ends with a slash.
     """
     # A clip is asked for by its number, so no path of a video reaches the page.
     clips = list(queue.clips.values())

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import StoreError, first_line
-from stepline.files.atomic_files import atomic_path
-from stepline.files.parquet import ParquetError, ParquetReader
+from stepline.files.parquet import ParquetError, ParquetReader, write_rows
 from stepline.sieve_swap.pairing import WordSets, WordVocabulary
 from stepline.sieve_swap.part_files import DIGEST_DIGITS
 from stepline.sieve_swap.settings import SieveSwapSettings
@@ -100,9 +99,9 @@ class DocumentWords:
     """The content words of all documents of a text base.
 
     Attributes:
-        titles: for each document, the words of its title without generic words.
-        contents: for each document, the words of its steps.
-        vocabulary: the number of each word.
+        titles: for each document, the words of its title without generic words, as numbers.
+        contents: for each document, the words of its steps, as numbers.
+        vocabulary: numbers of the words.
         digest: sha256 of the texts, sources and licences of the documents.
     """
 
@@ -161,25 +160,21 @@ def _documents_digest(documents: Sequence[Document], *, numerals: bool) -> str:
 
 
 def _write_words(documents: Sequence[Document], file: Path, *, numerals: bool) -> None:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    titles = [document.title for document in documents]
+    titles = title_words([document.title for document in documents])
     texts = [" ".join(step.text for step in document.steps) for document in documents]
+    contents = content_words(texts, numerals=numerals)
     # Sorted, so that the file has the same bytes each time.
-    columns = {
-        "title": [sorted(words) for words in title_words(titles)],
-        "content": [sorted(set(words)) for words in content_words(texts, numerals=numerals)],
-    }
-    word_list = arrow.list_(arrow.string())
-    schema = arrow.schema([(name, word_list) for name in columns])
-    table = arrow.table(columns, schema=schema)
-    with atomic_path(file) as partial:
-        parquet.write_table(table, partial)
+    rows = [
+        {"title": sorted(title), "content": sorted(set(content))}
+        for title, content in zip(titles, contents, strict=True)
+    ]
+    columns = dict.fromkeys(("title", "content"), "list:string")
+    write_rows(rows, columns, file, compression="snappy")
 
 
 def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
-    """Return the word sets of titles and of contents that a file stores.
+    """Return two collections of word sets that a file stores: the words of each document's title,
+    and those of its steps.
 
     Args:
         file: path of the file.

@@ -67,7 +67,8 @@ def narration_segments(
 
 
 def is_close(first: Span, second: Span, settings: SwapSettings) -> bool:
-    """Return whether the second span begins less than `merge_gap` seconds after the first ends."""
+    """Return whether the second span begins less than `settings.merge_gap` seconds after the first
+    ends."""
     return second.start - first.end < settings.merge_gap
 
 
@@ -89,8 +90,8 @@ NO_SIMILAR_STEP = "no step is near enough"
 NO_DOCUMENT = "the video has no document"
 STEP_NOT_SPOKEN = "it states no step of the document that fits best"
 
-# that a step is stated in this piece of narration, and that it is stated at all. Both are needed to
-# pass the sieve of "line-model".
+# least probability that a segment states a certain step, and that the step is stated at all. With
+# "line-model" a segment needs both to pass the sieve.
 MIN_SPOKEN_PROBABILITY = 0.5
 
 COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1

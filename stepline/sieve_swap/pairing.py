@@ -274,9 +274,7 @@ def threshold_table(
     rows = []
     for least_iou, least_recall in product(ious, recalls):
         is_pair = (iou >= least_iou) & (recall >= least_recall)
-        video_count = len(np.unique(video[is_pair]))
-        document_count = len(np.unique(document[is_pair]))
+        videos_kept, documents_kept = (len(np.unique(ids[is_pair])) for ids in (video, document))
         pair_count = int(is_pair.sum())
-        row = ThresholdRow(least_iou, least_recall, video_count, document_count, pair_count)
-        rows.append(row)
+        rows.append(ThresholdRow(least_iou, least_recall, videos_kept, documents_kept, pair_count))
     return rows

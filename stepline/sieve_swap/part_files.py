@@ -7,14 +7,13 @@ all.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from stepline.errors import StoreError, first_line
-from stepline.files.atomic_files import atomic_path, remove_file, remove_partial_files
-from stepline.files.parquet import ParquetError, ParquetReader
+from stepline.files.atomic_files import remove_file, remove_partial_files
+from stepline.files.parquet import ParquetError, ParquetReader, write_rows
 from stepline.records import Record
 from stepline.storage import to_json
 
@@ -52,7 +51,7 @@ class PairedVideo:
 
 
 def digest_of(*parts: object) -> str:
-    """Return the first DIGEST_DIGITS hex digits of the sha256 of the values written as JSON."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of the values, written as JSON."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
@@ -61,29 +60,29 @@ def part_stem(number: int, *parts: object) -> str:
     """Return the common file name, without ending, of the files of a part.
 
     Args:
-        number: number of the part.
+        number: number of the part, from 0.
         parts: all inputs that decide the files. Their digest is in the name.
     """
     return f"{number:05d}-{digest_of(*parts)}"
 
 
 def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:
-    """Write the pairing of videos as a Parquet file, one row per video."""
+    """Write the documents that videos were paired with as a Parquet file, one row per video."""
     columns = {
         "video": "string",
         "reason": "string",
         "split": "string",
-        "documents": "int64",
-        "iou": "float64",
-        "recall": "float64",
-        "evaluation": "string",
+        "documents": "list:int64",
+        "iou": "list:float64",
+        "recall": "list:float64",
+        "evaluation": "list:string",
     }
-    lists = ("documents", "iou", "recall", "evaluation")
-    _write_parquet([asdict(row) for row in rows], columns, lists, path, "snappy")
+    write_rows(map(asdict, rows), columns, path, compression="snappy")
 
 
 def read_pairs(path: Path) -> list[PairedVideo]:
-    """Return the rows of a pairs file. Raises StoreError for a damaged file."""
+    """Return the videos of a part and the documents that they were paired with, from the file that
+    `write_pairs` wrote. Raises StoreError for a damaged file."""
     try:
         return [PairedVideo(**row) for row in ParquetReader(path).rows()]
     except (ParquetError, TypeError) as error:
@@ -98,7 +97,7 @@ def write_records(records: Sequence[Record], split: str, path: Path) -> None:
 
     Args:
         records: the records.
-        split: name of their split, which becomes a column. The texts of the steps are a column too.
+        split: name of the split of all records, which is stored in a column.
         path: path of the file.
     """
     rows = [
@@ -115,34 +114,8 @@ def write_records(records: Sequence[Record], split: str, path: Path) -> None:
         for record in sorted(records, key=lambda record: record.id)
     ]
     names = ("id", "video", "task", "split", "texts", "starts", "ends", "record")
-    columns = dict.fromkeys(names, "string") | {"starts": "float64", "ends": "float64"}
-    _write_parquet(rows, columns, ("texts", "starts", "ends"), path, "zstd")
-
-
-def _write_parquet(
-    rows: Sequence[dict[str, Any]],
-    columns: Mapping[str, str],
-    lists: Sequence[str],
-    path: Path,
-    compression: str,
-) -> None:
-    """Write rows as a Parquet file.
-
-    Args:
-        rows: one dict per row.
-        columns: Arrow type of each column. For a column of lists, it is the type of the list items.
-        lists: names of the columns whose cells are lists.
-        path: path of the file.
-        compression: "snappy" or "zstd".
-    """
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    types = {name: arrow.type_for_alias(alias) for name, alias in columns.items()}
-    types |= {name: arrow.list_(types[name]) for name in lists}
-    table = arrow.Table.from_pylist(rows, schema=arrow.schema(types))
-    with atomic_path(path) as partial:
-        parquet.write_table(table, partial, compression=compression)
+    lists = {"texts": "list:string", "starts": "list:float64", "ends": "list:float64"}
+    write_rows(rows, dict.fromkeys(names, "string") | lists, path)
 
 
 def remove_leftovers(out: Path, words: Path) -> None:
@@ -158,7 +131,7 @@ def remove_leftovers(out: Path, words: Path) -> None:
 
 
 def remove_stale_files(out: Path, files: Iterable[Path]) -> int:
-    """Remove the part files of earlier runs with other inputs, and return their number.
+    """Remove the part files that earlier runs with other inputs left, and return their number.
 
     Args:
         out: folder of the run.

@@ -85,9 +85,8 @@ def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
 
 
 def write_released_json(parts: Iterable[Path], file: Path) -> int:
-    """Write the records of Parquet files as one JSON file in the form of the paper's data release.
-
-    Return the number of segments.
+    """Write the records of Parquet files as one JSON file in the form of the paper's data release,
+    and return the number of steps in it.
 
     Args:
         parts: Parquet files of records.

@@ -200,7 +200,13 @@ def _check_same_run(job: Job) -> None:
 
 
 def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
-    """Return the pairs files, one per part. Missing files are made."""
+    """Return the file of paired videos of each part. Files that do not exist are written.
+
+    Args:
+        job: the inputs of the run.
+        words: content words of the documents.
+        video_filter: decides which videos are excluded. It has counted the tasks.
+    """
 
     # Made only where a part is left to pair.
     @cache
@@ -239,6 +245,13 @@ def _pair_videos_of_part(
     """Return a row per video of a part.
 
     A row says why the video is excluded, or gives its split and its documents, the best one first.
+
+    Args:
+        job: the inputs of the run.
+        part: the videos.
+        reasons: why each video is excluded, or None.
+        words: content words of the documents.
+        finder: finds the documents of a video by their words.
     """
     rows: list[PairedVideo] = []
     records: dict[int, Record] = {}  # those that come in, by their row
@@ -285,7 +298,8 @@ def _video_id(video: VideoOrRejected) -> str:
 
 
 def _retained_documents(files: Sequence[Path]) -> DocumentIds:
-    """Return the numbers of the documents that any video was paired with, ascending."""
+    """Return the numbers of the documents that any video was paired with, ascending. files: the
+    files of paired videos."""
     retained = np.empty(0, dtype=np.int64)
     for file in files:
         numbers: list[int] = []
@@ -301,9 +315,16 @@ def _retained_documents(files: Sequence[Path]) -> DocumentIds:
 def _swap_records(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
-    """Return the statistics files, one per part, and how many of them existed before.
+    """Sieve and swap the videos of each part that an earlier run has not finished. Return the
+    statistics file of each part, and how many of them existed before.
 
-    The statistics of a part are written after its records.
+    The statistics of a part are written after its records, so they show that it is finished.
+
+    Args:
+        job: the inputs of the run.
+        words: content words of the documents.
+        pairs: file of paired videos of each part.
+        retained: numbers of the documents that any video was paired with. None: not needed.
     """
     match = job.settings.match.model_dump(mode="json")
     retained_digest = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
@@ -333,7 +354,15 @@ def _swap_videos_of_part(
     rows: Sequence[PairedVideo],
     retained: DocumentIds | None,
 ) -> Statistics:
-    """Write the records of one part, one file per split, and return the statistics of the part."""
+    """Write the records of one part, one file per split, and return the statistics of the part.
+
+    Args:
+        job: the inputs of the run.
+        stem: name of the files, without ending.
+        part: the videos.
+        rows: result of pairing each video.
+        retained: numbers of the documents that scope "retained" searches. None: all documents.
+    """
     by_split: dict[str, list[Record]] = {TRAIN_SPLIT: [], VALIDATION_SPLIT: [], LEFT_OUT: []}
     records: list[Record] = []
     record_rows: list[PairedVideo] = []

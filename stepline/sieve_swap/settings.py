@@ -22,20 +22,20 @@ class PairingSettings(Settings):
         600.0, description="seconds; a longer video is left out (10 minutes in the paper)"
     )
     smallest_category: Count = Field(
-        5, description="videos of one task that there must be; 1 = a task may be alone"
+        5, description="least number of videos of a task; videos of rarer tasks are left out"
     )
     category: str = Field(
         "",
-        description='only HowTo100M\'s videos of this category_1 ("Food and Entertaining"). "" = '
-        "all",
+        description='only videos of this category_1 of HowTo100M, such as "Food and Entertaining". "": '
+        "all videos",
     )
     iou: Fraction = Field(0.1, description="least token-IoU of a transcript and a document")
-    recall: Fraction = Field(0.3, description="least token-recall")
+    recall: Fraction = Field(0.3, description="least token-recall of a transcript and a document")
     recall_of: Literal["document", "transcript"] = Field(
         "document", description="whose words the recall is a share of"
     )
     validation_iou: Fraction = Field(
-        0.2, description="a video whose best pair reaches it goes to the validation split"
+        0.2, description="token-IoU of the best pair from which a video is in the validation split"
     )
     numerals: bool = Field(
         False, description="count numerals and units among the content words, as appendix A.1 does"
@@ -47,40 +47,49 @@ class SwapSettings(Settings):
 
     variant: Variant = Field(
         "swap",
-        description="raw: every sentence, only-sieve: the kept ones, swap: their steps, mix: both",
+        description="text of the steps. raw: every sentence. only-sieve: the kept sentences. swap: the "
+        "written steps instead of them. mix: both",
     )
     scope: Scope = Field(
         "retained",
-        description="steps of all paired documents, of the video's own, or of the whole base",
+        description="steps that are searched. retained: those of all documents that any video is paired "
+        "with. paired: those of the video's own documents. all: the whole base",
     )
     method: Method = Field(
         "nearest",
-        description="nearest: each sentence by itself. line-model: in the order of one paired "
-        "document, more or less, by what `--texts` uses (MiniLM alone)",
+        description="nearest: the most similar step of each sentence. line-model: aligns the sentences "
+        "with the steps of one paired document, roughly in order; needs MiniLM vectors",
     )
     sieve: Literal["wording", "similarity"] = Field(
-        "wording", description="wording: a sentence must sound like an instruction, too"
+        "wording",
+        description="similarity: a sentence is kept if it is similar to a step. wording: if its words also "
+        "sound like an instruction",
     )
     similarity: Fraction | None = Field(
         None,
-        description="least cosine to a step of what is kept (0.75 in the paper). None: by `sieve`",
+        description="least cosine of a kept sentence with a step (0.75 in the paper). None: the one that "
+        "fits `sieve`",
     )
     swap_similarity: Fraction = Field(
-        0.6,
-        description="least cosine at which a kept sentence is swapped. 0: as soon as it is kept",
+        0.6, description="least cosine at which a kept sentence is swapped. 0: every kept sentence"
     )
     unswapped: Literal["own words", "drop"] = Field(
-        "own words", description="what becomes of a kept sentence without a step to swap"
+        "own words",
+        description="whether a kept sentence without a fitting step stays as it is, or goes",
     )
     merge: Literal["before", "after"] = Field(
-        "after", description="short neighbours before retrieval, or hits on one step after"
+        "after",
+        description="before: adjacent short sentences merge before the search. after: adjacent sentences "
+        "merge that are swapped for the same step",
     )
     longest_merged: Positive = Field(
-        8.0, description="seconds; only shorter sentences merge before retrieval"
+        8.0, description="seconds; only shorter sentences merge before the search"
     )
-    merge_gap: Positive = Field(4.0, description="seconds; only neighbours closer than this merge")
+    merge_gap: Positive = Field(
+        4.0, description="seconds of pause below which adjacent sentences merge"
+    )
     candidates: Count = Field(
-        5, description="nearest steps tried until one keeps numbers, units and negation"
+        5, description="nearest steps that are tried, until one keeps numbers, units and negations"
     )
     check: bool = Field(
         True, description="refuse a step that changes a number, a unit or a negation"
@@ -103,9 +112,11 @@ class SwapSettings(Settings):
 
 
 class RunSettings(Settings):
-    """Settings of running over a collection of videos. They do not change the result of a video."""
+    """Size of the parts of a run. It does not change the result of a video."""
 
-    shard: Count = Field(256, description="videos held together, and videos per file")
+    shard: Count = Field(
+        256, description="videos per part: held in memory together, and stored in one file"
+    )
 
 
 class SieveSwapSettings(Settings):

@@ -162,7 +162,7 @@ def _check_inputs(
     if paired is None and (settings.scope == "paired" or settings.is_ordered):
         fault = f"scope 'paired' and method {settings.method!r} need each record's documents"
         raise ShapeError(f"{fault}; give `paired`")
-    if settings.method == "line-model" and base.encoder != WORDING_ENCODER:
+    if settings.is_ordered and base.encoder != WORDING_ENCODER:
         need = f"method 'line-model' reads vectors of {WORDING_ENCODER}"
         cure = f"build it with --set text_base.encoder={WORDING_ENCODER}"
         raise ModelError(f"{need}, and the base has those of {base.encoder}; {cure}")
@@ -228,7 +228,14 @@ def _with_swapped_steps(
 
 
 def _build_step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
-    """Return a step that was said in the span of a narration segment."""
+    """Return a step that was said in the span of a narration segment.
+
+    Args:
+        number: index of the step, which becomes its id.
+        segment: the segment.
+        text: text of the step.
+        more: further fields of the step by name.
+    """
     fields = {
         "id": str(number),
         "text": text,

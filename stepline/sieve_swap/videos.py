@@ -120,7 +120,7 @@ class VideoTable:
     def add_table_fields(self, record: Record) -> Record:
         """Return a record completed from the tables.
 
-        Task, title and duration are set in its video, the category in its `settings`.
+        Task, title and duration are set in its `video`, the category in its `settings`.
         """
         id = record.video.id
         facts: dict[str, object] = {}  # of the video
@@ -142,7 +142,8 @@ class VideoTable:
 
 
 def read_titles(path: Path) -> dict[str, str]:
-    """Return task id -> title, from a file of "id<tab>title" lines without a header."""
+    """Return task id -> title, from a file without a header. Each line is an id, a tab or comma, and
+    a title. A file that does not exist gives {}."""
     if not path.is_file():
         return {}
     titles = {}
@@ -342,7 +343,7 @@ class VideoFilter:
     Attributes:
         settings: limits on duration and category.
         excluded: videos of evaluation sets.
-        task_counts: task -> number of its videos that are not excluded for another reason.
+        task_counts: task -> number of its videos, without those excluded for another reason.
         has_categories: whether any counted video states its category.
         seen_ids: hashes of the ids that were read, to find repeated ids.
     """

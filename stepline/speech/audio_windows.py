@@ -44,6 +44,11 @@ def voice_probability(samples: Samples) -> Samples:
     return np.asarray(get_vad_model()(padded), np.float32).reshape(-1)
 
 
+def speech_seconds(voice: Samples) -> float:
+    """Return the seconds of frames with speech. voice: (F,) P(voice) of each frame of 32 ms."""
+    return float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
+
+
 def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:
     """Return the runs of speech as (first sample, last sample + 1).
 

@@ -144,7 +144,12 @@ def _choose_video(tree: Mapping[str, Json], file_name: str, video_id: str | None
 
 
 def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
-    """Return the cues in the JSON value of one video. None for an unknown format."""
+    """Return the cues in the JSON value of one video. None for an unknown format.
+
+    Args:
+        tree: the JSON value.
+        file_name: name of the file in messages.
+    """
     # a list of segments
     if isinstance(tree, list):
         segments = [item for item in tree if isinstance(item, dict) and "text" in item]

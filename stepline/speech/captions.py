@@ -262,6 +262,10 @@ def _without_repeated_lines(cue: Cue, following: Cue) -> str:
     """Return the text of a cue without its last lines that the next cue repeats.
 
     Lines are removed only if the next cue is adjacent in time.
+
+    Args:
+        cue: the cue.
+        following: the next cue.
     """
     if not _is_adjacent(cue, following):
         return cue.text

@@ -65,9 +65,11 @@ REPETITION_REASON = "the recogniser repeated itself"
 
 
 def is_low_confidence_reason(reason: str) -> bool:
-    """Return whether a sentence was rejected for a low log-probability.
+    """Return whether a sentence was rejected for unlikely words or for a loop of words.
 
-    Speech in another language, or noise, gives low log-probabilities.
+    Speech in another language, or noise, gives both.
+
+    reason: result of `hallucination_reason`.
     """
     return reason == REPETITION_REASON or "unsure" in reason
 
@@ -121,6 +123,11 @@ def hallucination_reason(
     """Return why one sentence is a hallucination, judged without its neighbours.
 
     None for a real sentence.
+
+    Args:
+        sentence: the sentence.
+        evidence: its mean P(voice) and log-probability.
+        settings: settings of speech recognition, with the thresholds.
     """
     voice, likelihood = evidence.voice_probability, evidence.log_probability
     if not any(letter.isalnum() for letter in sentence.text):

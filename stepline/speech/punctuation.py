@@ -46,7 +46,12 @@ CERTAIN_STOP_PROBABILITY: Final = 0.9  # P(full stop) from which a full stop alw
 
 
 def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
-    """Return whether the words are English and have almost no sentence-final punctuation."""
+    """Return whether the words are English and have almost no sentence-final punctuation.
+
+    Args:
+        words: words of the whole transcript.
+        language: language of the speech, None if unknown.
+    """
     if language is not None and language.lower().split("-")[0] not in ("en", "english"):
         return False
     if len(words) < MIN_WORDS:

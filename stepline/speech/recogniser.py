@@ -4,15 +4,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from stepline.media.audio import SAMPLE_RATE
 from stepline.networks.weights import weights_fetched
 from stepline.plugins import load_plugin
-from stepline.speech.audio_windows import (
-    FRAME_SAMPLES,
-    VOICE_PROBABILITY,
-    AudioWindow,
-    WindowTranscript,
-)
+from stepline.speech.audio_windows import AudioWindow, WindowTranscript, speech_seconds
 from stepline.speech.hallucinations import find_repetitions
 from stepline.speech.settings import AsrSettings
 
@@ -91,7 +85,10 @@ class RecogniserSwitch:
 
     @property
     def advice(self) -> str:
-        """Advice to the user if words are unlikely, "" if the model is multilingual."""
+        """Advice to the user if words are unlikely.
+
+        It is "" if the model is multilingual, or the multilingual model is installed.
+        """
         can_switch = not self.english_only or weights_fetched(MULTILINGUAL_MODEL)
         return "" if can_switch else LANGUAGE_ADVICE
 
@@ -144,8 +141,7 @@ class RecogniserSwitch:
         """
         from stepline.speech.whisper import Whisper
 
-        speech_frames = float((window.voice >= VOICE_PROBABILITY).sum())
-        if speech_frames * FRAME_SAMPLES / SAMPLE_RATE < SWITCH_SPEECH_SECONDS:
+        if speech_seconds(window.voice) < SWITCH_SPEECH_SECONDS:
             return transcript
         self._may_switch = False
         log_probability = transcript.log_probability or 0.0

@@ -154,9 +154,9 @@ def _split_long(words: Words, longest: float) -> list[Words]:
 
 
 def _cut_quality(words: Words, index: int) -> tuple[float, float]:
-    """Return a sort key for a cut before words[index].
+    """Return how good a cut before words[index] is, as a sort key.
 
-    It is the seconds of silence there, then the nearness to the middle of the words.
+    The key is the seconds of silence there, then minus the distance to the middle in words.
     """
     last_word = words[index - 1]
     silence = _silence_between(last_word, words[index])

@@ -6,6 +6,7 @@ listed separately.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from stepline.errors import CaptionError
@@ -104,6 +105,8 @@ def clock_seconds(parts: Sequence[str | None]) -> float:
     """Return the seconds of a time given as hours, minutes, seconds and fraction digits.
 
     A part that is None counts as 0.
+
+    parts: the four numbers as text.
     """
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
@@ -233,14 +236,10 @@ class _SubtitleReader:
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
     """Yield the paragraphs: runs of lines that are not empty."""
-    paragraph: list[str] = []
-    for line in [*lines, ""]:
-        # YouTube has lines of one space within a caption
-        if line:
-            paragraph.append(line)
-        elif paragraph:
-            yield paragraph
-            paragraph = []
+    # YouTube has lines of one space within a caption, which are not empty.
+    for has_text, paragraph in groupby(lines, key=bool):
+        if has_text:
+            yield list(paragraph)
 
 
 def _shown_lines(text: str, shift: float) -> Iterator[ShownLine]:

@@ -169,6 +169,8 @@ def guess_encoding(data: bytes) -> str:
     """Return the encoding in which most letters are frequent letters of a language.
 
     It is cp1252 if no encoding gives such letters.
+
+    data: text in an unknown encoding.
     """
     # Lines of ASCII do not depend on the encoding.
     sample = b"\n".join(line for line in data.split(b"\n") if not line.isascii())
@@ -194,6 +196,8 @@ def _best_east_asian(sample: bytes) -> CandidateEncoding | None:
 
     Only encodings in which most characters have a frequent first byte count. None if there are
     none.
+
+    sample: the lines of the text that are not ASCII.
     """
     candidates = []
     for candidate in EAST_ASIAN_ENCODINGS:
@@ -209,6 +213,10 @@ def _frequent_byte_share(candidate: CandidateEncoding, sample: bytes) -> float:
     """Return the share of characters beyond ASCII whose first byte is frequent.
 
     0 if the bytes are invalid in the encoding.
+
+    Args:
+        candidate: the encoding.
+        sample: text in an unknown encoding.
     """
     try:
         text = sample.decode(candidate.encoding)
@@ -232,6 +240,10 @@ def _frequent_share(candidate: CandidateEncoding, sample: bytes) -> float:
     """Return the share of frequent letters among the characters beyond ASCII.
 
     Symbols or capitals inside words lower it. It is -1 if the bytes are invalid in the encoding.
+
+    Args:
+        candidate: the encoding, with its frequent letters.
+        sample: text in an unknown encoding.
     """
     try:
         text = sample.decode(candidate.encoding)
@@ -256,6 +268,10 @@ def _breaks_word(previous_characters: str, character: str) -> bool:
 
     Unlikely are a capital after a small letter, a small letter after two capitals, and a symbol
     that is not punctuation.
+
+    Args:
+        previous_characters: the two characters before it.
+        character: the character.
     """
     if previous_characters[-1].islower() and character.isupper():
         return True

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.media.audio import SAMPLE_RATE, AudioBlock
+from stepline.media.audio import AudioBlock
 from stepline.records import Rejected, Sentence, Transcript
 from stepline.speech.audio_windows import (
-    FRAME_SAMPLES,
-    VOICE_PROBABILITY,
     AudioWindow,
     AudioWindower,
     WindowTranscript,
+    speech_seconds,
 )
 from stepline.speech.hallucinations import (
     REPETITION_REASON,
@@ -200,7 +199,13 @@ class SentenceCollector:
 def _evidence(
     sentence: Sentence, windows: Sequence[AudioWindow], transcripts: Sequence[WindowTranscript]
 ) -> SpeechEvidence:
-    """Return the mean P(voice) of a sentence, and the mean log-probability of its first window."""
+    """Return the mean P(voice) of a sentence, and the mean log-probability of its first window.
+
+    Args:
+        sentence: the sentence.
+        windows: the windows of audio that were recognised together.
+        transcripts: one transcript per window.
+    """
     start, end = start_and_end(sentence)
     overlapping = [
         number for number, window in enumerate(windows) if window.start < end and start < window.end
@@ -212,17 +217,19 @@ def _evidence(
 
 
 def _next_window_start(sentences: Sequence[Sentence], window: AudioWindow) -> float | None:
-    """Return the second at which the next window starts.
+    """Return the second at which the next window starts, None for the end of this window.
 
-    It is after the last word, or before a sentence that the window's end cuts off. None for the end
-    of the window.
+    It is the end of the last word if voice follows it, or the start of a last sentence that the end
+    of the window cuts off.
+
+    Args:
+        sentences: sentences that end in the window.
+        window: the window of audio.
     """
     if window.last or not sentences:
         return None
     last = sentences[-1]
-    after = window.voice_between(last.span.end, window.end)
-    voiced_frames = float((after >= VOICE_PROBABILITY).sum())
-    if voiced_frames * FRAME_SAMPLES / SAMPLE_RATE > UNREAD_SECONDS:
+    if speech_seconds(window.voice_between(last.span.end, window.end)) > UNREAD_SECONDS:
         return last.span.end
     if (not ends_sentence(last.text) or last.text.endswith("...")) and len(sentences) > 1:
         return max(sentences[-2].span.end, last.span.start - REREAD_SECONDS)

@@ -181,11 +181,15 @@ class Whisper:
         if not segments:
             return WindowTranscript((), language)
         timestamps = _SpeechTimestamps(window.start, runs)
-        words = [
-            _word(word, timestamps, slot_start)
-            for segment in segments
-            for word in segment.words or ()
-        ]
+        words = []
+        for segment in segments:
+            for word in segment.words or ():
+                span = timestamps.span(float(word.start) - slot_start, float(word.end) - slot_start)
+                probability = float(word.probability)
+                if not math.isfinite(probability):
+                    probability = 0.0
+                confidence = min(1.0, max(0.0, probability))
+                words.append(Word(text=str(word.word), span=span, confidence=confidence))
         if self._settings.translate and language != "en":
             self.name = f"{self._weights}, translated from {language}"
             language = "en"
@@ -225,6 +229,10 @@ class _SpeechTimestamps:
         """Return the span in the video of a span of the concatenated speech.
 
         A word across the border of two runs belongs to the run that contains its middle.
+
+        Args:
+            start: second of the concatenated speech.
+            end: second of the concatenated speech.
         """
         end = min(end, start + MAX_WORD_SECONDS)
         run = max(0, bisect_right(self._run_starts, (start + end) / 2) - 1)
@@ -331,17 +339,3 @@ def _language_to_recognise(name: str, language: str | None, model: Any) -> str |
         cure = "asr.model=whisper-base knows 99 of them"
         raise SettingsError(f"asr.language {language!r}: {name} knows {known}; {cure}")
     return language
-
-
-def _word(word: Any, timestamps: _SpeechTimestamps, slot_start: int) -> Word:
-    """Convert a word of faster-whisper to a Word with its times in the video.
-
-    Args:
-        word: faster-whisper's word.
-        timestamps: converts seconds of the concatenated speech to seconds of the video.
-        slot_start: second, in the audio of the batch, at which the speech of its window starts.
-    """
-    probability = float(word.probability)
-    span = timestamps.span(float(word.start) - slot_start, float(word.end) - slot_start)
-    confidence = min(1.0, max(0.0, probability)) if math.isfinite(probability) else 0.0
-    return Word(text=str(word.word), span=span, confidence=confidence)

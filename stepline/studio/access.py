@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import html
 import ipaddress
+import logging
 import re
 import secrets
 import socket
@@ -29,14 +30,21 @@ from stepline.limits import LimitError, read_limited
 from stepline.pages.web.local_server import is_this_machine
 from stepline.studio.keys import KeyFile, Role, needed_role, role_includes
 
+log = logging.getLogger(__name__)
+
 HEADER_VALUE = "studio"  # value of X-Stepline in requests that send something
 MIN_PASSWORD_CHARS = 8
 MAX_PASSWORD_FILE_BYTES = 4096
 SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms per try
-MAX_PASSWORD_TRIES = 5  # wrong passwords of one address in `TRIES_WINDOW_SECONDS`
-MAX_PASSWORD_TRIES_OF_ALL = 60  # wrong passwords of all addresses
+MAX_PASSWORD_TRIES = 5  # wrong passwords of one network in `TRIES_WINDOW_SECONDS`
+# Wrong passwords of all networks, after which a network may be wrong only once.
+MAX_PASSWORD_TRIES_OF_ALL = 60
+MAX_KNOWN_NETWORKS = 10_000  # from which someone logged in
+IPV6_NETWORK_BITS = 64  # one household has that many addresses
 TRIES_WINDOW_SECONDS = 60.0
 OPEN_PATHS = re.compile(r"/login|/health|/static/[\w.-]+")  # need no token: they reveal nothing
+# A name or an address, and maybe a port.
+HOST_HEADER = re.compile(r"([\w.-]+|\[[\da-f:.]+\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 PROGRAM_PATHS = re.compile(r"/api/.*|/health")  # asked by programs, not by browsers
 
 
@@ -50,7 +58,8 @@ class Password:
         self._salt = secrets.token_bytes(16)
         self._clock = clock
         self._hash = self._hash_password(password)
-        self._wrong_tries: deque[tuple[float, str]] = deque()  # the wrong ones: (when, address)
+        self._wrong_tries: deque[tuple[float, str]] = deque()  # the wrong ones: (when, network)
+        self._known_networks: set[str] = set()
         self._lock = threading.Lock()
 
     def check(self, password: str, address: str) -> bool:
@@ -58,22 +67,22 @@ class Password:
 
         Args:
             password: the text to check.
-            address: network address of the client, by which wrong tries are counted.
+            address: network address of the client. Wrong tries are counted per network.
 
-        Raises HTTPException (429) after too many wrong tries.
+        Raises HTTPException (429) after too many wrong tries. Tries of others never keep out a
+        network from which someone logged in before, or which was not wrong yet.
         """
+        network = client_network(address)
         # One after the other: tries at the same time count too, and only wrong ones do.
         with self._lock:
             now = self._clock()
             # Tries that are too old no longer count.
             while self._wrong_tries and self._wrong_tries[0][0] < now - TRIES_WINDOW_SECONDS:
                 self._wrong_tries.popleft()
-            # One address may be wrong a few times. Many addresses together may be wrong more often.
-            client_tries = sum(other == address for _, other in self._wrong_tries)
-            if (
-                client_tries >= MAX_PASSWORD_TRIES
-                or len(self._wrong_tries) >= MAX_PASSWORD_TRIES_OF_ALL
-            ):
+            client_tries = sum(other == network for _, other in self._wrong_tries)
+            is_attacked = len(self._wrong_tries) >= MAX_PASSWORD_TRIES_OF_ALL
+            is_unknown = network not in self._known_networks
+            if client_tries >= (1 if is_attacked and is_unknown else MAX_PASSWORD_TRIES):
                 raise HTTPException(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many wrong passwords; wait a minute",
@@ -82,12 +91,31 @@ class Password:
             # In constant time: how long it takes says nothing of how much was right.
             is_right = hmac.compare_digest(self._hash, self._hash_password(password))
             if not is_right:
-                self._wrong_tries.append((now, address))
+                self._wrong_tries.append((now, network))
+            elif len(self._known_networks) < MAX_KNOWN_NETWORKS:
+                self._known_networks.add(network)
             return is_right
 
     def _hash_password(self, password: str) -> bytes:
         data = password.encode("utf-8", "surrogatepass")
         return hashlib.scrypt(data, salt=self._salt, n=SCRYPT_COST, r=8, p=1)
+
+
+def client_network(address: str) -> str:
+    """Return the network that the wrong passwords of an address are counted for.
+
+    An IPv6 address counts as its /64, an address of this machine as 127.0.0.1.
+    """
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:  # no address, as of a socket of Unix
+        return address
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    if ip.is_loopback:
+        return "127.0.0.1"
+    if ip.version == 4:
+        return str(ip)
+    return str(ipaddress.ip_network((ip, IPV6_NETWORK_BITS), strict=False))
 
 
 def read_password(file: Path) -> Password:
@@ -132,6 +160,7 @@ class Access:
         self.token = secrets.token_urlsafe(32)
         self.password = password
         self._keys = keys
+        self._keys_fault = ""
         self._https = https
         # Browsers keep the cookies of all ports of a host together.
         self._cookie = f"stepline_{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
@@ -141,10 +170,10 @@ class Access:
         """Return whether the Host header of a request names this server.
 
         A malicious site can make its name point to this machine. So without https, only addresses
-        and the names of this machine are accepted.
+        and the names of this machine are accepted. With https the browser checks the name.
         """
         if self._https:
-            return bool(host)
+            return HOST_HEADER.fullmatch(host) is not None
         if self.password is None:
             return is_this_machine(host)
         name = re.sub(r":\d{1,5}$", "", host)
@@ -158,7 +187,8 @@ class Access:
 
         A request needs a valid token or key, and a role that is high enough.
         """
-        path = request.url.path
+        # The path that the router uses. `request.url` also depends on the Host header.
+        path = request.scope["path"]
         is_page = request.method == "GET" and not PROGRAM_PATHS.fullmatch(path)
         # The address that was opened: the token in it becomes a cookie.
         if is_page and self._has_url_token(request):
@@ -168,8 +198,14 @@ class Access:
         if OPEN_PATHS.fullmatch(path):
             return None
         # Any other request needs the token, or a key whose role suffices.
-        role = self._request_role(request)
-        if role is not None:
+        try:
+            user = self._request_user(request)
+        except SettingsError as error:
+            self._warn_of_keys(str(error))
+            reason = "the keys of this studio cannot be read; its log says why"
+            return JSONResponse({"error": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
+        if user is not None:
+            request.state.user, role = user
             return _role_refusal(role, request)
         # A person gets the page to log in at, a program an error.
         if is_page and self.password is not None:
@@ -188,15 +224,20 @@ class Access:
         )
 
     def _has_url_token(self, request: Request) -> bool:
-        query = parse_qsl(request.url.query, keep_blank_values=True)
+        query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in query if name == "token"]
         return len(tokens) == 1 and self._is_token(tokens[0])
 
-    def _request_role(self, request: Request) -> Role | None:
-        """Return the role of a request. None without a valid token or key.
+    def _warn_of_keys(self, fault: str) -> None:
+        if fault != self._keys_fault:  # one warning, however many requests follow
+            log.warning("%s", fault)
+        self._keys_fault = fault
 
-        The token gives "admin", if every token in header and cookies is right. A key must be in the
-        header.
+    def _request_user(self, request: Request) -> tuple[str, Role] | None:
+        """Return who sends a request (the name of a key, or "") and the role.
+
+        None without a valid token or key. The token gives "admin", if every token in header and
+        cookies is right. A key must be in the header. Raises SettingsError for a bad key file.
         """
         headers = request.headers
         # Every token that came, of the header and of the cookie.
@@ -207,13 +248,13 @@ class Access:
                 tokens.append(value.strip())
         # One wrong token among right ones refuses the request.
         if tokens and all(map(self._is_token, tokens)):
-            return "admin"
+            return "", "admin"
         # A key comes in the header alone, which no page of another site makes a browser send.
         if self._keys is None or len(tokens) != 1 or not headers.get("Authorization"):
             return None
         scheme, _, secret = headers["Authorization"].partition(" ")
         key = self._keys.find(secret) if scheme == "Bearer" else None
-        return None if key is None else key.role
+        return None if key is None else (key.name, key.role)
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
@@ -224,7 +265,7 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
 
     None for one that is allowed.
     """
-    needed = needed_role(request.method, request.url.path)
+    needed = needed_role(request.method, request.scope["path"])
     if role_includes(role, needed):
         return None
     reason = f"this key has the role {role}, and {request.method} here needs {needed}"
@@ -238,7 +279,7 @@ def _redirect_without_token(request: Request) -> Response:
     After a redirect from another site or a file, browsers do not send strict cookies. So a page
     with a refresh is used there.
     """
-    path = request.url.path
+    path = request.scope["path"]
     if request.headers.get("Sec-Fetch-Site", "none") == "none":
         return RedirectResponse(path, HTTPStatus.SEE_OTHER)
     address = html.escape(path)

@@ -2,27 +2,26 @@
 
 import asyncio
 import logging
-import shutil
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
 from pydantic import Field, JsonValue
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from stepline.errors import StoreError
 from stepline.library.card_filter import matching_record_files
 from stepline.library.corrected_library import video_id
 from stepline.library.search import Moment, SearchIndex, open_index
-from stepline.pages.web.local_server import is_whole_number
+from stepline.pages.web.local_server import TemporaryFileResponse, is_whole_number
 from stepline.records import FrozenModel
 from stepline.studio.events import Broadcast
 from stepline.studio.job_api import JobApi
@@ -44,6 +43,21 @@ log = logging.getLogger(__name__)
 MAX_INDEX_AGE_SECONDS = 2.0  # then the search looks for records that changed
 MAX_MOMENTS = 100  # of a search
 MAX_QUERY_CHARS = 500
+# Open event streams: half of the connections of the server, the rest is for other requests.
+MAX_STREAMS = 200
+
+
+@dataclass(eq=False)
+class OpenStream:
+    """An open event stream.
+
+    Attributes:
+        user: name of the key of the program. Empty for people.
+        is_ended: whether the stream has to end, because there are too many.
+    """
+
+    user: str
+    is_ended: bool = False
 
 
 class ShareBody(FrozenModel):
@@ -72,6 +86,7 @@ class StudioApi:
         # SQLite's connection belongs to one thread.
         self._searching = ThreadPoolExecutor(1, thread_name_prefix="search")
         self._index: SearchIndex | None = None
+        self._streams: list[OpenStream] = []
         self._indexed = -MAX_INDEX_AGE_SECONDS
 
     def operations(self) -> list[Operation]:
@@ -112,6 +127,11 @@ class StudioApi:
                 "GET", "/health", self.check_health, "Whether the studio can work; needs no token."
             ),
         ]
+
+    @property
+    def stream_count(self) -> int:
+        """Number of open event streams."""
+        return len(self._streams)
 
     def get_library_id(self, _: Request) -> Response:
         """Return the library's id."""
@@ -155,14 +175,11 @@ class StudioApi:
         library = self._studio.library
         ids = [require_video_id(library, id) for id in body.ids]
         write_share = partial(write_share_file, with_videos=body.videos)
-        path = await in_video_thread(write_share, library, ids)
-        # The temporary folder goes after its file was sent.
-        cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
-        return FileResponse(path, filename=path.name, background=cleaning)
+        return TemporaryFileResponse(await in_video_thread(write_share, library, ids))
 
-    async def stream_events(self, _: Request) -> Response:
+    async def stream_events(self, request: Request) -> Response:
         """Return the events from now on, as server-sent events."""
-        return _event_stream(self._broadcast.listen(self.is_stopping))
+        return self._event_stream(request, self._broadcast.listen)
 
     def list_live_runs(self, _: Request) -> Response:
         """Return the live runs whose logs are in the library."""
@@ -173,7 +190,41 @@ class StudioApi:
         folder = self._studio.library.folder
         with raise_not_found("no such live run"):
             path = await run_in_threadpool(find_live_log, folder, request.path_params["name"])
-        return _event_stream(follow_log(path, self.is_stopping))
+        return self._event_stream(request, partial(follow_log, path))
+
+    def _event_stream(
+        self, request: Request, events: Callable[[Callable[[], bool]], AsyncIterator[str]]
+    ) -> Response:
+        """Return a response of server-sent events.
+
+        Args:
+            request: the request, whose user counts.
+            events: yields the events until the function that it is given returns True.
+        """
+        # X-Accel-Buffering makes nginx pass each event on when it comes.
+        return StreamingResponse(
+            self._stream(OpenStream(request.state.user), events),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},
+        )
+
+    async def _stream(
+        self, stream: OpenStream, events: Callable[[Callable[[], bool]], AsyncIterator[str]]
+    ) -> AsyncIterator[str]:
+        self._streams.append(stream)
+        if len(self._streams) > MAX_STREAMS:
+            # The oldest stream of the user with the most streams ends. A browser connects again.
+            users = Counter(other.user for other in self._streams)
+            busiest_user, _ = users.most_common(1)[0]
+            oldest = next(other for other in self._streams if other.user == busiest_user)
+            oldest.is_ended = True
+            self._streams.remove(oldest)
+        try:
+            async for event in events(lambda: stream.is_ended or self.is_stopping()):
+                yield event
+        finally:
+            if not stream.is_ended:
+                self._streams.remove(stream)
 
     def get_openapi(self, _: Request) -> Response:
         """Return the operations as OpenAPI 3.1."""
@@ -197,13 +248,6 @@ class StudioApi:
         if self._index is not None:
             self._searching.submit(self._index.close)
         self._searching.shutdown()
-
-
-def _event_stream(events: AsyncIterator[str]) -> Response:
-    # X-Accel-Buffering makes nginx pass each event on when it comes.
-    return StreamingResponse(
-        events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-    )
 
 
 def _moment_json(moment: Moment) -> dict[str, JsonValue]:

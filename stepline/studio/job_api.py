@@ -155,8 +155,7 @@ class JobApi:
         upload = await run_in_threadpool(self._find_upload, request)
         headers = request.headers
         offset = headers.get("Upload-Offset", "")
-        # Each request with a body has this header: the guards let no other through.
-        length = int(headers["Content-Length"])
+        length = int(headers.get("Content-Length", "0"))
         if not is_whole_number(offset):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "Upload-Offset: the bytes that are there")
         try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from stepline.errors import StoreError, error_line, first_line
+from stepline.files.remote.addresses import display_url
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import is_link
@@ -173,7 +174,9 @@ class JobRunner:
         progress: dict[str, JsonValue] = {"stage": None, "done": share, "left_s": None}
         if running is not None and job.state == "running":
             progress = running.progress()
-        return job.model_dump(mode="json", by_alias=True) | progress
+        # A link may hold a password or a signature, which stay in the database.
+        source = display_url(job.source) if is_link(job.source) else job.source
+        return job.model_dump(mode="json", by_alias=True) | {"source": source} | progress
 
     def _requeue(self, job: Job) -> None:
         self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)

@@ -82,7 +82,7 @@ class KeyFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._keys: tuple[ApiKey, ...] = ()
 
     def read_keys(self) -> tuple[ApiKey, ...]:
@@ -94,7 +94,7 @@ class KeyFile:
             self._keys = ()
             return ()
         # A file that did not change is not read again for each request.
-        stamp = (state.st_ino, state.st_mtime_ns, state.st_size)
+        stamp = (state.st_ino, state.st_mtime_ns, state.st_size, state.st_mode, state.st_uid)
         if stamp != self._stamp:
             self._keys = self._read(state)
             self._stamp = stamp

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.file_digests import FileDigests
 from stepline.pages.layout import BASE_STYLE, page_html
 from stepline.pages.web.local_server import (
@@ -36,6 +37,7 @@ from stepline.studio.keys import KeyFile
 from stepline.studio.operations import parse_body
 from stepline.studio.store import Studio
 from stepline.studio.uploads import MAX_CHUNK_BYTES
+from stepline.studio.video_api import require_video_id
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class PasswordBody(FrozenModel):
     password: Annotated[str, Field(max_length=1000)]
 
 
-def _page_routes(access: Access) -> list[Route]:
+def _page_routes(access: Access, library: CorrectedLibrary) -> list[Route]:
     folder = files("stepline.studio") / "pages"
     # A table of names, not a path: no request reads any other file.
     static = {file.name: file for file in folder.iterdir() if file.name.endswith(STATIC_SUFFIXES)}
@@ -74,7 +76,9 @@ def _page_routes(access: Access) -> list[Route]:
     static["base.css"] = BASE_STYLE
 
     # What answers: the pages, their files, the icon and the login.
-    def page(name: str, _: Request) -> Response:
+    def page(name: str, request: Request) -> Response:
+        if "id" in request.path_params:
+            require_video_id(library, request.path_params["id"])
         sheets = LOGIN_SHEETS if name == LOGIN_PAGE else PAGE_SHEETS
         template_text = (folder / name).read_text(encoding="utf-8")
         return HTMLResponse(page_html(template_text, style=None, sheets=sheets, footer=""))
@@ -169,7 +173,7 @@ class StudioServer(LocalServer):
         )
         bind = partial(
             super().__init__,
-            local_application([*routes, *_page_routes(self.access)], guards),
+            local_application([*routes, *_page_routes(self.access, studio.library)], guards),
             host=host,
             connections=MAX_CONNECTIONS,
             certificate=certificate,
@@ -207,7 +211,7 @@ class StudioServer(LocalServer):
 
 
 def _max_bytes(request: Request) -> int:
-    if request.url.path == "/login":  # which needs no token
+    if request.scope["path"] == "/login":  # which needs no token
         return MAX_LOGIN_BYTES
     if request.method == "PATCH":
         return MAX_CHUNK_BYTES

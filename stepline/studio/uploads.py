@@ -78,7 +78,8 @@ class Uploads:
         disk space.
         """
         if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
-            reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
+            suffix = Path(body.name).suffix or "no ending"
+            reason = f"not a video or sound file by its name ({suffix}); mp4, mkv, mov and mp3 are"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         # Old uploads make room, and more of them where there are too many.
         self._cancel_idle_uploads(MAX_IDLE_SECONDS)

@@ -1,7 +1,6 @@
 """The operations of the API on videos: their cards, records, corrections, files and frames."""
 
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 from pydantic import Field, ValidationError, model_validator
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from stepline.files.atomic_files import check_own_file, remove_file
 from stepline.library.card_filter import CardFilter, count_metadata, count_tags
@@ -23,7 +21,7 @@ from stepline.library.corrections import ConflictError, Correction, Edit, Person
 from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS
 from stepline.outputs.ownership import OutputManifest
-from stepline.pages.web.local_server import file_response, is_whole_number
+from stepline.pages.web.local_server import TemporaryFileResponse, file_response, is_whole_number
 from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
 from stepline.storage import to_json
@@ -287,9 +285,7 @@ class VideoApi:
         id = self._video_id(request)
         record = self._library.corrected(id).record
         name = request.query_params.get("format", "json")
-        path = write_output(record, name, self._find_media_file(id))
-        cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
-        return FileResponse(path, filename=path.name, background=cleaning)
+        return TemporaryFileResponse(write_output(record, name, self._find_media_file(id)))
 
     def list_corrections(self, request: Request) -> Response:
         """Return the corrections after a revision."""

@@ -149,6 +149,8 @@ def start_worker(_: None, send: Send) -> Callable[[JobTask], str | None]:
             run_task(task, send)
         except SteplineError as error:
             return str(error)
+        except OSError as error:  # such as a name that is too long
+            return error_line(str(error))
         except Exception as error:  # noqa: BLE001   reported in a line, as the command line does
             return error_line(f"a fault of Stepline itself ({type(error).__name__}: {error})")
         return None

@@ -66,13 +66,18 @@ class PictureCues:
     lines: tuple[ScreenText, ...] = ()
 
     def between(self, start: float, end: float) -> "PictureCues":
-        """Return the cues from second `start` to second `end`, with times counted from `start`."""
+        """Return the cues of a part of the video, with times counted from its start.
+
+        Args:
+            start: start of the part in seconds.
+            end: end of the part in seconds.
+        """
         part = Span(start, end)
-        lines = []
-        for line in self.lines:
-            if line.span.overlap(part) > 0:
-                span = Span(max(0.0, line.span.start - start), line.span.end - start)
-                lines.append(replace(line, span=span))
+        lines = [
+            replace(line, span=Span(max(0.0, line.span.start - start), line.span.end - start))
+            for line in self.lines
+            if line.span.overlap(part) > 0
+        ]
         rows = slice(round(start * self.rate), round(end * self.rate))
         return PictureCues(self.rate, self.presenter[rows], self.letters[rows], tuple(lines))
 

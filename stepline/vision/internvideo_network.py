@@ -175,16 +175,12 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         super().__init__()
         width = sizes.width
         self.grid = sizes.grid
-        self.resblocks = nn.ModuleList()
-        for _ in range(sizes.layers):
-            self.resblocks.append(ResidualBlock(width))
+        self.resblocks = nn.ModuleList(ResidualBlock(width) for _ in range(sizes.layers))
         self.temporal_cls_token = nn.Parameter(torch.zeros(1, 1, width))
-        self.dpe = nn.ModuleList()
-        self.dec = nn.ModuleList()
-        for _ in range(sizes.readouts):
-            self.dpe.append(nn.Conv3d(width, width, 3, padding=1, groups=width))
-        for _ in range(sizes.readouts):
-            self.dec.append(GlobalBlock(width))
+        self.dpe = nn.ModuleList(
+            nn.Conv3d(width, width, 3, padding=1, groups=width) for _ in range(sizes.readouts)
+        )
+        self.dec = nn.ModuleList(GlobalBlock(width) for _ in range(sizes.readouts))
         self.balance = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -250,8 +246,9 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
-        blocks = (ResidualBlock(sizes.text_width) for _ in range(sizes.text_layers))
-        self.resblocks = nn.ModuleList(blocks)
+        self.resblocks = nn.ModuleList(
+            ResidualBlock(sizes.text_width) for _ in range(sizes.text_layers)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output (K, N, D) for tokens x (K, N, D): K texts, N tokens, width D."""

@@ -11,8 +11,8 @@ from stepline.features.files import (
     find_feature_file,
     read_feature_file,
     read_text_features,
-    unit_rows,
 )
+from stepline.numeric import unit_rows
 from stepline.records import FeatureSequence, Matrix
 from stepline.vision.encode import Images
 from stepline.vision.settings import VisionSettings

@@ -61,8 +61,8 @@ def test_shares_of_audit_answers_are_those_counted_by_hand():
     ]
     said = [Answer(item=asked, annotator=who, answer=word) for asked, who, word in told]
     raw, final = audit_table(sample, said)
-    assert (raw.checked, raw.unsure, str(raw.alignable)) == (0, 1, "not known")
-    assert final.checked == 2
+    assert (raw.alignable.texts, raw.unsure, str(raw.alignable)) == (0, 1, "not known")
+    assert final.alignable.texts == 2
     assert str(final.alignable) == "75.0 % [50.0, 100.0]"  # 1 and, half of two people, 1/2
     assert str(final.well_aligned) == "50.0 % [0.0, 100.0]"
 

@@ -82,14 +82,14 @@ def test_some_are_the_same_in_any_order_and_all_are_as_likely():
     for one, other in zip(ids, reversed(ids), strict=True):
         forward.add(one, one)
         backward.add(other, other)
-    assert forward.items() == backward.items()
-    assert len(forward.items()) == 20
+    assert forward.values() == backward.values()
+    assert len(forward.values()) == 20
     times = 0
     for seed in range(300):
         some = ReservoirSample(20, seed=seed)
         for one in ids:
             some.add(one, one)
-        times += "v7" in dict(some.items())
+        times += "v7" in some.values()
     assert 15 <= times <= 45  # 30 expected, standard deviation 5
 
 

@@ -4,6 +4,7 @@ import pytest
 from stepline.curate.stage import RECIPES_FOLDER, Recipe, load_recipe, resolve_stages
 from stepline.curate.stages import STAGE_TABLE
 from stepline.errors import SettingsError
+from stepline.settings import without_constants
 
 NAMES = sorted(path.stem for path in RECIPES_FOLDER.glob("*.toml"))
 
@@ -75,5 +76,11 @@ def test_a_vision_language_model_is_checked_before_any_video_is_opened():
     assert load_recipe("howtostep", [named]).steps.vision.vlm.named
     with pytest.raises(SettingsError, match="vision.vlm needs one row per second"):
         load_recipe("howtostep", [named, "steps.vision.rate=2.0"])
-    with pytest.raises(SettingsError, match="ask a sample"):
+    with pytest.raises(SettingsError, match="give --limit"):
         load_recipe("howtostep", [named, "steps.vision.vlm.dry_run=true"])
+
+
+def test_settings_of_the_former_forecast_say_so_and_stored_ones_are_dropped():
+    with pytest.raises(SettingsError, match=r"forecast was removed; run with --limit"):
+        load_recipe("howtostep", ["forecast.sample=24"])
+    assert without_constants({"forecast": {"sample": 24}, "threads": 1}) == {"threads": 1}

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stepline.errors import ShapeError
 from stepline.grounding.line_model import (
     FEATURE_NAMES,
     LineChain,
@@ -158,8 +157,3 @@ def test_a_sentence_that_states_a_step_is_more_likely():
     assert match.posterior[0, 1] > match.posterior[0, 0]
     features = line_features(*texts, vectors, talk, chances)
     assert features[0, :, FEATURE_NAMES.index("step")] == pytest.approx([-2.197, 2.197], abs=1e-3)
-
-
-def test_weights_of_other_features_are_refused():
-    with pytest.raises(ShapeError, match=r"run lab/fit_line_model\.py"):
-        replace(load_line_weights(), evidence=(1.0,))

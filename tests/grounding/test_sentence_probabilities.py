@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.grounding.ground import ground, line_seconds
+from stepline.grounding.ground import ground, ground_inputs, line_seconds
 from stepline.grounding.inputs import GroundingInputs, GroundingWindow
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.speech import steps_from_texts
+from stepline.grounding.speech import TextPlacement, add_unlisted_steps, steps_from_texts
 from stepline.records import Sentence, Span, Step, Transcript
 
 SECONDS = 60.0
@@ -60,11 +60,43 @@ def test_probabilities_of_another_size_are_refused():
         GroundingInputs([LINE], SECONDS, HEARD, sentence_probabilities=np.zeros((1, 2)))
 
 
-@pytest.mark.parametrize(("lines", "seconds"), [(1, 20.0), (4, 6.0), (30, 4.0)])
-def test_more_lines_in_as_much_time_are_shorter(lines, seconds):
-    inputs = GroundingInputs([LINE] * lines, SECONDS, HEARD)
-    assert line_seconds(inputs) == pytest.approx(seconds)
-    assert line_seconds(inputs) != GroundSettings().typical
+@pytest.mark.parametrize(
+    ("starts", "seconds"),
+    [
+        ((10.0, 25.0, 40.0), 6.0),  # .4 of the 15 s between them
+        ((10.0, 12.0, 14.0), 4.0),
+        ((0.0, 58.0), 20.0),
+        ((40.0,), 8.0),
+        ((40.0, 40.0), 8.0),
+        ((None,), 8.0),
+    ],
+)
+def test_lines_that_are_told_closely_are_shorter(starts, seconds):
+    lines = []
+    for start in starts:
+        said = None if start is None else Span(start, start + 2)
+        lines.append(LINE.model_copy(update={"said": said}))
+    assert line_seconds(GroundingInputs(lines, SECONDS, HEARD)) == pytest.approx(seconds)
+
+
+def test_a_sentence_that_no_line_cites_keeps_its_own_seconds():
+    placement = TextPlacement((LINE,), np.array([[0.0, 0.2, 0.7]]))
+    completed = add_unlisted_steps(placement, HEARD, np.array([0.4, 0.6, 0.9]))
+    assert [step.text for step in completed.steps] == ["sentence 14.0", "fold it"]
+    assert completed.lines == (1,)
+    assert completed.sentence_probabilities.tolist() == [[0.0, 0.6, 0.0], [0.0, 0.2, 0.7]]
+    inputs = GroundingInputs(
+        completed.steps,
+        SECONDS,
+        HEARD,
+        written=False,
+        sentence_probabilities=completed.sentence_probabilities,
+        lines=completed.lines,
+    )
+    grounding = ground_inputs(inputs, GroundSettings())
+    assert [step.text for step in grounding.steps] == ["fold it"]
+    assert grounding.alignment.texts == ("fold it",)
+    assert add_unlisted_steps(placement, HEARD, None).steps == (LINE,)
 
 
 def test_the_telling_of_a_line_sums_to_its_chance_of_being_said():

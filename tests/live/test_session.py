@@ -16,7 +16,7 @@ from web_server import serve
 
 from stepline.errors import SettingsError
 from stepline.live import speech
-from stepline.live.events import LiveLog, LiveOptions, LiveStep, RunFiles, write_vtt
+from stepline.live.events import LiveLog, LiveOptions, LiveStep, RunFiles
 from stepline.live.pictures import LiveVision
 from stepline.live.run import LiveJob, run_live
 from stepline.live.session import LiveSession
@@ -301,7 +301,8 @@ def test_gaps_are_reported(session):
 
 def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
     path = tmp_path / "v.vtt"
-    steps, seen = [], []
+    files = RunFiles("v", LiveLog(tmp_path / "v.events.jsonl"), path)
+    seen = []
     for number, start in enumerate([5.0, 9.0, 20.0, 12.0], start=1):
         step = Step(
             id=str(number),
@@ -309,8 +310,8 @@ def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
             spans=(Span(start, start + 2),),
             status="shown",
         )
-        steps.append(LiveStep(step=step, ended=True))
-        write_vtt(path, "v", steps, ())
+        files.log.steps[step.id] = LiveStep(step=step, ended=True)
+        files.write_vtt()
         seen.append(path.read_text())
     assert all(text.startswith("WEBVTT\n\n") and text.endswith("\n") for text in seen)
     assert [text.count(" --> ") for text in seen] == [1, 2, 3, 4]

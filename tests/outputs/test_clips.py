@@ -19,7 +19,7 @@ def steps(*texts):
 def test_every_shown_step_is_cut_into_a_file_named_by_its_place_and_words(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        media, "cut_clip", lambda path, span, out: (seen.append(span), out.write_bytes(b"clip"))
+        media, "cut_clip", lambda path, span, out, _: (seen.append(span), out.write_bytes(b"clip"))
     )
     clips = write_clips(steps("fold the <strip>!", "/../", "剪 纸"), tmp_path / "v.mp4", tmp_path)
     assert [clip.name for clip in clips] == ["01-fold-the-strip.mp4", "02-step.mp4", "03-剪-纸.mp4"]
@@ -29,7 +29,7 @@ def test_every_shown_step_is_cut_into_a_file_named_by_its_place_and_words(tmp_pa
 
 
 def test_a_cut_that_fails_leaves_no_half_clip(tmp_path, monkeypatch):
-    def broken(path, span, out):
+    def broken(path, span, out, settings):
         out.write_bytes(b"half")
         raise MediaError("cannot be cut")
 

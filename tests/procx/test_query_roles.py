@@ -105,7 +105,7 @@ def test_words_are_read_at_the_boxes_and_other_videos_change_nothing(form, kind,
 def matches_of(count, video=None):
     number = torch.arange(count)
     zero = torch.zeros(count, dtype=torch.int64)
-    return Matches(zero, zero if video is None else torch.tensor(video), number, number, 0)
+    return Matches(zero, zero if video is None else torch.tensor(video), number, number)
 
 
 def test_a_network_with_roles_is_read_back_as_it_was_written(tmp_path):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepline.grounding.screens.changes import ChangeFinder, ScreenMeter
+from stepline.grounding.screens.changes import ChangeFinder, ScreenMeter, enclosing_box
 from stepline.media import Frame
 
 RATE = 5.0
@@ -37,7 +37,7 @@ def test_a_box_that_opens_is_one_change_at_its_second():
     images = [screen()] * 10 + [screen((96, 104, 200, 152))] * 10
     (change,) = changes(images)
     assert abs(change.start - 2.0) < 0.2
-    assert change.box == (96, 104, 200, 152)
+    assert enclosing_box(change.patches) == (96, 104, 200, 152)
     assert change.cursor is None
     assert change.before[120, 120, 0] == 250
     assert change.after[120, 120, 0] == 120
@@ -48,7 +48,7 @@ def test_a_cursor_that_moves_changes_nothing_and_is_followed_to_the_click():
     moving = [screen(cursor=place) for place in path]
     opened = [screen((96, 104, 296, 200), cursor=path[-1])] * 5
     (change,) = changes([*moving[:1] * 5, *moving, *moving[-1:] * 3, *opened])
-    assert change.box == (96, 104, 296, 200)
+    assert enclosing_box(change.patches) == (96, 104, 296, 200)
     x, y = change.cursor
     assert abs(x - 326) <= 8
     assert abs(y - 306) <= 8

@@ -15,7 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from browser import CHROMIUM
 from http_client import ask
+from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from studio_server import cookie_name, library, serving
 
 from stepline.errors import SettingsError
@@ -23,7 +25,9 @@ from stepline.library.corrected_library import video_id
 from stepline.library.database import DATABASE_FILE
 from stepline.pages.web.local_server import Certificate
 from stepline.storage import read_record, write_record
-from stepline.studio.access import Access, Password, read_password
+from stepline.studio.access import Access, Password, client_network, read_password
+from stepline.studio.api import MAX_STREAMS
+from stepline.studio.keys import KeyFile
 from stepline.studio.uploads import MAX_CHUNK_BYTES
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -39,6 +43,13 @@ def server(tmp_path_factory, small_video):
     with serving(library(root / "library", small_video)) as running:
         running.secret = root / "secret.txt"
         yield running
+
+
+def wait_until(is_true, seconds=30.0):
+    ends = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
 
 
 # name: (method, path, body, headers): statuses that answer it. {token} is the right one; None
@@ -122,7 +133,7 @@ REQUESTS = {
         "POST",
         f"{PLACE}/corrections",
         OWNED,
-        {"X_Stepline": None},
+        {"X_Stepline": None, "Authorization": None, "Cookie": "{cookie}={token}"},
         {400},
     ),
     "CSRF: a sandboxed frame": ("POST", f"{PLACE}/corrections", OWNED, {"Origin": "null"}, {403}),
@@ -144,7 +155,7 @@ REQUESTS = {
         "POST",
         f"{PLACE}/corrections",
         OWNED,
-        {"X_Stepline": "annotate"},
+        {"X_Stepline": "annotate", "Authorization": None, "Cookie": "{cookie}={token}"},
         {400},
     ),
     "CORS: a preflight": (
@@ -366,6 +377,78 @@ def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(server, monkeypatch)
     slow.close()
 
 
+def test_a_request_without_a_body_has_length_zero(tmp_path, small_video):
+    keys = KeyFile(tmp_path / "keys.json")
+    reader = keys.add("reader", "read")
+    with serving(library(tmp_path / "library", small_video), keys=keys) as running:
+        id = running.studio.jobs.add("none.mp4", {}).id
+        running.jobs.cancel(id)
+
+        def send(method, path, secret):
+            lines = (
+                f"{method} {path} HTTP/1.1",
+                "Host: localhost:1",
+                f"Authorization: Bearer {secret}",
+                "Connection: close",
+            )
+            return raw(running, "\r\n".join((*lines, "", "")).encode())[:12]
+
+        assert send("DELETE", f"/api/jobs/{id}", reader) == b"HTTP/1.1 403"  # the role comes first
+        assert send("POST", f"/api/jobs/{id}/retry", running.access.token) == b"HTTP/1.1 200"
+        assert send("DELETE", PLACE, running.access.token) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize(
+    "range", ["bytes=x", "bytes=9-1", "bytes=999999999-", "pages=1-2", "bytes=0-0,5-", "bytes=0-3"]
+)
+def test_a_range_of_a_download_leaves_no_file_behind(server, tmp_path, monkeypatch, range):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for method, path, body in (
+        ("GET", f"{PLACE}/steps?format=srt", None),
+        ("POST", "/api/share", {"ids": [LEMONADE]}),
+    ):
+        reply, data = server.ask(method, path, body, Range=range)
+        assert reply.status == 200
+        assert len(data) == int(reply.headers["Content-Length"])
+    wait_until(lambda: not list(tmp_path.iterdir()))
+
+
+def test_a_key_file_that_turns_bad_stops_the_keys_alone(tmp_path, small_video, caplog):
+    keys = KeyFile(tmp_path / "keys.json")
+    secret = keys.add("reader", "read")
+
+    def status(server):
+        return ask(server, "GET", "/api/videos", Authorization=f"Bearer {secret}")[0].status
+
+    with serving(library(tmp_path / "library", small_video), keys=keys) as running:
+        assert status(running) == 200
+        keys.path.chmod(0o644)
+        assert [status(running), status(running)] == [503, 503]
+        assert caplog.text.count("chmod 600") == 1
+        keys.path.chmod(0o600)
+        assert status(running) == 200
+        keys.path.write_text("{")
+        assert status(running) == 503
+        assert running.ask("GET", "/api/videos")[0].status == 200
+
+
+def test_a_job_shows_no_password_of_its_link(server):
+    link = "http://user:S3CR3T@127.0.0.1:9/v.mp4?X-Amz-Signature=abc"
+    assert server.ask("POST", "/api/videos", {"link": link})[0].status == 200
+    job = server.read("/api/jobs")["jobs"][0]
+    assert job["source"] == "http://127.0.0.1:9/v.mp4"
+    assert "S3CR3T" not in json.dumps(job)
+
+
+def test_a_name_that_is_too_long_is_told_in_a_line(tmp_path, small_video):
+    with serving(library(tmp_path / "library", small_video)) as running:
+        running.ask("POST", "/api/videos", {"path": "x" * 3000})
+        wait_until(lambda: running.read("/api/jobs")["jobs"][0]["state"] == "failed", 60)
+        error = running.read("/api/jobs")["jobs"][0]["error"]
+    assert "File name too long" in error
+    assert "fault of Stepline" not in error
+
+
 def test_a_record_gives_out_no_other_file(server, tmp_path, small_video):
     folder = library(tmp_path / "library", small_video, ("one", "two", "three"))
     (folder / "link.mp4").symlink_to(server.secret)
@@ -544,6 +627,58 @@ def test_over_https_all_is_encrypted_and_other_origins_stay_out(tmp_path, small_
         assert raw(running, GET + b"Host: localhost:1\r\n\r\n") == b""  # plain http is not heard
 
 
+ODD_HOSTS = (
+    "x/login?",
+    "x/health?",
+    "x/static/a.js#",
+    "/login?",
+    "x@y",
+    "a b",
+    "x:1/login",
+    "[::1",
+)
+
+
+@pytest.mark.parametrize("host", ODD_HOSTS)
+def test_over_https_no_host_header_leads_past_the_login(https_server, host):
+    trust = ssl.create_default_context(cafile=https_server.certfile)
+    for method, path in (("GET", "/api/videos"), ("DELETE", PLACE), ("GET", f"{PLACE}/record")):
+        line = http.client.HTTPSConnection(
+            "127.0.0.1", https_server.port, timeout=60, context=trust
+        )
+        line.request(method, path, headers={"X-Stepline": "studio", "Host": host})
+        assert line.getresponse().status in (400, 403), (method, path)
+        line.close()
+    assert https_server.read_record()
+
+
+@pytest.fixture(scope="module")
+def https_server(tmp_path_factory, small_video, certificate):
+    folder = library(tmp_path_factory.mktemp("https") / "library", small_video)
+    with serving(folder, password=Password("open sesame"), certificate=certificate) as running:
+        running.certfile = certificate.certfile
+        running.read_record = lambda: read_record(folder / "v0.json")
+        yield running
+
+
+def test_access_is_decided_by_the_path_that_the_router_uses():
+    """Starlette up to 1.0.0 takes `request.url.path` from the Host header."""
+    access = Access("127.0.0.1", Password("open sesame"), https=True)
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/api/videos",
+        "query_string": b"",
+        "scheme": "https",
+        "server": ("127.0.0.1", 443),
+        "headers": [(b"host", b"x/login?")],
+        "state": {},
+    }
+    request = Request(scope)
+    request._url = URL("https://x/login?/api/videos")  # what those versions make of it
+    assert access.refuse(request).status_code == 401
+
+
 def test_an_invalid_certificate_is_reported_with_its_cure(tmp_path, certificate):
     (tmp_path / "text").write_text("no certificate")
     for files in (
@@ -575,8 +710,60 @@ def test_wrong_passwords_are_forgotten_after_a_while():
     assert password.check("open sesame", "a")
 
 
+def test_tries_of_strangers_keep_no_one_else_out():
+    password = Password("open sesame", clock=lambda: 0.0)
+    assert password.check("open sesame", "198.51.100.1")
+    for number in range(12):
+        for _ in range(5):
+            assert not password.check("wrong", f"192.0.2.{number}")
+    assert password.check("open sesame", "203.0.113.1")  # not wrong yet
+    for _ in range(5):  # one that got in before has all its tries
+        assert not password.check("wrong", "198.51.100.1")
+    assert not password.check("wrong", "203.0.113.2")
+    with pytest.raises(HTTPException):  # a new one has only one
+        password.check("wrong", "203.0.113.2")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network"),
+    [
+        (("2001:db8::1", "2001:db8::ffff:1", "2001:db8::2%eth0"), "2001:db8::/64"),
+        (("127.0.0.1", "127.9.9.9", "::1"), "127.0.0.1"),
+        (("192.0.2.1", "::ffff:192.0.2.1"), "192.0.2.1"),
+        (("",), ""),
+    ],
+)
+def test_wrong_passwords_are_counted_per_network(addresses, network):
+    assert {client_network(address) for address in addresses} == {network}
+
+
 def test_a_server_without_a_password_takes_none(server):
     assert login(server, "anything")[0].status == 403
+
+
+def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video):
+    keys = KeyFile(tmp_path / "keys.json")
+    secret = keys.add("greedy", "read")
+    with serving(library(tmp_path / "library", small_video), keys=keys) as running:
+        head = f"GET /api/events HTTP/1.1\r\nHost: localhost:1\r\nAuthorization: Bearer {secret}\r\n\r\n"
+        own = socket.create_connection(("127.0.0.1", running.port), timeout=60)
+        own.sendall(head.replace(secret, running.access.token).encode())
+        streams = []
+        for _ in range(420):
+            streams.append(socket.create_connection(("127.0.0.1", running.port), timeout=60))
+            streams[-1].sendall(head.encode())
+        wait_until(lambda: running.api.stream_count == MAX_STREAMS)
+        assert [running.ask("GET", "/api/videos")[0].status for _ in range(6)] == [200] * 6
+        assert ask(running, "GET", "/health")[0].status == 200
+        # the stream of the owner goes on
+        running.broadcast.publish("probe", {})
+        received = b""
+        while b"event: probe" not in received:
+            data = own.recv(65536)
+            assert data
+            received += data
+        for line in (own, *streams):
+            line.close()
 
 
 def test_many_windows_of_a_hostile_page_keep_no_one_out(server):

@@ -18,6 +18,7 @@ pytestmark = [
 
 TITLES = "[...document.querySelectorAll('.card > div a:not(.permalink)')].map((card) => card.textContent)"
 JOBS = "[...document.querySelectorAll('#jobs li')]"
+FAILURES = "[...document.querySelectorAll('#failures li')]"
 MB = 1_000_000
 
 
@@ -146,8 +147,12 @@ def test_what_is_not_a_video_is_refused_in_words(visit, tmp_path):
     page = visit()
     page.drop(tmp_path / "list.txt")
     page.wait_until(
-        "document.getElementById('trouble').textContent.includes('no video by its name')"
+        "document.getElementById('refused').textContent.includes('not a video or sound file')"
     )
+    assert "list.txt" in page.run("document.getElementById('refused').textContent")
+    assert page.run("document.querySelectorAll('#uploads li').length") == 0
+    page.click("#refused button")
+    page.wait_until("getComputedStyle(document.getElementById('failed')).display === 'none'")
 
 
 def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_begun_again(
@@ -169,12 +174,13 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
     page.run(
         "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Cancel').click()"
     )
-    page.wait_until(f"{JOBS}[0].textContent.includes('cancelled')")
+    page.wait_until(f"{FAILURES}[0]?.textContent.includes('cancelled') && {JOBS}.length === 0")
     assert server.studio.jobs.list_jobs()[0].state == "cancelled"
     page.run(
-        "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Try again').click()"
+        "[...document.querySelectorAll('#failures button')]"
+        ".find((button) => button.textContent === 'Try again').click()"
     )
-    page.wait_until(f"{JOBS}[0].textContent.includes('waits')")
+    page.wait_until(f"{JOBS}[0]?.textContent.includes('waits')")
     enter(page, "source", "../../etc/passwd")
     page.click("#link button")
     page.wait_until("document.getElementById('trouble').textContent.includes('--allow')")

@@ -270,6 +270,29 @@ def test_a_step_is_marked_shown_said_or_to_avoid(review, server):
     assert steps(server, page)["a"]["status"] == "not found"
 
 
+def test_a_step_that_is_marked_shown_is_where_it_is_said_wherever_the_video_is(review, server):
+    page = review()
+    pick = "const m = document.querySelector('#step-3 .mark'); m.value = 'shown'; "
+    page.run(f"(() => {{ {pick} m.dispatchEvent(new Event('change')); }})()")
+    shown = steps(server, page)["c"]
+    assert (shown["status"], shown["spans"]) == ("shown", [[11.0, 15.0]])
+    assert "where it is said" in page.run("document.getElementById('told').textContent")
+
+
+def test_warnings_of_the_record_are_shown(browser, tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video)
+    record = read_record(folder / "v0.json")
+    write_record(record.model_copy(update={"warnings": ("no one speaks",)}), folder / "v0.json")
+    with serving(folder) as running:
+        let_in(browser, running)
+        page = browser.open(f"{running.address}video/{ID}")
+        page.wait_until("document.getElementById('warnings').textContent === 'no one speaks'")
+        page.close()
+        page = browser.open(running.address)
+        page.wait_until("document.querySelector('.card')?.textContent.includes('1 warning')")
+        page.close()
+
+
 def test_steps_are_put_in_another_order_and_sorted_by_time(review, server):
     page = review()
     press(page, "j")

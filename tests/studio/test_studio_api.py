@@ -460,3 +460,13 @@ def test_records_of_the_api_read_back(server):
         server.studio.library.folder / "v0.json"
     )
     assert (server.studio.library.folder / DATABASE_FILE).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("page", ["video", "follow"])
+def test_a_page_of_no_video_is_a_404_with_a_way_back(server, page):
+    reply, data = server.ask(
+        "GET", f"/{page}/nosuch", Sec_Fetch_Mode="navigate", Sec_Fetch_Dest="document"
+    )
+    assert reply.status == 404
+    assert b"no such video" in data.lower()
+    assert b'href="/"' in data

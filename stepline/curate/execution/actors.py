@@ -29,20 +29,20 @@ END_SECONDS = 10.0  # to wait for actors that end their workers and their log
 
 
 def last_error_line(error: Exception) -> str:
-    """Return the last line of a Ray error, which names the cause."""
+    """Return the last line of an error of Ray, which names the cause. "" without a message."""
     lines = str(error).strip().splitlines()
     return lines[-1].strip()[:MAX_REASON_CHARS] if lines else ""
 
 
 class Actor:
-    """Ray actor that runs the video stages of a phase in its own worker process.
+    """Ray actor that runs video stages in its own worker process.
 
     Args:
         plan: stages, settings and keys.
-        url: of OUT.
+        url: URL or path of the output folder of the run.
         stages: names of the stages to run.
         retry: whether failed tasks are tried again.
-        device: device of the stages that use a GPU. None: the actor has no GPU.
+        device: torch device of the stages that use a GPU. None: all stages run on the CPU.
     """
 
     def __init__(
@@ -56,25 +56,25 @@ class Actor:
         run_log = self._until_end.enter_context(contextlib.closing(RunLog(out)))
         self._finished: list[FinishedVideo] = []
         # Results that other actors write are not in a listing made here.
-        results = ResultStore(out, listed=False)
-        phase = Phase(plan, results, stages, retry, self._finished.append)
-        devices = [device] if device else []
-        self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
+        phase = Phase(plan, ResultStore(out, listed=False), stages, retry, self._finished.append)
+        self._scheduler = Scheduler(phase, 1, scratch, run_log, [device] if device else [])
         self._until_end.callback(self._scheduler.close)
 
     def is_ready(self) -> bool:
-        """Return True once the actor has started."""
+        """Return True. A call returns once the actor has started."""
         return True
 
     def run_videos(self, items: list[VideoItem]) -> list[FinishedVideo]:
-        """Run all stages of some videos and return the finished videos. Raises SteplineError where
-        the run must end."""
+        """Run all stages of some videos and return each with its first failure.
+
+        Raises SteplineError if the run cannot continue.
+        """
         self._finished.clear()
         self._scheduler.run(items)
         return list(self._finished)
 
     def close(self) -> None:
-        """End the worker process and the log."""
+        """End the worker process and close the log."""
         self._until_end.close()
 
 
@@ -82,17 +82,19 @@ class ActorGroup:
     """Starts the Ray actors of a run and assigns videos to them.
 
     Args:
-        ray: the module, connected to a cluster.
+        ray: the module `ray`, connected to a cluster.
         start: starts an actor and returns its handle.
-        most: maximal number of actors.
-        ahead: number of videos that an actor has at the same time.
+        max_actors: maximal number of actors.
+        videos_per_call: number of videos that are sent to an actor in one call.
     """
 
-    def __init__(self, ray: Any, start: Callable[[], Any], *, most: int, ahead: int) -> None:
+    def __init__(
+        self, ray: Any, start: Callable[[], Any], *, max_actors: int, videos_per_call: int
+    ) -> None:
         self._ray = ray
         self._start = start
-        self._most = most
-        self._ahead = ahead
+        self._max_actors = max_actors
+        self._videos_per_call = videos_per_call
         self._actors: set[Any] = set()
         self._idle: list[Any] = []
         self._waiting: deque[list[VideoItem]] = deque()
@@ -102,22 +104,26 @@ class ActorGroup:
         self._losses: Counter[str] = Counter()  # by id of the video
 
     def finished_videos(self, items: Iterator[VideoItem]) -> Iterator[FinishedVideo]:
-        """Yield videos as actors finish them. Only the videos that actors work on are in memory.
+        """Yield videos as actors finish them.
 
-        Raises SteplineError where the run must end.
+        Only the videos that actors work on are in memory. The videos of a lost actor are given to
+        another.
+
+        Raises SteplineError if the run cannot continue.
         """
         more = True
         while more or self._calls or self._waiting:
             # As many videos as there are actors for, and as many actors as there are videos for.
-            while more and len(self._waiting) < self._most:
-                videos = list(islice(items, self._ahead))
-                more = len(videos) == self._ahead
+            while more and len(self._waiting) < self._max_actors:
+                videos = list(islice(items, self._videos_per_call))
+                more = len(videos) == self._videos_per_call
                 if videos:
                     self._waiting.append(videos)
             while self._waiting and self._idle:
-                self._assign_videos(self._idle.pop(), self._waiting.popleft())
+                actor, videos = self._idle.pop(), self._waiting.popleft()
+                self._calls[actor.run_videos.remote(videos)] = (actor, videos)
             busy = sum(bool(videos) for _, videos in self._calls.values())
-            while len(self._actors) < min(self._most, busy + len(self._waiting)):
+            while len(self._actors) < min(self._max_actors, busy + len(self._waiting)):
                 actor = self._start()
                 self._actors.add(actor)
                 self._calls[actor.is_ready.remote()] = (actor, [])
@@ -136,11 +142,11 @@ class ActorGroup:
         for actor in self._actors:
             self._ray.kill(actor)
 
-    def _assign_videos(self, actor: Any, videos: list[VideoItem]) -> None:
-        self._calls[actor.run_videos.remote(videos)] = (actor, videos)
-
     def _handle_reply(self, call: Any) -> list[FinishedVideo]:
-        """Return the videos that an actor has finished with a call."""
+        """Return the videos that an actor has finished.
+
+        call: Ray's reference to a call of the actor that has ended.
+        """
         actor, videos = self._calls.pop(call)
         try:
             reply = self._ray.get(call)
@@ -158,8 +164,15 @@ class ActorGroup:
         return []
 
     def _drop_lost_actor(self, actor: Any, videos: list[VideoItem], reason: str) -> None:
-        """Kill an actor that is lost, and queue its videos again. Raises SteplineError after too
-        many losses."""
+        """Kill an actor that is lost, and queue its videos again.
+
+        Raises SteplineError if too many actors were lost at their start, or with the same video.
+
+        Args:
+            actor: handle of the actor.
+            videos: the videos that it worked on. Empty if it was starting.
+            reason: error message, for the exception.
+        """
         self._actors.remove(actor)
         self._ray.kill(actor)
         if not videos:
@@ -175,8 +188,7 @@ class ActorGroup:
         for video in videos:
             self._losses[video.id] += 1
             if self._losses[video.id] == MAX_LOSSES:
-                lost = f"{MAX_LOSSES} actors were lost with it"
                 raise SteplineError(
-                    f"{video.id}: {lost}, the last one: {reason}; "
+                    f"{video.id}: {MAX_LOSSES} actors were lost with it, the last one: {reason}; "
                     "check the memory of their nodes, or leave it out"
                 )

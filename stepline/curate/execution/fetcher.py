@@ -25,27 +25,30 @@ def file_urls(item: VideoItem) -> dict[str, str]:
 
 
 class Fetcher:
-    """Downloads the files of open videos into a scratch folder, in background threads.
+    """Downloads the files of videos into a scratch folder, in background threads.
 
     Args:
         scratch: folder for downloaded files.
-        settings: limits and retries of remote files.
+        settings: limits and retries of downloads.
     """
 
     def __init__(self, scratch: Path, settings: RemoteSettings) -> None:
         self._scratch = scratch
         self._settings = settings
-        self._files: dict[str, dict[str, Future[Path]]] = {}  # by id of the video and name
+        self._files: dict[str, dict[str, Future[Path]]] = {}  # by id of the video and kind
         self._folders: dict[str, Path] = {}  # by id of the video
         self._numbers = itertools.count(1)  # of the folders
         self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
 
-    def open(self, item: VideoItem, names: Collection[str]) -> None:
-        """Start to download the files of a video. names: kinds of the files that its tasks read."""
+    def open(self, item: VideoItem, kinds: Collection[str]) -> None:
+        """Start to download files of a video. Local files are used where they are.
+
+        kinds: kinds of the files: "media", "captions", "features".
+        """
         folder = self._scratch / f"video-{next(self._numbers)}"
         self._folders[item.id] = folder
         files: dict[str, Future[Path]] = {}
-        for name in sorted(names):
+        for name in sorted(kinds):
             source = RemotePath(file_urls(item)[name], self._settings)
             if source.local is not None:
                 files[name] = Future()
@@ -56,16 +59,17 @@ class Fetcher:
                 files[name] = self._threads.submit(_fetch, source, folder / f"{name}{suffix}")
         self._files[item.id] = files
 
-    def local_files(self, item: VideoItem, names: Collection[str]) -> dict[str, Path] | None:
-        """Return the local paths of files of a video by kind, or None while one is being
-        downloaded.
+    def local_files(self, item: VideoItem, kinds: Collection[str]) -> dict[str, Path] | None:
+        """Return the local paths of files of a video by kind. None while one is being downloaded.
 
-        Raises SteplineError where a download failed.
+        kinds: kinds of the files, all of which were opened.
+
+        Raises SteplineError if a download failed.
         """
         files = self._files.get(item.id, {})
-        if not all(files[name].done() for name in names):
+        if not all(files[kind].done() for kind in kinds):
             return None
-        return {name: files[name].result() for name in names}
+        return {kind: files[kind].result() for kind in kinds}
 
     def release(self, item: VideoItem) -> None:
         """Delete the downloaded files of a video."""
@@ -75,7 +79,7 @@ class Fetcher:
         shutil.rmtree(self._folders.pop(item.id, self._scratch / "none"), ignore_errors=True)
 
     def close(self) -> None:
-        """Stop all downloads. The caller deletes the scratch folder."""
+        """Stop all downloads. The downloaded files stay."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 

@@ -25,9 +25,14 @@ from stepline.networks.device import core_count, cuda_gpus, current_device, requ
 
 
 def run_locally(phase: Phase, items: Iterable[VideoItem], run_log: RunLog) -> None:
-    """Run the stages of a phase over all videos with worker processes on this machine.
+    """Run video stages over all videos with worker processes on this machine.
 
-    Raises SteplineError where the run must end. Finished results are kept.
+    Args:
+        phase: the stages, and where their results are stored.
+        items: the videos.
+        run_log: log of the tasks.
+
+    Raises SteplineError if the run cannot continue. Finished results are kept.
     """
     engine = phase.plan.recipe.engine
     workers = engine.workers or core_count()
@@ -40,12 +45,12 @@ def run_locally(phase: Phase, items: Iterable[VideoItem], run_log: RunLog) -> No
 
 
 def worker_devices(share: float) -> list[str]:
-    """Return the device name of each worker that has a GPU.
+    """Return the torch device of each worker that has a GPU, such as "cuda:0".
 
-    Raises SettingsError where this machine has too few GPUs.
+    share: number of GPUs per worker (the setting `engine.gpus`). With 0.25, four workers share a
+    GPU. With 2, a worker gets the first of two GPUs.
 
-    Args:
-        share: number of GPUs per worker (engine.gpus). 0.25: four workers share one.
+    Raises SettingsError if this machine has too few GPUs.
     """
     if not share:
         return []
@@ -56,9 +61,8 @@ def worker_devices(share: float) -> list[str]:
     # Rounding of 1 / share must not cost a worker.
     workers = max(1, math.floor(1 / share + 1e-9))  # that share a GPU
     step = max(1, math.ceil(share))  # GPUs of a worker
-    devices = []
-    for number in range(0, len(gpus) - step + 1, step):
-        devices += [gpus[number]] * workers
+    first_gpus = gpus[: len(gpus) - step + 1 : step]
+    devices = [gpu for gpu in first_gpus for _ in range(workers)]
     if set(devices) <= {"cpu"}:
         raise SettingsError(
             f"engine.gpus={share:g}: {len(gpus) - gpus.count('cpu')} GPUs are here; "
@@ -68,9 +72,11 @@ def worker_devices(share: float) -> list[str]:
 
 
 def gpus_a_worker(share: float) -> float:
-    """Return the number of GPUs per worker, from the recipe and `--device`.
+    """Return the number of GPUs per worker.
 
-    `--device cpu` gives 0. Where the recipe sets nothing, it is 1 if this machine has a GPU.
+    With `--device cpu` it is 0. Else it is `share` or, if that is 0, 1 on a machine with a GPU.
+
+    share: the setting `engine.gpus` of the recipe.
     """
     if requested_device() == "cpu":
         return 0.0
@@ -79,8 +85,12 @@ def gpus_a_worker(share: float) -> float:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a new scratch folder in the cache and delete it at the end. Folders of killed runs are
-    deleted too."""
+    """Yield a new scratch folder in the cache, which is deleted at the end.
+
+    Scratch folders that killed processes of this machine left are deleted too.
+
+    Raises StoreError if the cache cannot be written.
+    """
     home = cache_folder() / "curate"
     # Machines may share the cache, and a process number means something only on its own.
     ours = f"{socket.gethostname()}-"
@@ -102,10 +112,8 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def process_is_alive(pid: int) -> bool:
-    """Return whether a process of this machine runs. A zombie process does not."""
+    """Return whether a process of this machine runs. A zombie process does not run."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
+    except psutil.Error as error:
+        return isinstance(error, psutil.AccessDenied)

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from stepline.curate.execution.worker import TaskReply, TaskRequest, WorkerSetup
 from stepline.curate.plan import StageTask
-from stepline.curate.stage import StageFailure
+from stepline.curate.stage import FailureKind, StageFailure
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote.settings import BYTES_PER_MIB
@@ -32,7 +32,10 @@ MAX_OUTSIDE_KILLS = 5  # of a task's worker, before the task counts as failed
 
 
 class TaskWorker(WorkerProcess):
-    """A worker process of curate, which runs one task at a time."""
+    """Handle of a worker process, which runs one task at a time.
+
+    setup: recipe, stages and device, which are sent to the process.
+    """
 
     def __init__(self, setup: WorkerSetup) -> None:
         self.has_gpu = setup.device != "cpu"
@@ -51,23 +54,23 @@ class TaskWorker(WorkerProcess):
         )
 
     def can_do(self, request: TaskRequest) -> bool:
-        """Return whether the worker has the GPU that a request may need."""
+        """Return whether the worker can run a task: it has a GPU, or the task needs none."""
         return self.has_gpu or not request.gpu
 
     def restart(self) -> None:
-        """Replace the process by a new one without loaded models."""
+        """Replace the process by a new one, which has loaded no models."""
         self.loaded_stages.clear()
         super().restart()
 
 
 class TaskPool(WorkerPool[TaskWorker]):
-    """The worker processes of one machine. Close it at the end.
+    """The worker processes of one machine. Close the pool at the end.
 
     Args:
-        setup: what each worker gets at its start.
+        setup: recipe, stages and output folder, which each worker gets at its start.
         size: maximal number of workers.
         run_log: log of the tasks.
-        devices: GPU devices of the first workers. The other workers run on the CPU.
+        devices: torch devices of the first workers. The other workers run on the CPU.
     """
 
     def __init__(
@@ -82,8 +85,10 @@ class TaskPool(WorkerPool[TaskWorker]):
         super().__init__(lambda number: TaskWorker(setups[number]), size)
 
     def free_workers(self, useful: int) -> list[TaskWorker]:
-        """Return the idle workers. useful: number of workers for which there is work. New ones are
-        started where there are fewer."""
+        """Return the idle workers, after more workers were started if there is work for them.
+
+        useful: number of workers that could have a task.
+        """
         self.grow(useful)
         for worker in self.workers:
             # Only the end of a process that did nothing before says what a task does.
@@ -99,7 +104,7 @@ class TaskPool(WorkerPool[TaskWorker]):
                 return
 
     def submit(self, worker: TaskWorker, request: TaskRequest) -> None:
-        """Send a task request to an idle worker."""
+        """Send a task to an idle worker and log its start."""
         task = request.task
         self._run_log.write(
             "start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid
@@ -110,10 +115,13 @@ class TaskPool(WorkerPool[TaskWorker]):
     def finished_tasks(
         self, seconds: float = POLL_SECONDS
     ) -> list[tuple[StageTask, StageFailure | None]]:
-        """Return the tasks that end within some seconds, each with its failure or None.
+        """Wait for tasks to end. Return each with its failure, or None if its result is stored.
 
-        Raises SteplineError where the whole run must end: wrong settings, missing models, a full
-        disk.
+        Tasks that must run again in a fresh process are not returned.
+
+        seconds: maximal time to wait for the first one.
+
+        Raises SteplineError if the whole run must end: wrong settings, missing models, a full disk.
         """
         outcomes = []
         for worker, message in self.wait(seconds):
@@ -140,8 +148,11 @@ class TaskPool(WorkerPool[TaskWorker]):
     def _handle_reply(
         self, worker: TaskWorker, reply: TaskReply
     ) -> tuple[StageTask, TaskReply] | None:
-        """Return the finished task, or None where it must run again: another task's models may have
-        used up the memory."""
+        """Return the finished task and its outcome, or None if the task must run again.
+
+        A task runs again in a fresh process if it lacked memory, as the models of other tasks may
+        have used it.
+        """
         request: TaskRequest = worker.task
         again = reply.kind == "memory" and worker.task_count > 1
         self._log_end(request, reply, again=again)
@@ -154,8 +165,10 @@ class TaskPool(WorkerPool[TaskWorker]):
     def _handle_death(
         self, worker: TaskWorker, death: WorkerDeath
     ) -> tuple[StageTask, TaskReply] | None:
-        """Restart a dead worker. Return its task with a failure, or None where the task must run
-        again."""
+        """Restart a dead worker. Return its task and the failure that its death means.
+
+        None if the worker had no task, or if its task must run again.
+        """
         request: TaskRequest | None = worker.task if worker.is_busy else None
         is_fresh = worker.task_count == 1
         seconds = worker.seconds
@@ -172,7 +185,7 @@ class TaskPool(WorkerPool[TaskWorker]):
         return None
 
     def _check_failed_start(self, worker: TaskWorker, death: WorkerDeath) -> None:
-        """Raise SteplineError where worker processes cannot start."""
+        """Raise SteplineError if worker processes cannot start."""
         if death.limit is not None:
             raise SteplineError(
                 f"a worker process did not start within {START_SECONDS:.0f} s; "
@@ -184,25 +197,36 @@ class TaskPool(WorkerPool[TaskWorker]):
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, seconds: float, *, is_fresh: bool
     ) -> TaskReply | None:
-        """Return the failure that a worker's death means for its task, or None where the task must
-        run again."""
+        """Return the failure that the death of a worker means for its task.
+
+        None if the task must run again: too much memory or a crash counts only in a fresh process,
+        and kills from outside count from the fifth.
+
+        Args:
+            death: how the process ended.
+            request: the task.
+            seconds: wall time since the task was sent.
+            is_fresh: whether the process had run no other task.
+        """
         # Time is the task's own. Memory or a crash counts only in a fresh process.
         if death.limit == "time":
             reason = f"it took more than {self._limits.seconds:g} s"
             return TaskReply("hang", reason, wall=seconds)
+        kind: FailureKind = "memory"
         if death.limit == "memory":
             reason = f"it took more than {self._limits.memory} MiB of memory"
-            reply = TaskReply("memory", reason, wall=seconds)
         elif death.code in OUTSIDE_CODES:
             key = request.task.key
             self._outside_kills[key] += 1
             is_fresh = self._outside_kills[key] >= MAX_OUTSIDE_KILLS
-            times = f"{MAX_OUTSIDE_KILLS} times from outside"
-            reason = f"its process was killed {times}, as a system does that is short of memory"
-            reply = TaskReply("memory", reason, wall=seconds)
+            reason = (
+                f"its process was killed {MAX_OUTSIDE_KILLS} times from outside, "
+                "as a system does that is short of memory"
+            )
         else:
-            reply = TaskReply("crash", f"its process ended with {death.cause}", wall=seconds)
-        return reply if is_fresh else None
+            kind = "crash"
+            reason = f"its process ended with {death.cause}"
+        return TaskReply(kind, reason, wall=seconds) if is_fresh else None
 
     def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool) -> None:
         task = request.task

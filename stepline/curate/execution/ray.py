@@ -1,4 +1,4 @@
-"""The Ray engine: the videos of a run spread over the actors of a connect_cluster.
+"""The Ray engine: the videos of a run spread over the actors of a cluster.
 
 Each actor has a scheduler and a worker process of the kind that the local engine has. So a video
 that hangs or crashes takes no actor with it (actors.py). Results go to OUT, which every node must
@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -33,7 +33,7 @@ RAY_ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-# Of a connect_cluster that is started here: its servers, which run whatever they are sent, listen to this
+# Of a cluster that is started here: its servers, which run whatever they are sent, listen to this
 # machine alone. Read when Ray is imported. The name is that of the systems where it is Ray's own
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
@@ -42,10 +42,13 @@ OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothin
 
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
-    """Run the stages of a phase over all videos on a Ray cluster, which is started here if none is
-    named.
+    """Run video stages over all videos on a Ray cluster. Without an address, one is started here.
 
-    Raises ModelError where Ray is not installed, SteplineError where the run must end.
+    Args:
+        phase: the stages, and where their results are stored.
+        items: the videos.
+
+    Raises ModelError if Ray is not installed, SteplineError if the run cannot continue.
     """
     # Actors are started only where there is something to do.
     unfinished = _select_unfinished(phase, items)
@@ -62,43 +65,29 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
         kind = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus or None, max_restarts=0)
         device = "cuda" if gpus else None
         start = partial(kind.remote, plan, out.url, stages, phase.retry, device)
-        most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        group = ActorGroup(ray, start, most=most, ahead=engine.ahead)
+        max_actors = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        group = ActorGroup(ray, start, max_actors=max_actors, videos_per_call=engine.ahead)
         try:
             for video in group.finished_videos(chain([first], unfinished)):
-                _count_finished(phase, video)
+                phase.on_finished(video)
         finally:
             group.close()
             remove_partials(out)
 
 
 def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
-    """Yield the videos with tasks to do. Report the others as finished."""
+    """Yield the videos with tasks to run. The others are reported as finished."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
-        if video.finished:
+        if not video.tasks:
             phase.on_finished(FinishedVideo(item, video.failure, computed=False))
         else:
             yield item
 
 
-def _count_finished(phase: Phase, video: FinishedVideo) -> None:
-    """Report a finished video. Raises SteplineError where a stage fails for too many videos in a
-    row."""
-    # The tasks before the failure went well. Those after it did not run.
-    for task in phase.plan.tasks_of(video.item):
-        if task.stage not in phase.stages:
-            continue
-        if video.failure is not None and video.failure.stage == task.stage:
-            phase.count_failures_in_a_row(task.stage, video.failure)
-            break
-        phase.count_failures_in_a_row(task.stage, None)
-    phase.on_finished(video)
-
-
 @contextlib.contextmanager
 def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
-    """Raise Ray errors that end the run as SteplineError."""
+    """Convert errors of Ray in a `with` block to SteplineError, with a message of one line."""
     try:
         yield
     except ray.exceptions.RayError as error:
@@ -110,8 +99,12 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def connect_cluster(plan: Plan) -> Iterator[Any]:
-    """Yield the module `ray`, connected to a cluster. A cluster that was started here is shut down
-    at the end."""
+    """Yield the module `ray`, connected to the cluster that the recipe names.
+
+    Without a name, a cluster is started on this machine, and shut down at the end.
+
+    Raises ModelError if Ray is not installed, SettingsError if this machine has too few GPUs.
+    """
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
     is_local = address == "local"
@@ -143,9 +136,11 @@ def connect_cluster(plan: Plan) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _import_ray(environment: Mapping[str, str]) -> Any:
-    """Return the module `ray`, imported with environment variables as defaults. Raises ModelError
-    where it is not installed."""
+def _import_ray(environment: dict[str, str]) -> Any:
+    """Return the module `ray`. Raises ModelError if it is not installed.
+
+    environment: environment variables to set before the import, unless they are set already.
+    """
     for name, value in environment.items():
         os.environ.setdefault(name, value)
     try:
@@ -158,8 +153,14 @@ def _import_ray(environment: Mapping[str, str]) -> Any:
 
 
 def _start_ray(ray: Any, address: str, **options: Any) -> None:
-    """Connect to a Ray cluster, or start one on this machine. Starting is tried twice."""
-    # A second try only for a connect_cluster that is started here.
+    """Connect to a Ray cluster, or start one on this machine, which is tried twice.
+
+    Args:
+        ray: the module `ray`.
+        address: address of the cluster, or "local" to start one.
+        options: further arguments of `ray.init`.
+    """
+    # A second try only for a cluster that is started here.
     for last in (False, True):
         try:
             with _shared_module_folders():
@@ -177,7 +178,7 @@ def _start_ray(ray: Any, address: str, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _shared_module_folders() -> Iterator[None]:
-    """Let child processes import modules from the folders of this process."""
+    """Let new processes import modules from the folders of this process, in a `with` block."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from stepline.curate.execution.fetcher import Fetcher, file_urls
 from stepline.curate.execution.pool import POLL_SECONDS, TaskPool, TaskWorker
@@ -33,18 +32,24 @@ from stepline.files.remote.retry import OutOfReachError
 
 FILE_POLL_SECONDS = 0.02  # to wait while a file is on its way and every worker is free
 
-TaskState: TypeAlias = Literal["waiting", "running", "done", "failed"]
-
 
 class OpenVideo:
-    """A video in progress: the states of its tasks.
+    """A video in progress, with the tasks that remain to be run for it.
+
+    Attributes:
+        item: the video.
+        tasks: the remaining tasks in the order of the recipe. Empty once the video is finished.
+        failure: the first failure of the finished video in the order of the recipe, None without
+            one.
+        computed: whether a task of the video was run since it was opened.
 
     Args:
         plan: stages, settings and keys.
         results: stored results and failures.
         item: the video.
-        stages: names of the stages to run. Earlier stages are done.
-        retry: whether failed tasks with attempts left run again.
+        stages: names of the stages to run. The results of all other stages that they need are
+            stored.
+        retry: whether failed tasks run again, up to the number of attempts in the recipe.
     """
 
     def __init__(
@@ -57,78 +62,60 @@ class OpenVideo:
         retry: bool = False,
     ) -> None:
         self.item = item
-        self.tasks = [task for task in plan.tasks_of(item) if task.stage in stages]
-        self.computed = False  # a task of it ran
-        self.failures: dict[str, StageFailure] = {}
-        self.states: dict[str, TaskState] = {}
+        self.tasks: list[StageTask] = []
+        self.failure: StageFailure | None = None
+        self.computed = False
+        self._is_running = False
         self._plan = plan
-        limits = plan.recipe.limits
-        for task in self.tasks:
+        for task in plan.tasks_of(item):
             stage = plan.stages[task.stage]
-            failure = None
-            state: TaskState = "done"
-            if not results.has_result(stage, task.key):
-                failure = results.find_failure(stage, task.key)
-                state = "waiting"
+            if task.stage not in stages or results.has_result(stage, task.key):
+                continue
+            failure = results.find_failure(stage, task.key)
             if failure is not None:
                 may_retry = retry and failure.kind != "left out"
-                if not may_retry or failure.attempts >= limits.attempts:
-                    self.failures[task.stage] = failure
-                    state = "failed"
-            self.states[task.stage] = state
+                if not may_retry or failure.attempts >= plan.recipe.limits.attempts:
+                    # What comes after it never runs.
+                    self.failure = failure
+                    break
+            self.tasks.append(task)
 
     def next_task(self) -> StageTask | None:
-        """Return the task that may run now: the first in the recipe's order that is not done."""
-        open_tasks = [task for task in self.tasks if self.states[task.stage] != "done"]
-        if open_tasks and self.states[open_tasks[0].stage] == "waiting":
-            return open_tasks[0]
-        return None
+        """Return the first remaining task. None while it runs, and if no task remains."""
+        return self.tasks[0] if self.tasks and not self._is_running else None
 
-    def mark_running(self, task: StageTask) -> None:
-        """Note that a task has been given to a worker."""
-        self.states[task.stage] = "running"
-        self.computed = True
+    def mark_running(self) -> None:
+        """Note that the first remaining task has been given to a worker."""
+        self._is_running = self.computed = True
 
-    def record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Note that a task is done or failed."""
-        self.states[task.stage] = "done" if failure is None else "failed"
+    def record_outcome(self, failure: StageFailure | None) -> None:
+        """Remove the first remaining task, which has ended. After a failure, no task remains.
+
+        failure: why the task has no result. None if its result is stored.
+        """
+        self._is_running = False
+        self.tasks.pop(0)
         if failure is not None:
-            self.failures[task.stage] = failure
-
-    @property
-    def failure(self) -> StageFailure | None:
-        """The first failure in the recipe's order. None while an earlier task is not done."""
-        for task in self.tasks:
-            if self.states[task.stage] != "done":
-                return self.failures.get(task.stage)
-        return None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the video has no task left to run."""
-        states = set(self.states.values())
-        if "running" in states:
-            return False
-        return self.failure is not None or states <= {"done"}
+            self.failure = failure
+            self.tasks.clear()
 
     def required_files(self) -> frozenset[str]:
-        """Return the kinds of files that the remaining tasks read."""
-        open_tasks = [t for t in self.tasks if self.states[t.stage] in ("waiting", "running")]
-        return frozenset().union(*map(self.files_of_task, open_tasks))
+        """Return the kinds of files that the remaining tasks read, such as "media"."""
+        return frozenset().union(*map(self.files_of_task, self.tasks))
 
     def files_of_task(self, task: StageTask) -> frozenset[str]:
-        """Return the kinds of files that a task reads."""
+        """Return the kinds of files that a task reads, such as "media"."""
         return input_files(self._plan.stages[task.stage], self.item)
 
 
 @dataclass(frozen=True)
 class FinishedVideo:
-    """A video whose tasks are all done, or one of which failed.
+    """A video whose tasks are all done, or one of whose tasks failed.
 
     Attributes:
         item: the video.
-        failure: its first failure in the recipe's order, None without one.
-        computed: whether a task of the video ran in this run.
+        failure: its first failure in the order of the recipe, None without one.
+        computed: whether a task of the video was run in this run.
     """
 
     item: VideoItem
@@ -157,10 +144,14 @@ class Phase:
     failures_in_a_row: Counter[str] = field(default_factory=Counter)
 
     def count_failures_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
-        """Count the outcome of a task of a stage.
+        """Count the outcome of a task.
 
-        Raises SteplineError where the stage failed for limits.in_a_row videos in a row, as when its
-        server is down.
+        Args:
+            stage: name of the stage of the task.
+            failure: the failure of the task, None if it is done.
+
+        Raises SteplineError if the stage failed for `limits.in_a_row` videos in a row, such as when
+        its server is down.
         """
         # A video that the recipe leaves out does not point to a fault.
         if failure is None or failure.kind == "left out":
@@ -169,15 +160,19 @@ class Phase:
         self.failures_in_a_row[stage] += 1
         count = self.failures_in_a_row[stage]
         if count >= self.plan.recipe.limits.in_a_row:
-            what = f"stage {stage} failed for {count} videos in a row"
             raise SteplineError(
-                f"{what}, the last with: {failure.reason}; cure it and give --retry-failed, or raise limits.in_a_row"
+                f"stage {stage} failed for {count} videos in a row, "
+                f"the last with: {failure.reason}; "
+                "cure it and give --retry-failed, or raise limits.in_a_row"
             )
 
 
 def make_worker_setup(phase: Phase) -> WorkerSetup:
-    """Return what each worker process gets at its start. Folders of dataset stages are downloaded
-    where needed."""
+    """Return what each worker process of a phase gets at its start.
+
+    Result folders of dataset stages that the phase reads are downloaded if the output folder is
+    remote.
+    """
     plan = phase.plan
     out = phase.results.out
     needs: set[str] = set()
@@ -200,15 +195,14 @@ def make_worker_setup(phase: Phase) -> WorkerSetup:
 
 
 class Scheduler:
-    """Runs the stages of a phase over videos with worker processes of this machine. Close it at the
-    end.
+    """Runs video stages over videos with worker processes of this machine. Close it at the end.
 
     Args:
-        phase: stages and plan.
+        phase: the stages, and where their results are stored.
         workers: maximal number of worker processes.
         scratch: folder for downloaded files.
         run_log: log of the tasks.
-        devices: GPU devices of the first workers. Without any, every stage runs on the CPU.
+        devices: torch devices of the first workers. If empty, every stage runs on the CPU.
     """
 
     def __init__(
@@ -233,7 +227,7 @@ class Scheduler:
     def run(self, items: Iterable[VideoItem]) -> None:
         """Run all tasks of all videos, the oldest videos first.
 
-        Raises SteplineError where the run must end. Finished results are kept.
+        Raises SteplineError if the run cannot continue. Finished results are kept.
         """
         for item in items:
             self.add(item)
@@ -244,7 +238,10 @@ class Scheduler:
             self.run_once()
 
     def add(self, item: VideoItem) -> None:
-        """Open a video. A video without a task to run is finished at once."""
+        """Open a video and start to download its files.
+
+        A video without remaining tasks is finished.
+        """
         phase = self._phase
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         self._open[item.id] = video
@@ -264,19 +261,19 @@ class Scheduler:
         self._fetcher.close()
 
     def _submit_tasks(self) -> None:
-        """Give each idle worker a task. Note whether a video waits for a download."""
+        """Give a task to each idle worker, and note whether a task waits for a download."""
         self._awaits_file = False
         for worker in self._pool.free_workers(len(self._open)):
             request = self._choose_request(worker)
             if request is not None:
-                self._open[request.task.item.id].mark_running(request.task)
+                self._open[request.task.item.id].mark_running()
                 self._pool.submit(worker, request)
 
     def _choose_request(self, worker: TaskWorker) -> TaskRequest | None:
-        """Return a task for a worker, or None where none can run.
+        """Return a task for a worker, or None if none can run.
 
-        Tasks of stages whose models the worker has loaded come first, then those of the oldest
-        video. A worker with a GPU prefers stages that use a GPU.
+        A worker with a GPU prefers stages that use a GPU, other workers prefer stages whose models
+        they have loaded. Among these, and without any, the oldest video comes first.
         """
         # A stage whose models are loaded costs less than another one.
         preferred = self._gpu_stages if worker.has_gpu else worker.loaded_stages
@@ -288,7 +285,7 @@ class Scheduler:
         return oldest
 
     def _possible_requests(self, worker: TaskWorker) -> Iterator[TaskRequest]:
-        """Yield the tasks that a worker can run now, the oldest video's first."""
+        """Yield the tasks that a worker can run now, the oldest video first."""
         for video in list(self._open.values()):
             task = video.next_task()
             if task is None:
@@ -301,8 +298,13 @@ class Scheduler:
                 yield request
 
     def _find_local_files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
-        """Return the local paths of the files of a task, or None while they are downloaded. A
-        failed download is a failure of the video."""
+        """Return the local paths of the files of a task by kind.
+
+        None while one is being downloaded. A failed download is recorded as a failure of the task,
+        and gives None too.
+
+        Raises SteplineError if the disk is full or an object store cannot be reached.
+        """
         item = video.item
         try:
             files = self._fetcher.local_files(item, video.files_of_task(task))
@@ -322,7 +324,7 @@ class Scheduler:
         return files
 
     def _record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Store the outcome of a task, and finish its video where no task is left."""
+        """Store the failure of a task, or note its result. Finish its video if no task remains."""
         phase = self._phase
         video = self._open[task.item.id]
         stage = phase.plan.stages[task.stage]
@@ -331,16 +333,16 @@ class Scheduler:
         else:
             failure = phase.results.add_failure(stage, task.key, failure)
         phase.count_failures_in_a_row(task.stage, failure)
-        video.record_outcome(task, failure)
+        video.record_outcome(failure)
         self._close_if_finished(video)
         # Its files go as soon as no task can need them.
         if not video.required_files():
             self._fetcher.release(video.item)
 
     def _close_if_finished(self, video: OpenVideo) -> bool:
-        """Finish a video that has no task left to run. Return whether it is finished."""
-        if video.finished:
+        """Report a video without remaining tasks as finished. Return whether it is finished."""
+        if not video.tasks:
             del self._open[video.item.id]
             self._fetcher.release(video.item)
             self._phase.on_finished(FinishedVideo(video.item, video.failure, video.computed))
-        return video.finished
+        return not video.tasks

@@ -4,6 +4,7 @@ It reads what a task needs, runs the stage and stores the result, and keeps the 
 tasks. It may hang, crash or be killed: the pool waits for it no longer than its limits.
 """
 
+import contextlib
 import errno
 import logging
 import re
@@ -46,11 +47,10 @@ class WorkerSetup:
     Attributes:
         recipe: stages and settings.
         stages: the video stages by name.
-        out: URL of OUT.
+        out: URL or path of the output folder of the run.
         folders: local result folders of finished dataset stages, by stage.
-        device: device of the stages that use a GPU. Other stages run on the CPU.
-        versions: major.minor versions of libraries that the driver has, which are part of result
-            keys.
+        device: torch device of the stages that use a GPU. All other stages run on the CPU.
+        versions: "major.minor" versions of the driver's libraries, which the worker must have too.
     """
 
     recipe: Recipe
@@ -69,8 +69,7 @@ class TaskRequest:
         task: the stage and the video.
         files: local paths of the files that the stage reads, by kind: "media", "captions",
             "features".
-        gpu: whether the task runs on the GPU of the worker. Otherwise any worker runs it on the
-            CPU.
+        gpu: whether the task runs on the GPU of the worker. False: on the CPU.
     """
 
     task: StageTask
@@ -87,10 +86,10 @@ class TaskReply:
         reason: error message in one line.
         cpu: CPU seconds.
         wall: wall seconds.
-        peak_rss: peak memory in bytes.
+        peak_rss: peak memory of the process in bytes.
         bytes: size of the result.
-        first: whether the worker ran this stage for the first time, so that models were loaded.
-        notes: further numbers for the log.
+        first: whether the process ran this stage for the first time, so that it loaded models.
+        notes: further numbers for the log, by name.
     """
 
     kind: ReplyKind
@@ -107,13 +106,21 @@ def start_worker(
     setup: WorkerSetup,
     send: Send,  # noqa: ARG001
 ) -> Callable[[TaskRequest], TaskReply]:
-    """Return the function that runs the tasks of this worker process."""
+    """Return the function that runs the tasks of this worker process.
+
+    Args:
+        setup: recipe, stages and output folder.
+        send: sends a message to the parent process. It is not used.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     return TaskRunner(setup).run
 
 
 class TaskRunner:
-    """Runs tasks one after another and stores their results."""
+    """Runs tasks one after another in a worker process, and stores their results.
+
+    setup: recipe, stages and output folder.
+    """
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
@@ -122,7 +129,7 @@ class TaskRunner:
 
     @one_blas_thread()
     def run(self, request: TaskRequest) -> TaskReply:
-        """Run a task, store its result and return the outcome."""
+        """Run a task, store its result, and return the outcome with its time and memory."""
         stage = self._setup.stages[request.task.stage]
         # Its cost includes the loading of models, which the log marks.
         first = stage.name not in self._loaded
@@ -149,8 +156,7 @@ class TaskRunner:
         # A lost GPU, a result that cannot be read: no fault of the video.
         except SteplineError as error:
             return TaskReply("run", " ".join(str(error).split()))
-        run = cast(Callable[[VideoContext], bytes], stage.run)
-        kind, reason, data = try_stage(run, context)
+        kind, reason, data = try_stage(cast(Callable[[VideoContext], bytes], stage.run), context)
         if kind == "run":  # for the owner of the run, with all paths
             return TaskReply(kind, " ".join(reason.split()))
         if data is None:
@@ -163,32 +169,35 @@ class TaskRunner:
         return TaskReply("done", bytes=len(data))
 
     def _make_context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
-        """Return the inputs of a stage and switch to its device. Raises SteplineError where a
-        library version differs from that of the driver."""
+        """Return the inputs of a task, and select its device.
+
+        Raises SettingsError if the version of a library differs from that of the driver.
+
+        Args:
+            request: the task and its files.
+            notes: dict to which the stage may add numbers for the log.
+        """
         # This machine must compute what the driver has named.
         for library, version in self._setup.versions.items():
             installed = minor_version(library)
             if installed != version:
-                here = f"{socket.gethostname()} has {library} {installed or 'not at all'}"
                 raise SettingsError(
-                    f"{here}, the driver {version or 'none'}; "
+                    f"{socket.gethostname()} has {library} {installed or 'not at all'}, "
+                    f"the driver {version or 'none'}; "
                     "install the same version on every machine"
                 )
         set_device(self._setup.device if request.gpu else "cpu")
-        results = {}
-        folders = {}
         # What it needs: results from the store, and folders on this machine.
+        results = {}
         for need, key in request.task.needs.items():
             if need in self._setup.stages:
                 results[need] = self._results.read_result(self._setup.stages[need], key)
-            if need in self._setup.folders:
-                folders[need] = self._setup.folders[need]
         return VideoContext(
             request.task.item,
             self._setup.recipe,
             **request.files,
             results=results,
-            folders=folders,
+            folders=self._setup.folders,
             notes=notes,
         )
 
@@ -196,7 +205,14 @@ class TaskRunner:
 def try_stage(
     run: Callable[[VideoContext], bytes], context: VideoContext
 ) -> tuple[ReplyKind, str, bytes | None]:
-    """Run a stage for a video. Return kind of outcome, reason, and the bytes of the result or None."""
+    """Run a stage for a video, and convert its errors to an outcome.
+
+    Return (kind of outcome, error message, bytes of the result). The bytes are None after an error.
+
+    Args:
+        run: the function of the stage.
+        context: its inputs.
+    """
     try:
         data = run_on_gpu_or_cpu(run, context)
     except LeftOutError as error:
@@ -220,14 +236,16 @@ def try_stage(
 
 
 def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContext) -> bytes:
-    """Run a stage for a video and return its result. Where the GPU is out of memory or lost, run it
-    on the CPU and note that."""
+    """Run a stage for a video and return its result.
+
+    If the GPU is lost or out of memory, the stage runs again on the CPU, and `context.notes` says
+    so.
+    """
     try:
         return run(context)
     except Exception as error:
         # Only a GPU that gave out is worth another try.
-        lost_gpu = any(map(is_gpu_error, causes(error)))
-        if current_device().kind == "cpu" or not lost_gpu:
+        if current_device().kind == "cpu" or not any(map(is_gpu_error, causes(error))):
             raise
         what = "%s: done on the CPU, as the GPU gave out (%s)"
         log.warning(what, context.item.id, first_line(error))
@@ -245,16 +263,17 @@ def disk_is_full(error: BaseException) -> bool:
 
 
 def reset_peak_memory() -> None:
-    """Reset the peak memory counter of this process, where the system can (Linux)."""
-    if sys.platform == "linux":
-        try:
-            Path("/proc/self/clear_refs").write_text("5")
-        except OSError:  # not allowed in some containers; the peak is then the process's
-            return
+    """Reset the peak memory of this process, if the system allows it (Linux)."""
+    # Some containers do not allow it. The peak is then that of the whole process.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes since `reset_peak_memory`."""
+    """Return the peak memory of this process in bytes.
+
+    On Linux, the peak is that since the last `reset_peak_memory`.
+    """
     # The kernel's own peak, which is reset for each task.
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -265,13 +284,14 @@ def peak_memory() -> int:
 
 
 def make_reason_portable(reason: str, files: Iterable[str], identity: str) -> str:
-    """Return an error message in one line without paths and memory addresses of this machine.
+    """Return an error message as one line without paths and memory addresses of this machine.
 
     Failure reasons are part of the dataset, so they must be equal on all machines.
 
     Args:
         reason: error message.
-        files: paths of the files of the video, which become its id. Other paths become `(a path)`.
+        files: paths of the files of the video, which are replaced by its id. All other paths become
+            `(a path)`.
         identity: id of the video.
     """
     # Longest first, since one path may begin with another.

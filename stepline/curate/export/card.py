@@ -5,14 +5,14 @@ written.
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from importlib.resources import files
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -23,17 +23,14 @@ from stepline.networks.weights import known_weights
 from stepline.records import RECORD_VERSION, Record
 from stepline.version import __version__
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-
 # The hubs' words for numbers of videos.
 SIZE_NAMES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
     (100_000, "10K<n<100K"),
     (1_000_000, "100K<n<1M"),
+    (math.inf, "1M<n<10M"),
 )
-LARGEST_SIZE_NAME = "1M<n<10M"
 LANGUAGE_PATTERN = re.compile(r"[a-z]{2,3}")  # codes of ISO 639, the only ones that hubs take
 MAX_CELL_CHARS = 300  # of a table's cell
 PAPERS_BY_STAGE = {  # stage -> whose method it is
@@ -53,45 +50,48 @@ PAPERS_BY_STAGE = {  # stage -> whose method it is
 
 
 def dataset_card(
-    dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]
+    dataset: Mapping[str, Any], settings: ExportSettings, stages: Sequence[str]
 ) -> str:
     """Return the dataset card: a README in Markdown with YAML metadata.
 
     Args:
-        dataset: contents of `dataset.json`.
-        settings: name and licence.
+        dataset: contents of `dataset.json`, as `describe_dataset` returns them.
+        settings: name and licence of the dataset.
         stages: names of the stages of the recipe.
     """
-    videos = dataset["videos"]
+    from jinja2 import Environment, StrictUndefined
+
     papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
-    return _load_template().render(
+    template = (files(__package__) / "card.txt").read_text(encoding="utf-8")
+    environment = Environment(
+        undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    environment.filters["pairs"] = format_counts
+    return environment.from_string(template).render(
         name=_escape_markdown(settings.name),
         licence=settings.licence,
-        codes=_language_codes(_as_mapping(dataset["languages"])),
-        size=_size_name(videos if isinstance(videos, int) else 0),
+        codes=_language_codes(dataset["languages"]),
+        size=next(name for limit, name in SIZE_NAMES if dataset["videos"] < limit),
         dataset=dataset,
         columns=RECORD_COLUMNS,
-        settings=_format_settings(_as_mapping(dataset["settings"]), stages),
+        settings=_format_settings(dataset["settings"] or {}, stages),
         papers=papers or list(PAPERS_BY_STAGE.values())[:1],
     )
 
 
-def _size_name(videos: int) -> str:
-    return next((name for limit, name in SIZE_NAMES if videos < limit), LARGEST_SIZE_NAME)
-
-
 def _language_codes(languages: Iterable[str]) -> list[str]:
-    """Return the ISO 639 codes of languages without regions, sorted."""
+    """Return the sorted ISO 639 codes of language tags, such as "en" for "en-GB"."""
     codes = {language.partition("-")[0] for language in languages}
     return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
 
 
-def _as_mapping(value: JsonValue) -> dict[str, JsonValue]:
-    return value if isinstance(value, dict) else {}
-
-
 def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
-    """Return the settings of each stage as one line of JSON, in the order of the recipe."""
+    """Return the settings of each stage as one line of JSON, in the order of the recipe.
+
+    Args:
+        settings: stage -> settings that decide its result. Stages without any are omitted.
+        stages: names of the stages of the recipe.
+    """
     # The recipe's order, and after it what no stage of it owns.
     names = [name for name in stages if name in settings]
     names += sorted(settings.keys() - set(stages))
@@ -103,36 +103,26 @@ def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -
     return lines
 
 
-@lru_cache(maxsize=1)
-def _load_template() -> "Template":
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
-    )
-    environment.filters["pairs"] = format_counts
-    path = files("stepline.curate.export").joinpath("card.txt")
-    return environment.from_string(path.read_text(encoding="utf-8"))
-
-
 def format_counts(counted: Mapping[str, int], most: int = 6) -> str:
-    """Return counts as text for a table cell: "en 12, de 3, 4 others". most: number of entries that
-    are named."""
+    """Return counts as text for a table cell, such as "en 12, de 3, 4 others".
+
+    Args:
+        counted: name -> count, the largest count first.
+        most: number of names that are listed. The counts of all others are added up.
+    """
     texts = [f"{_escape_markdown(name)} {count:,}" for name, count in counted.items()]
-    counts = list(counted.values())
     # The rare ones are added up, so that the cell stays short.
-    others = sum(counts[most:])
+    others = sum([*counted.values()][most:])
     if others:
         texts[most:] = [f"{others:,} others"]
     return ", ".join(texts) or "none"
 
 
 def _escape_markdown(text: Any) -> str:
-    """Return untrusted text as one line with its Markdown characters escaped."""
+    """Return untrusted text as one line, with its Markdown characters escaped."""
     # Names and reasons may hold what Markdown reads as markup.
     line = " ".join(str(text).split())
-    escaped = re.sub(r"([|`<>\[\]*_\\])", r"\\\1", line)
-    return escaped[:MAX_CELL_CHARS]
+    return re.sub(r"([|`<>\[\]*_\\])", r"\\\1", line)[:MAX_CELL_CHARS]
 
 
 MAKER_KINDS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names
@@ -142,23 +132,22 @@ WEIGHTS_BEHIND = {"conse": ("efficientnet-lite0", "minilm")}  # names of weights
 PATH_PATTERN = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
 
 
-def _empty_maker_counts() -> dict[str, Counter[str]]:
-    return {kind: Counter() for kind in MAKER_KINDS}
-
-
 @dataclass
 class DatasetFacts:
     """Counts of the records of a dataset, for its card.
 
     Attributes:
         counts: numbers of videos, steps, sentences and reasons.
-        makers: number of videos by the model that made each part, by kind of part.
+        makers: number of videos by the model that made a part of the record. Kinds of parts: "asr",
+            "writer", "vision", "judge".
         featured: number of videos with features.
     """
 
     counts: DatasetCounts = field(default_factory=DatasetCounts)
-    makers: dict[str, Counter[str]] = field(default_factory=_empty_maker_counts)  # by their kind
-    featured: int = 0  # videos with features
+    makers: dict[str, Counter[str]] = field(
+        default_factory=lambda: {kind: Counter() for kind in MAKER_KINDS}
+    )
+    featured: int = 0
 
     def add(self, record: Record) -> None:
         """Count a record of the dataset."""
@@ -192,8 +181,8 @@ def describe_dataset(
         facts: counts of the records.
         losses: videos that each stage left out.
         files: files of the dataset with their sha256.
-        settings: name and licence.
-        stage_settings: result settings of each stage.
+        settings: name and licence of the dataset.
+        stage_settings: stage -> settings that decide its result.
     """
     counts = facts.counts
     # What each stage left out.
@@ -234,8 +223,10 @@ def describe_dataset(
 
 
 def strip_folders(value: JsonValue) -> JsonValue:
-    """Return settings in which each path is reduced to its last name, so that no folder of a
-    machine is published."""
+    """Return settings in which each path is reduced to its last name.
+
+    So no folder of a machine is published. "clip:/weights/clip" becomes "clip:clip".
+    """
     if isinstance(value, dict):
         return {key: strip_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):

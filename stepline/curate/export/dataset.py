@@ -43,8 +43,8 @@ class DatasetContents:
         left_out: the failure of each video that is left out, by id.
         items: videos of the source by id.
         stages: names of the stages of the recipe, in its order.
-        settings: result settings of each stage.
-        features: store of the features, None without one.
+        settings: stage -> settings that decide its result.
+        features: store of the visual features, None without one.
     """
 
     records: Callable[[], Iterable[Record]]
@@ -58,10 +58,16 @@ class DatasetContents:
 def export_dataset(
     contents: DatasetContents, folder: Path, settings: ExportSettings
 ) -> dict[str, JsonValue]:
-    """Write a dataset into an empty folder and return its `dataset.json`, which lists every file.
+    """Write a dataset with its card, and return its `dataset.json`, which lists every file.
 
-    Equal contents and settings give equal bytes. Raises StoreError where the folder cannot be
-    written.
+    Equal contents and settings give equal bytes.
+
+    Args:
+        contents: records, left-out videos and features.
+        folder: an empty folder.
+        settings: name, licence and file sizes of the dataset.
+
+    Raises StoreError if the folder cannot be written.
     """
     # Records, which are counted as they are written.
     facts = DatasetFacts()
@@ -88,18 +94,13 @@ def export_dataset(
     return tree
 
 
-def _published_records(contents: DatasetContents) -> Iterator[Record]:
-    """Yield the records with the path of each video in its source."""
+def _make_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
     for record in contents.records():
+        facts.add(record)
+        # What is published of a video's address is its path in the source.
         item = contents.items.get(record.id, VideoItem(record.id))
         video = record.video.model_copy(update={"path": item.path})
-        yield record.model_copy(update={"video": video})
-
-
-def _make_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
-    for record in _published_records(contents):
-        facts.add(record)
-        yield DatasetRow(record)
+        yield DatasetRow(record.model_copy(update={"video": video}))
 
 
 def _make_left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
@@ -113,8 +114,7 @@ def _make_left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
             title=item.title,
             task=item.task,
         )
-        reason = f"{failure.stage}: {failure.reason}"
-        dropped = Rejected("video", reason, text=failure.stage)
+        dropped = Rejected("video", f"{failure.stage}: {failure.reason}", text=failure.stage)
         yield DatasetRow(Record(id=id, video=video, dropped=(dropped,)), failure)
 
 
@@ -132,10 +132,14 @@ OWN_PREFIXES = (
 
 
 def publish(folder: Path, target: RemotePath) -> None:
-    """Copy the files of a dataset to a target folder, and delete files of an earlier dataset there.
+    """Copy a dataset to a target folder, and delete the files of an earlier dataset there.
 
     Other files stay. An interrupted copy can be repeated: `dataset.json`, which lists every file,
     is copied last.
+
+    Args:
+        folder: local folder of the dataset.
+        target: folder that is published, local or remote.
     """
     files = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix() for path in files} - {INDEX_NAME}
@@ -153,7 +157,12 @@ def publish(folder: Path, target: RemotePath) -> None:
 
 
 def publish_features(folder: Path, target: RemotePath) -> None:
-    """Copy a feature store to a target folder, and delete the shards of an earlier store there."""
+    """Copy a feature store to a target folder, and delete the shards of an earlier store there.
+
+    Args:
+        folder: local folder of the store.
+        target: folder that is published, local or remote.
+    """
     # Shards of two stores must not be read together, so the old ones go first.
     names = sorted(file.name for file in folder.glob("shard-*"))
     for entry in list_files(target):
@@ -165,7 +174,7 @@ def publish_features(folder: Path, target: RemotePath) -> None:
 
 
 def _copy_file(source: Path, target: RemotePath) -> None:
-    """Copy a file. On the same disk, large files are hard links."""
+    """Copy a file. On the same disk, a large file becomes a hard link."""
     path = target.local
     if path is not None and source.name.endswith(LARGE_SUFFIXES):
         path.parent.mkdir(parents=True, exist_ok=True)

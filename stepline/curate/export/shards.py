@@ -16,22 +16,15 @@ from stepline.files.digests import sha256
 from stepline.records import RECORD_VERSION, Record
 from stepline.storage import to_json
 
-# Kinds of columns, as Arrow names them.
-TEXT_KIND = "string"
-INTEGER_KIND = "int32"
-NUMBER_KIND = "double"
-TEXTS_KIND = "list<string>"
-NUMBERS_KIND = "list<double>"
-
 
 @dataclass(frozen=True)
 class Column:
     """A column of the Parquet shards.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         kind: Arrow type.
-        meaning: description for the card.
+        meaning: description for the dataset card.
     """
 
     name: str
@@ -40,46 +33,44 @@ class Column:
 
 
 RECORD_COLUMNS = (
-    Column("id", TEXT_KIND, "the item's id; rows are sorted by it"),
-    Column("video", TEXT_KIND, "the video's id in its source"),
-    Column("path", TEXT_KIND, "where the video is in its source, or its public address"),
-    Column("title", TEXT_KIND, "the video's title, if the source states it"),
-    Column("task", TEXT_KIND, "what is done in it, if the source states it"),
-    Column("duration", NUMBER_KIND, "seconds"),
-    Column("language", TEXT_KIND, "of the speech; empty if it is not known"),
-    Column("steps", INTEGER_KIND, "how many steps there are"),
-    Column("step_texts", TEXTS_KIND, "the steps, in the order in which they are written"),
+    Column("id", "string", "the item's id; rows are sorted by it"),
+    Column("video", "string", "the video's id in its source"),
+    Column("path", "string", "where the video is in its source, or its public address"),
+    Column("title", "string", "the video's title, if the source states it"),
+    Column("task", "string", "what is done in it, if the source states it"),
+    Column("duration", "double", "seconds"),
+    Column("language", "string", "of the speech; empty if it is not known"),
+    Column("steps", "int32", "how many steps there are"),
+    Column("step_texts", "list<string>", "the steps, in the order in which they are written"),
     Column(
         "step_starts",
-        NUMBERS_KIND,
+        "list<double>",
         "second from which each step is shown; none where it was not found",
     ),
-    Column("step_ends", NUMBERS_KIND, "second at which each step's span ends"),
+    Column("step_ends", "list<double>", "second at which each step's span ends"),
     Column(
-        "step_scores", NUMBERS_KIND, "P(the step is shown at all); none where nothing judged it"
+        "step_scores", "list<double>", "P(the step is shown at all); none where nothing judged it"
     ),
-    Column("step_statuses", TEXTS_KIND, "shown, unclear, said or not found"),
+    Column("step_statuses", "list<string>", "shown, unclear, said or not found"),
     Column(
         "step_licences",
-        TEXTS_KIND,
+        "list<string>",
         "licence of a text that people wrote; none where it was made here",
     ),
-    Column("sentence_texts", TEXTS_KIND, "what is said"),
-    Column("sentence_starts", NUMBERS_KIND, "second at which each sentence begins"),
-    Column("sentence_ends", NUMBERS_KIND, "second at which it ends"),
+    Column("sentence_texts", "list<string>", "what is said"),
+    Column("sentence_starts", "list<double>", "second at which each sentence begins"),
+    Column("sentence_ends", "list<double>", "second at which it ends"),
     Column(
         "sentence_shown",
-        NUMBERS_KIND,
+        "list<double>",
         "P(the picture shows it while it is said); none where nothing judged it",
     ),
-    Column("stage", TEXT_KIND, "of a video that is left out: the stage that left it out"),
-    Column(
-        "kind", TEXT_KIND, "of a video that is left out: left out, error, hang, crash or memory"
-    ),
-    Column("reason", TEXT_KIND, "of a video that is left out: why"),
+    Column("stage", "string", "of a video that is left out: the stage that left it out"),
+    Column("kind", "string", "of a video that is left out: left out, error, hang, crash or memory"),
+    Column("reason", "string", "of a video that is left out: why"),
     Column(
         "record",
-        TEXT_KIND,
+        "string",
         "all that is known of it, as JSON; `stepline.storage.from_json` reads it",
     ),
 )
@@ -87,13 +78,18 @@ RECORD_COLUMNS = (
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A row of the Parquet shards: a record, and the failure of a video that is left out."""
+    """A row of the Parquet shards.
+
+    Attributes:
+        record: the record of a video.
+        failure: why the video is left out. None for a video of the dataset.
+    """
 
     record: Record
     failure: StageFailure | None = None
 
     def column_values(self) -> dict[str, object]:
-        """Return the value of each column."""
+        """Return column name -> value, for all columns of RECORD_COLUMNS."""
         record = self.record
         steps = record.steps
         video = record.video
@@ -139,9 +135,9 @@ class ExportedFile:
     """A file of the dataset.
 
     Attributes:
-        path: relative to the dataset.
-        bytes: size.
-        sha256: hex digest of its contents.
+        path: path relative to the folder of the dataset.
+        bytes: size in bytes.
+        sha256: sha256 of its contents in hexadecimal.
     """
 
     path: str
@@ -157,9 +153,9 @@ def write_shards(
     Equal rows give equal files.
 
     Args:
-        rows: sorted by id.
-        split: "train" or "left_out".
-        folder: of the dataset.
+        rows: the rows, sorted by id.
+        split: name of the split: "train" or "left_out".
+        folder: folder of the dataset.
         limit: maximal number of rows per shard.
     """
     data = folder / DATA_FOLDER
@@ -172,14 +168,16 @@ def write_shards(
         parts.append(part)
     exported = []
     for number, part in enumerate(parts):
-        position = f"{number:05d}-of-{len(parts):05d}"
-        name = f"{split}-{position}-{sha256(part)[:NAME_DIGITS]}.parquet"
+        name = f"{split}-{number:05d}-of-{len(parts):05d}-{sha256(part)[:NAME_DIGITS]}.parquet"
         exported.append(_describe_file(part.rename(data / name)))
     return exported
 
 
 def _split_into_shards(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
-    """Yield the column values of the rows of each shard. Without rows, one empty list."""
+    """Yield the rows of each shard as column name -> value. Without rows, one empty list.
+
+    limit: maximal number of rows per shard. MAX_SHARD_CHARS limits its size too.
+    """
     block: list[dict[str, object]] = []
     size = 0
     for row in rows:
@@ -199,14 +197,15 @@ def _write_shard(block: list[dict[str, object]], path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    kinds = {
-        TEXT_KIND: arrow.string(),
-        INTEGER_KIND: arrow.int32(),
-        NUMBER_KIND: arrow.float64(),
-        TEXTS_KIND: arrow.list_(arrow.string()),
-        NUMBERS_KIND: arrow.list_(arrow.float64()),
+    text, number = arrow.string(), arrow.float64()
+    types = {
+        "string": text,
+        "int32": arrow.int32(),
+        "double": number,
+        "list<string>": arrow.list_(text),
+        "list<double>": arrow.list_(number),
     }
-    fields = [(column.name, kinds[column.kind]) for column in RECORD_COLUMNS]
+    fields = [(column.name, types[column.kind]) for column in RECORD_COLUMNS]
     schema = arrow.schema(fields, metadata={"stepline_version": str(RECORD_VERSION)})
     # Kinds are given, since a column without any value would have none.
     table = arrow.Table.from_pylist(block, schema=schema)
@@ -220,10 +219,10 @@ def copy_features(
     """Copy features from a store into FOLDER/features and return the files.
 
     Args:
-        ids: of the videos, sorted.
-        store: features of the videos.
-        folder: of the dataset.
-        shard_bytes: size of a shard of the copy.
+        ids: ids of the videos to copy, sorted.
+        store: the store with their features.
+        folder: folder of the dataset.
+        shard_bytes: maximal bytes of a shard of the copy.
     """
     features = folder / "features"
     with FeatureWriter(features, shard_bytes=shard_bytes) as writer:

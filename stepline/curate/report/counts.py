@@ -7,14 +7,14 @@ speech, length of the videos.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
 from stepline.curate.stage import StageFailure
-from stepline.records import Record, Step, Transcript
+from stepline.records import Record, Transcript
 
 Counts: TypeAlias = Counter[str]
 
@@ -24,15 +24,15 @@ class ScoreSums:
     """Sums of calibrated scores per video, from which their mean is estimated.
 
     Attributes:
-        texts: number of scored texts of each video, V numbers.
-        sums: sum of the scores of each video, V numbers.
+        texts: number of texts with a score, for each of V videos.
+        sums: sum of their scores, for each of V videos.
     """
 
     texts: list[int] = field(default_factory=list)
     sums: list[float] = field(default_factory=list)
 
     def add(self, scores: Iterable[float | None]) -> None:
-        """Add the scores of the texts of one video. Texts without a score (None) do not count."""
+        """Add the scores of the texts of one video. None is a text without a score."""
         values = [score for score in scores if score is not None]
         # Only videos with scores, so that each has a mean.
         if values:
@@ -42,38 +42,65 @@ class ScoreSums:
 
 @dataclass
 class DatasetCounts:
-    """Counts of a dataset. Steps and sentences are counted for kept videos only."""
+    """Counts of a dataset. All but `videos` and `left_out` are of the kept videos.
+
+    Attributes:
+        videos: all videos.
+        kept_videos: videos that are not left out.
+        hours: duration in hours of the videos whose duration is known.
+        timed_videos: number of videos whose duration is known.
+        sentences: sentences heard.
+        cited: sentences that are a source of a step.
+        spoken_words: words of the sentences.
+        spoken_seconds: seconds from the start of the first sentence to the last end, summed over
+            videos.
+        steps: steps.
+        step_words: words of the steps.
+        step_seconds: duration in seconds of the steps with a span.
+        placed: steps with a span.
+        neighbours: pairs of successive steps with a span.
+        out_of_order: pairs of `neighbours` whose second step is shown first.
+        left_out: videos that are left out, by reason.
+        dropped_sentences: dropped sentences by reason.
+        dropped_steps: dropped steps by reason.
+        statuses: steps by status, such as "shown".
+        languages: videos by language of the speech.
+        licences: steps from a text base, by licence of their text.
+        recognisers: videos by speech recogniser.
+        tasks: videos by task, such as "make soup".
+        warnings: warnings by text.
+        narration_shown: P(shown) of each sentence in its seconds, by the judge.
+        steps_shown: P(shown anywhere in the video) of each step, by the aligner.
+    """
 
     videos: int = 0
     kept_videos: int = 0
-    hours: float = 0.0  # of kept videos whose duration is known
-    timed_videos: int = 0  # those videos
-    sentences: int = 0  # heard in kept videos
-    cited: int = 0  # of them, sentences that a kept step rests on
+    hours: float = 0.0
+    timed_videos: int = 0
+    sentences: int = 0
+    cited: int = 0
     spoken_words: int = 0
-    spoken_seconds: float = 0.0  # from the first word of each video to its last
+    spoken_seconds: float = 0.0
     steps: int = 0
     step_words: int = 0
     step_seconds: float = 0.0
-    placed: int = 0  # steps with a span
-    neighbours: int = 0  # pairs of placed steps, one written after the other
-    out_of_order: int = 0  # of them, pairs whose later one is shown first
-    left_out: Counts = field(default_factory=Counter)  # videos by reason
-    dropped_sentences: Counts = field(default_factory=Counter)  # by reason
-    dropped_steps: Counts = field(default_factory=Counter)  # by reason
+    placed: int = 0
+    neighbours: int = 0
+    out_of_order: int = 0
+    left_out: Counts = field(default_factory=Counter)
+    dropped_sentences: Counts = field(default_factory=Counter)
+    dropped_steps: Counts = field(default_factory=Counter)
     statuses: Counts = field(default_factory=Counter)
-    languages: Counts = field(default_factory=Counter)  # kept videos
-    licences: Counts = field(default_factory=Counter)  # steps of a text base
-    recognisers: Counts = field(default_factory=Counter)  # kept videos
-    tasks: Counts = field(default_factory=Counter)  # kept videos
+    languages: Counts = field(default_factory=Counter)
+    licences: Counts = field(default_factory=Counter)
+    recognisers: Counts = field(default_factory=Counter)
+    tasks: Counts = field(default_factory=Counter)
     warnings: Counts = field(default_factory=Counter)
-    # the judge's P(shown) of each sentence
     narration_shown: ScoreSums = field(default_factory=ScoreSums)
-    # the aligner's P(shown at all) of each step
     steps_shown: ScoreSums = field(default_factory=ScoreSums)
 
     def add(self, record: Record) -> bool:
-        """Count a record and return whether its video is in the dataset."""
+        """Count a record. Return False if its video is left out of the dataset."""
         self.videos += 1
         # A video that is left out counts by its reason alone.
         for rejected in record.dropped:
@@ -104,10 +131,7 @@ class DatasetCounts:
         self.recognisers[transcript.recogniser or "none"] += 1
         self.sentences += len(sentences)
         # Several steps may cite one sentence, which counts once.
-        cited: set[int] = set()
-        for step in record.steps:
-            cited.update(step.sources)
-        self.cited += len(cited)
+        self.cited += len({source for step in record.steps for source in step.sources})
         self.narration_shown.add(sentence.shown for sentence in sentences)
         if sentences:
             self.spoken_words += sum(len(sentence.text.split()) for sentence in sentences)
@@ -116,24 +140,21 @@ class DatasetCounts:
 
     def _add_steps(self, record: Record) -> None:
         for step in record.steps:
-            self._add_step(step)
+            self.steps += 1
+            self.step_words += len(step.text.split())
+            self.statuses[step.status or "not judged"] += 1
+            # A licence is that of a text that people wrote. Steps made here have none.
+            if step.source_text is not None:
+                self.licences[step.licence or "not stated"] += 1
+            if step.spans:
+                self.placed += 1
+                self.step_seconds += step.spans[0].duration
         # Steps without a place have no order among the others.
         starts = [step.spans[0].start for step in record.steps if step.spans]
         for earlier, later in pairwise(starts):
             self.neighbours += 1
             self.out_of_order += later < earlier
         self.steps_shown.add(step.score for step in record.steps)
-
-    def _add_step(self, step: Step) -> None:
-        self.steps += 1
-        self.step_words += len(step.text.split())
-        self.statuses[step.status or "not judged"] += 1
-        # A licence is that of a text that people wrote. Steps made here have none.
-        if step.source_text is not None:
-            self.licences[step.licence or "not stated"] += 1
-        if step.spans:
-            self.placed += 1
-            self.step_seconds += step.spans[0].duration
 
 
 SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
@@ -172,30 +193,26 @@ def count_stage_losses(
         videos: number of videos in the dataset.
         stages: names of the stages of the recipe.
     """
-    lost: dict[str, Counter[str]] = {}
-    lost_videos = 0
+    lost: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for failure in left_out:
         # As the reason reads for every video: without the video's id, with # for each number.
         reason = failure.reason.removeprefix(f"{failure.id}: ")
         reason = NUMBER_PATTERN.sub("#", reason)
-        lost.setdefault(failure.stage, Counter())[reason] += 1
-        lost_videos += 1
-    names = [SOURCE_STAGE, *stages]
-    other_names = lost.keys() - set(names)
+        lost[failure.stage][reason] += 1
     losses = []
     # Each stage sees what the ones before it let through.
-    entered = videos + lost_videos
-    for stage in [*names, *sorted(other_names)]:
-        loss = StageLosses(stage, entered, sort_counts(lost.get(stage, Counter())))
+    entered = videos + sum(map(Counter.total, lost.values()))
+    # The stages in the recipe's order, then those of earlier recipes.
+    for stage in dict.fromkeys([SOURCE_STAGE, *stages, *sorted(lost)]):
+        loss = StageLosses(stage, entered, sort_counts(lost[stage]))
         losses.append(loss)
         entered = loss.passed
     return losses
 
 
 def sort_counts(counter: Counter[str]) -> dict[str, int]:
-    """Return counts sorted by size, the largest first."""
-    names = sorted(counter, key=lambda name: (-counter[name], name))
-    return {name: counter[name] for name in names}
+    """Return name -> count, sorted by count, the largest first."""
+    return dict(sorted(counter.items(), key=lambda row: (-row[1], row[0])))
 
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
@@ -212,7 +229,7 @@ SPEECH_BIAS = (
 
 
 def describe_biases(counts: DatasetCounts) -> list[str]:
-    """Return sentences about the biases of a dataset, such as a leading language."""
+    """Return sentences about the biases of a dataset, such as a prevailing language."""
     sentences = []
     videos = counts.kept_videos
     # What counts give away, each sentence only where there is something to say.
@@ -221,21 +238,26 @@ def describe_biases(counts: DatasetCounts) -> list[str]:
             percent = 100 * count / videos
             sentences.append(f"{percent:.0f} % of the videos have one language: {language}.")
     if counts.tasks:
-        tasks = f"The {min(TOP_TASKS, len(counts.tasks))} commonest of {len(counts.tasks)} tasks"
-        count = sum(count for _, count in counts.tasks.most_common(TOP_TASKS))
-        percent = 100 * count / counts.tasks.total()
-        sentences.append(f"{tasks} have {percent:.0f} % of the videos.")
+        top = counts.tasks.most_common(TOP_TASKS)
+        percent = 100 * sum(count for _, count in top) / counts.tasks.total()
+        sentences.append(
+            f"The {len(top)} commonest of {len(counts.tasks)} tasks "
+            f"have {percent:.0f} % of the videos."
+        )
     elif videos:
         sentences.append("No video names its task, so how the tasks are spread is not known.")
     if counts.left_out:
         percent = 100 * (counts.videos - videos) / counts.videos
         reason, count = counts.left_out.most_common(1)[0]
-        share = f"{percent:.0f} % of the videos are left out"
-        sentences.append(f"{share}. The most common reason ({count:,} videos) is: {reason}.")
+        sentences.append(
+            f"{percent:.0f} % of the videos are left out. "
+            f"The most common reason ({count:,} videos) is: {reason}."
+        )
     if counts.neighbours:
         percent = 100 * counts.out_of_order / counts.neighbours
-        share = f"{percent:.0f} % of neighbouring steps"
-        sentences.append(f"{share} are shown in another order than they are written.")
+        sentences.append(
+            f"{percent:.0f} % of neighbouring steps are shown in another order than they are written."
+        )
     unjudged = counts.steps - sum(counts.steps_shown.texts)
     if unjudged:
         sentences.append(f"{unjudged:,} of {counts.steps:,} steps have no P(shown).")
@@ -243,8 +265,11 @@ def describe_biases(counts: DatasetCounts) -> list[str]:
 
 
 def compute_means(counts: DatasetCounts) -> list[tuple[str, str, str]]:
-    """Return rows (name, mean, NaSVA's mean or an empty text) of the kept videos (NaSVA, appendix
-    on HowToStep)."""
+    """Return rows (name, mean in this dataset, mean in HowToStep) of the kept videos as text.
+
+    The means are of steps per video, words per step and similar. "" if NaSVA's appendix states
+    none.
+    """
     minutes = counts.spoken_seconds / 60
     return [
         ("steps per video", _format_mean(counts.steps, counts.kept_videos), "10.6"),

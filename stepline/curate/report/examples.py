@@ -22,11 +22,11 @@ class ExampleStep:
     """A step of an example video.
 
     Attributes:
-        number: of the step in its video, from 1.
-        text: of the step.
+        number: number of the step in its video, from 1.
+        text: text of the step.
         span: seconds in which it is shown.
-        at: second of its frame.
-        score: P(shown), None where nothing judged it.
+        at: second of its picture.
+        score: P(shown), None if it was not judged.
     """
 
     number: int
@@ -37,7 +37,7 @@ class ExampleStep:
 
     @property
     def seconds(self) -> str:
-        """The span as clock times."""
+        """The span as text with clock times, such as "0:12 – 0:20"."""
         return f"{clock(self.span.start)} – {clock(self.span.end)}"
 
 
@@ -46,39 +46,32 @@ class ExampleVideo:
     """A video of the dataset that the report shows as an example.
 
     Attributes:
-        id: of the record.
-        title: of the video.
-        task: what is done in it, None where unknown.
-        language: of the speech, None where unknown.
-        duration: seconds, None where unknown.
-        path: of the file, as in the record.
-        url: of the web page that it was downloaded from.
-        step_count: number of all its steps.
-        steps: the steps that are shown.
+        record: record of the video.
+        steps: the steps that the report shows.
     """
 
-    id: str
-    title: str
-    task: str | None
-    language: str | None
-    duration: float | None
-    path: str | None
-    url: str | None
-    step_count: int
-    steps: tuple[ExampleStep, ...]
+    record: Record
+    steps: Sequence[ExampleStep]
+
+    @property
+    def title(self) -> str:
+        """The title of the video, or its id if the title is unknown."""
+        return record_title(self.record)
 
     @property
     def facts(self) -> list[str]:
-        """Task, language, duration and number of steps as short texts."""
-        facts = [self.task, self.language]
-        if self.duration is not None:
-            facts.append(clock(self.duration))
-        facts.append(f"{self.step_count} step{'' if self.step_count == 1 else 's'}")
+        """Task, language of the speech, duration and number of steps as texts, if known."""
+        video, transcript = self.record.video, self.record.transcript
+        facts = [video.task, transcript and transcript.language]
+        if video.duration is not None:
+            facts.append(clock(video.duration))
+        count = len(self.record.steps)
+        facts.append(f"{count} step{'' if count == 1 else 's'}")
         return [fact for fact in facts if fact]
 
 
 def example_video(record: Record, count: int) -> ExampleVideo:
-    """Return a video with at most `count` of its grounded steps, evenly spread."""
+    """Return a video with at most `count` of its steps that have a time, evenly spread."""
     # Only a step with a time can be shown with a picture.
     placed = []
     for number, step in enumerate(record.steps, start=1):
@@ -86,29 +79,18 @@ def example_video(record: Record, count: int) -> ExampleVideo:
         if span is not None:
             at = span.center if step.at is None else step.at
             placed.append(ExampleStep(number, step_line(step), span, at, step.score))
-    video = record.video
-    return ExampleVideo(
-        id=record.id,
-        title=record_title(record),
-        task=video.task,
-        language=record.transcript.language if record.transcript else None,
-        duration=video.duration,
-        path=video.path,
-        url=video.origin.url if video.origin else None,
-        step_count=len(record.steps),
-        steps=tuple(_select_evenly(placed, count)),
-    )
-
-
-def _select_evenly(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
-    if len(steps) <= count:
-        return list(steps)
-    # The middles of `count` equal parts.
-    return [steps[(2 * place + 1) * len(steps) // (2 * count)] for place in range(count)]
+    if len(placed) > count:
+        # The middles of `count` equal parts.
+        places = [(2 * part + 1) * len(placed) // (2 * count) for part in range(count)]
+        placed = [placed[place] for place in places]
+    return ExampleVideo(record, placed)
 
 
 def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:
-    """Return small JPEGs of the frames at some seconds. Frames that cannot be decoded are absent."""
+    """Return second -> small JPEG of the frame at that second. Undecodable frames are absent.
+
+    times: seconds, sorted.
+    """
     from PIL import Image
 
     from stepline.media.reader import read_frames_at
@@ -122,9 +104,11 @@ def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:
 
 
 def video_link(address: str | None, folder: Path | None) -> str | None:
-    """Return a link to a video from a page in `folder`. None where there is no such file.
+    """Return a link to a video for a web page. None if there is no such file.
 
-    address: path or web address of the video. Addresses of other kinds give no link.
+    Args:
+        address: path or http(s) address of the video. All other addresses give no link.
+        folder: folder of the web page. None: only http(s) addresses give a link.
     """
     if address is None:
         return None
@@ -138,7 +122,10 @@ def video_link(address: str | None, folder: Path | None) -> str | None:
 
 
 def step_link(link: str | None, step: ExampleStep) -> str | None:
-    """Return a link to the seconds of a step. link: to the video, None without one."""
+    """Return a link to the seconds of a step in a video.
+
+    link: link to the video. None gives None.
+    """
     # The page of a site takes no media fragment.
     if link is None or link.lower().startswith(WEB_SCHEMES):
         return link

@@ -29,16 +29,15 @@ Frames = Mapping[str, Mapping[float, bytes]]  # id of a video -> second -> JPEG
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report shows, except the verdicts of people.
+    """Everything that a report shows, except the answers of the audit.
 
     Attributes:
         counts: numbers of the dataset.
         losses: videos that each stage left out.
         sample: texts of the audit.
         examples: random videos with some of their steps.
-        frames: JPEGs of the examples, and of the audited texts if the audit is shown, by video and
-            second.
-        links: to the example videos, by id.
+        frames: JPEGs by video and second: of the examples and, if the audit is shown, of its texts.
+        links: link to each example video, by id.
         notes: messages about frames that could not be read.
         provenance: contents of dataset.json and run.json, by file name.
     """
@@ -54,7 +53,10 @@ class Report:
 
 
 def audit_times(sample: AuditSample, video: str) -> set[float]:
-    """Return the seconds of all frames that the audit shows of a video."""
+    """Return the seconds of all frames that the audit shows of a video.
+
+    video: id of a video of the sample.
+    """
     duration = sample.videos[video].duration
     times = set(overview_times(duration))
     for text in sample.texts:
@@ -64,7 +66,10 @@ def audit_times(sample: AuditSample, video: str) -> set[float]:
 
 
 def frame_times(text: AuditText, duration: float | None) -> list[float]:
-    """Return the seconds of the frames of a text: one before its span, three in it, one after it."""
+    """Return the seconds of the frames of a text: one before its span, three in it, one after it.
+
+    duration: seconds of the video, None if unknown.
+    """
     span = text.span
     times = [span.start - MARGIN_SECONDS]
     times += [span.start + part * span.duration for part in (0.1, 0.5, 0.9)]
@@ -75,7 +80,10 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
 
 
 def overview_times(duration: float | None) -> list[float]:
-    """Return seconds spread evenly over a video. Empty where its duration is unknown."""
+    """Return OVERVIEW_FRAMES seconds, evenly spread over a video.
+
+    Empty if its duration is unknown.
+    """
     if duration is None:
         return []
     count = OVERVIEW_FRAMES
@@ -93,12 +101,20 @@ def render_page(
 
     Args:
         report: numbers, examples and frames.
-        verdicts: verdicts of the audit so far.
-        with_audit: include the form of the audit, which needs a server.
+        verdicts: answers of the audit so far.
+        with_audit: whether to include the form of the audit, which needs a server.
     """
     counts = report.counts
     judge, aligner = counts.narration_shown, counts.steps_shown
     facts = [f"{counts.kept_videos:,} of {counts.videos:,} videos", f"{counts.steps:,} steps"]
+    counters = {
+        "dropped step": counts.dropped_steps,
+        "dropped sentence": counts.dropped_sentences,
+        "language": counts.languages,
+        "heard by": counts.recognisers,
+        "licence of the step's text": counts.licences,
+        "warning": counts.warnings,
+    }
     if counts.hours:
         facts.append(f"{counts.hours:,.1f} h of video")
     return page_html(
@@ -116,14 +132,7 @@ def render_page(
         ),
         audit=audit_table(report.sample, verdicts),
         agreements=annotator_agreements(report.sample, verdicts),
-        tables={
-            "dropped step": counts.dropped_steps.most_common(MAX_ROWS),
-            "dropped sentence": counts.dropped_sentences.most_common(MAX_ROWS),
-            "language": counts.languages.most_common(MAX_ROWS),
-            "heard by": counts.recognisers.most_common(MAX_ROWS),
-            "licence of the step's text": counts.licences.most_common(MAX_ROWS),
-            "warning": counts.warnings.most_common(MAX_ROWS),
-        },
+        tables={name: counter.most_common(MAX_ROWS) for name, counter in counters.items()},
         biases=describe_biases(counts),
         picture_link=picture_link,
         step_link=step_link,
@@ -136,8 +145,7 @@ def _read_package_file(name: str) -> str:
 
 
 def _make_audit_json(report: Report, verdicts: Sequence[Answer]) -> str:
-    """Return the texts and frames of the audit as JSON for the script, safe inside a script
-    element."""
+    """Return the texts and frames of the audit as JSON, safe inside a script element."""
     sample = report.sample
     texts = [
         {

@@ -32,8 +32,12 @@ VERDICTS_PATH = "audit/verdicts.jsonl"
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
-    """Yield all records of the dataset in OUT, also those of videos that are left out. Raises
-    StoreError where there is no dataset."""
+    """Yield all records of the published dataset, also those of videos that are left out.
+
+    out: output folder of the run.
+
+    Raises StoreError if there is no dataset.
+    """
     folder = out / DATASET_FOLDER / "data"
     names = sorted(entry.name for entry in list_files(folder) if entry.name.endswith(".parquet"))
     if not names:
@@ -58,7 +62,10 @@ def _fetch_if_remote(file: RemotePath, scratch: Path) -> Path:
 
 
 def read_report_recipe(out: RemotePath) -> Recipe:
-    """Return the recipe of the last run in OUT, or the default recipe without a run."""
+    """Return the recipe of the last run. Without a run, return the default recipe.
+
+    out: output folder of the run.
+    """
     return read_recipe(out) if (out / RUN_FILE).exists() else Recipe()
 
 
@@ -90,15 +97,18 @@ def _read_failure(record: Record) -> StageFailure:
     # A video that is left out has one such entry, with the stage in front of the reason.
     dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
     stage = dropped.text or "the dataset"
-    reason = dropped.reason.removeprefix(f"{stage}: ")
-    return StageFailure(record.id, stage, "left out", reason)
+    return StageFailure(record.id, stage, "left out", dropped.reason.removeprefix(f"{stage}: "))
 
 
 def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool = False) -> Report:
-    """Return the report of the dataset in OUT, with frames and links.
+    """Return the report of the dataset in an output folder, with frames and links.
 
-    Raises StoreError where there is no dataset. with_audit: read also the frames of the audited
-    texts.
+    Args:
+        out: output folder of the run.
+        settings: sizes of the random samples, and whether frames are shown.
+        with_audit: whether to read the frames of the audited texts too.
+
+    Raises StoreError if there is no dataset.
     """
     # What the dataset and the run record of themselves, as JSON.
     provenance = {}
@@ -113,7 +123,7 @@ def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool =
     frames: dict[str, Mapping[float, bytes]] = {}
     notes = []
     if settings.frames:
-        times = {example.id: {step.at for step in example.steps} for example in report.examples}
+        times = {e.record.id: {step.at for step in e.steps} for e in report.examples}
         if with_audit:
             for id in report.sample.videos:
                 times.setdefault(id, set()).update(audit_times(report.sample, id))
@@ -127,18 +137,20 @@ def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool =
                 notes.append(f"{id}: no pictures, its file is not on this machine")
     links = {}
     for example in report.examples:
+        video = example.record.video
         # The video's file, else the page that it is from.
-        link = video_link(addresses.get(example.id), out.local)
-        link = link or video_link(example.url, out.local)
+        link = video_link(addresses.get(example.record.id), out.local)
+        if link is None and video.origin is not None:
+            link = video_link(video.origin.url, out.local)
         if link is not None:
-            links[example.id] = link
+            links[example.record.id] = link
     return replace(report, frames=frames, links=links, notes=notes, provenance=provenance)
 
 
 def _video_addresses(out: RemotePath, report: Report) -> dict[str, str]:
-    """Return the address of the file of each example and audited video, by id."""
+    """Return the path or URL of the file of each example and audited video, by id."""
     addresses = {id: video.path for id, video in report.sample.videos.items()}
-    addresses |= {example.id: example.path for example in report.examples}
+    addresses |= {e.record.id: e.record.video.path for e in report.examples}
     # The run's list names the file itself. A published record has only its path in the source.
     if (out / ITEMS_FILE).exists():
         for item in read_items(out):
@@ -150,7 +162,13 @@ def _video_addresses(out: RemotePath, report: Report) -> dict[str, str]:
 def _read_frames(
     address: str | None, times: Iterable[float], out: RemotePath
 ) -> Mapping[float, bytes]:
-    """Return JPEGs of a video by second. Empty where its file is missing."""
+    """Return second -> JPEG of a video. Empty if its file is missing.
+
+    Args:
+        address: path or URL of the video, None if unknown.
+        times: seconds of the frames.
+        out: output folder of the run, with the settings of remote files.
+    """
     if address is None:
         return {}
     file = RemotePath(address, out.settings)
@@ -161,8 +179,13 @@ def _read_frames(
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
-    """Write OUT/report.html with the verdicts so far and return the report. report: one that was
-    made before."""
+    """Write report.html with the answers of the audit so far, and return the report.
+
+    Args:
+        out: output folder of the run.
+        settings: sizes of the random samples, and whether frames are shown.
+        report: the report, if it was made already. None: it is made from the dataset.
+    """
     if report is None:
         report = make_report(out, settings)
     verdicts = [] if out.local is None else list(open_verdicts(out))
@@ -171,7 +194,10 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
 
 
 def open_verdicts(out: RemotePath) -> AnswerLog:
-    """Return the log of verdicts in OUT. Raises StoreError where OUT is not on this machine."""
+    """Return the log of the answers of the audit in an output folder.
+
+    Raises StoreError if the output folder is remote.
+    """
     if out.local is None:
         raise StoreError(
             f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset "

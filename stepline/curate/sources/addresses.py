@@ -12,19 +12,25 @@ LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def is_list(name: str) -> bool:
-    """Return whether a file name is that of a list of videos (.csv, .parquet and others)."""
+    """Return whether a file name is that of a list of videos, such as videos.csv."""
     return name.lower().removesuffix(".gz").endswith(LIST_SUFFIXES)
 
 
 def absolute_path(path: RemotePath) -> RemotePath:
-    """Return a path with an absolute local path, which is valid in any working folder."""
+    """Return a path that is valid in any working folder. URLs are returned unchanged."""
     if path.local is None or path.url.startswith("file://"):
         return path
     return RemotePath(os.path.abspath(path.local), path.settings)
 
 
 def source_root(source: str) -> str:
-    """Return the folder to which the addresses of a source are relative."""
+    """Return the folder to which the addresses of a source are relative.
+
+    It is the folder itself, or the folder that contains the list. User, password and query of a URL
+    are removed.
+
+    source: URL or path of a folder or list of videos.
+    """
     # Without user, password and query, which say nothing of where it is.
     bare = RemotePath(source).display_url.rstrip("/")
     if not is_list(bare):
@@ -34,17 +40,21 @@ def source_root(source: str) -> str:
 
 
 def make_absolute_address(value: str, root: str) -> str:
-    """Return a URL or absolute path unchanged, and a relative path below `root`."""
+    """Return a URL or absolute path unchanged, and a relative path below the folder `root`."""
     if "://" in value or value.startswith("/"):
         return value
     return f"{root.rstrip('/')}/{value.removeprefix('./')}"
 
 
 def refusal_reason(address: str, source: RemotePath) -> str | None:
-    """Return why a list of videos may not name an address, or None where it may.
+    """Return why a list of videos may not name a file, or None if it may.
 
-    A local list may name any address. A remote list may name files of its own host only, unless the
+    A local list may name any file. A remote list may name only files of its own host, unless the
     settings allow more.
+
+    Args:
+        address: URL or path of the file.
+        source: the list of videos.
     """
     if source.local is not None:
         return None
@@ -67,8 +77,12 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
 def relative_address(url: str, source: str) -> str:
     """Return the address of a file relative to its source, as the dataset publishes it.
 
-    A file elsewhere keeps its URL without credentials. A local file outside the source keeps its
-    name only.
+    A URL elsewhere is returned without credentials. A local file outside the source becomes its
+    name.
+
+    Args:
+        url: URL or path of the file.
+        source: URL or path of the folder or list of videos.
     """
     root = source_root(source).rstrip("/") + "/"
     # Below the source, else a public address, else the name alone.

@@ -8,7 +8,7 @@ files by id in the folders that settings name.
 import hashlib
 import io
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from operator import itemgetter
@@ -37,21 +37,22 @@ ABOUT_SUFFIX = ".info.json"  # what downloaders note of a video; no captions
 # Field of a VideoItem -> the field of its stamp.
 STAMP_FIELDS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
 
-# The id that a file's name gives, with the rank of its ending (the least is used). None where it is
+# The id that a file's name gives, with the rank of its ending (the least is used). None if it is
 # not such a file.
 FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:
-    """Return (stem, 0) of the file name of a video, or None for any other file."""
+    """Return (stem, 0) of the file name of a video, None for any other file."""
     stem, suffix = _stem_and_suffix(name)
     return None if not stem or suffix not in VIDEO_SUFFIXES else (stem, 0)
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
-    """Return (stem, rank) of a captions file, or None for any other file.
+    """Return (stem, rank) of the file name of captions, None for any other file.
 
-    The stem includes the language (ID.en). The rank prefers .vtt over .srt over other formats.
+    The stem includes the language, such as ID.en. The lowest rank is preferred: .vtt, then .srt,
+    then the other formats.
     """
     stem, suffix = _stem_and_suffix(name)
     if not stem or suffix not in CAPTIONS_SUFFIXES:
@@ -62,22 +63,15 @@ def captions_id(name: str) -> tuple[str, int] | None:
 
 
 def features_id(name: str) -> tuple[str, int] | None:
-    """Return (id, 0) of a file of features such as ID.npy or ID.mp4.npy, or None for any other
-    file."""
+    """Return (id, 0) of a features file, such as ID.npy or ID.mp4.npy, None for any other file."""
     # The same rule by which ready features are found elsewhere.
-    file_name = _file_name(name)
-    id = item_id(file_name)
+    id = item_id(name.rpartition("/")[2])
     return None if id is None else (id, 0)
 
 
-def _stem_and_suffix(name: str) -> tuple[str, str]:
-    stem, dot, ending = _file_name(name).rpartition(".")
+def _stem_and_suffix(path: str) -> tuple[str, str]:
+    stem, dot, ending = path.rpartition("/")[2].rpartition(".")
     return stem, f"{dot}{ending.lower()}"
-
-
-def _file_name(path: str) -> str:
-    _, _, name = path.rpartition("/")
-    return name
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,7 @@ class StampedFile:
     """A file and its stamp.
 
     Attributes:
-        url: address of the file.
+        url: URL or path of the file.
         stamp: text that changes with the contents, such as size and modification time.
     """
 
@@ -97,7 +91,7 @@ class FileIndex:
     """The files of a folder by id.
 
     Args:
-        folder: of the files.
+        folder: the folder.
         entries: listing of the folder.
         id_of: returns the id and rank of a file name, None for files to ignore.
     """
@@ -111,25 +105,28 @@ class FileIndex:
             if id_and_rank is not None:
                 id, rank = id_and_rank
                 files.setdefault(id, []).append((rank, entry.name, entry.fingerprint))
-        self._index_folder = files
+        self._files = files
         self._ids = sorted(files)
 
     def __len__(self) -> int:
-        return len(self._index_folder)
+        return len(self._files)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._files
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
-        """Yield all (id, file) pairs, sorted by id. Several files may have one id."""
+        """Yield all (id, file) pairs, sorted by id, then rank. Several files may have one id."""
         for id in self._ids:
-            for file in sorted(self._index_folder[id], key=itemgetter(0)):
+            for file in sorted(self._files[id], key=itemgetter(0)):
                 yield id, self._stamped_file(file)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the file of an id with the lowest rank, or None."""
-        files = self._index_folder.get(id)
+        """Return the file of an id that has the lowest rank. None without one."""
+        files = self._files.get(id)
         return self._stamped_file(min(files, key=itemgetter(0))) if files else None
 
     def ids_with_prefix(self, start: str) -> list[str]:
-        """Return the ids that begin with a prefix, sorted."""
+        """Return the ids that begin with `start`, sorted."""
         row = bisect_left(self._ids, start)
         return list(takewhile(lambda id: id.startswith(start), islice(self._ids, row, None)))
 
@@ -139,36 +136,35 @@ class FileIndex:
 
 
 class AmbiguousCaptionsError(DatasetError):
-    """Raised where a video has captions in several languages and none without a language."""
+    """Raised if a video has captions in several languages and none without a language."""
 
 
 class CaptionsFiles:
     """The captions files of a folder.
 
     Args:
-        files: captions files by stem, the language included.
-        is_video: returns whether a video has an id. Captions belong to the video with the longest
-            matching id.
+        files: captions files by stem, which includes the language.
+        videos: ids of the videos. Captions belong to the video with the longest matching id.
     """
 
-    def __init__(self, files: FileIndex, is_video: Callable[[str], bool]) -> None:
-        self._index_folder = files
-        self._is_video = is_video
+    def __init__(self, files: FileIndex, videos: Container[str]) -> None:
+        self._files = files
+        self._videos = videos
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the captions of a video: ID.vtt, else ID.LANGUAGE.vtt. None without captions.
+        """Return the captions of a video: ID.vtt, or else ID.LANGUAGE.vtt. None without captions.
 
         Raises AmbiguousCaptionsError for several languages.
         """
-        file = self._index_folder.find(id)
+        file = self._files.find(id)
         if file is not None:
             return file
         # Only names that begin with the id and a point can be its captions.
         stems = []
         languages = set()
-        for stem in self._index_folder.ids_with_prefix(f"{id}."):
+        for stem in self._files.ids_with_prefix(f"{id}."):
             base, ending = split_language(stem)
-            if base == id and not self._is_video(stem):
+            if base == id and stem not in self._videos:
                 stems.append(stem)
                 languages.add(language_of_tag(ending.partition(".")[0]) or "")
         if len(languages) > 1:
@@ -177,27 +173,33 @@ class CaptionsFiles:
                 f"its captions are in several languages ({names}); name the one that is meant "
                 f"{id}.vtt, or take the others away"
             )
-        return (
-            self._index_folder.find(min(stems, key=lambda stem: (len(stem), stem)))
-            if stems
-            else None
-        )
+        if not stems:
+            return None
+        return self._files.find(min(stems, key=lambda stem: (len(stem), stem)))
 
     def ids_without_video(self) -> list[str]:
-        """Return the ids of captions files without a video, sorted. JSON and tables are ignored, as
-        they may hold other data."""
+        """Return the ids of captions files without a video, sorted.
+
+        JSON and tables are ignored, as they may hold other data.
+        """
         ids: dict[str, None] = {}
-        for stem, file in self._index_folder:
+        for stem, file in self._files:
             base, _ = split_language(stem)
-            has_video = self._is_video(stem) or self._is_video(base)
+            has_video = stem in self._videos or base in self._videos
             if not has_video and _stem_and_suffix(file.url)[1] in FOLDER_SUFFIXES:
                 ids[base] = None
         return list(ids)
 
 
 def file_stamp(url: str, settings: RemoteSettings) -> str | None:
-    """Return the stamp of a file, or None where it does not exist. Raises StoreError where the
-    server refuses access."""
+    """Return a text that changes with the contents of a file, None if the file does not exist.
+
+    Args:
+        url: URL or path of the file.
+        settings: limits and retries of remote files.
+
+    Raises StoreError if the server refuses access.
+    """
     file = RemotePath(url, settings)
     if not file.exists():
         return None
@@ -208,8 +210,14 @@ MAX_LINE_CHARS = 2**20  # of a list
 
 
 def read_text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
-    """Yield the lines of a list. Raises DatasetError for lines that are too long and for remote
-    lists that are too large."""
+    """Yield the lines of a list of videos.
+
+    Args:
+        source: the list, for messages and limits.
+        text: its open text.
+
+    Raises DatasetError for a line that is too long, and for a remote list that is too large.
+    """
     size = 0
     max_size = source.settings.largest * BYTES_PER_MIB
     while line := text.readline(MAX_LINE_CHARS):
@@ -235,8 +243,9 @@ UTF8_MARK = b"\xef\xbb\xbf"  # which some editors put first
 class CaptionIndex:
     """Index of HowTo100M's caption.json: byte range and digest of the captions of each video.
 
-    The file is read once, with one video in memory. Raises DatasetError for a damaged or compressed
-    file.
+    file_path: the JSON file. It is read once, with one video in memory.
+
+    Raises DatasetError for a damaged or compressed file.
     """
 
     def __init__(self, file_path: RemotePath) -> None:
@@ -249,17 +258,15 @@ class CaptionIndex:
             if file.read(len(UTF8_MARK)) == UTF8_MARK:
                 offset = len(UTF8_MARK)
             file.seek(offset)
-            text = io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline="")
-            reader = JsonObjectReader(text)
+            reader = JsonObjectReader(io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline=""))
             for key, value in reader.read_members():
                 if isinstance(value, JsonFileError):
-                    what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
                     raise DatasetError(
-                        f"{what}; unpack it where it is compressed, else download it again"
+                        f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}; "
+                        "unpack it where it is compressed, else download it again"
                     )
                 start, end = reader.last_range
-                source = reader.last_source.encode(BYTE_ENCODING)
-                digest = hashlib.sha256(source).digest()
+                digest = hashlib.sha256(reader.last_source.encode(BYTE_ENCODING)).digest()
                 part = (offset + start, offset + end, digest[:DIGEST_BYTES])
                 self._parts.setdefault(key.encode(BYTE_ENCODING), part)
 
@@ -267,7 +274,7 @@ class CaptionIndex:
         return len(self._parts)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the byte range with the captions of a video as a file, or None."""
+        """Return the byte range with the captions of a video as a file, None without captions."""
         part = self._parts.get(id.encode(errors="replace"))
         if part is None:
             return None
@@ -277,7 +284,12 @@ class CaptionIndex:
 
 
 class SideFolders:
-    """Files by id in the folders of `source.videos`, `source.captions` and `source.features`."""
+    """Files by id in the folders of `source.videos`, `source.captions` and `source.features`.
+
+    Args:
+        settings: names the folders.
+        remote: limits and retries of remote files.
+    """
 
     def __init__(self, settings: SourceSettings, remote: RemoteSettings) -> None:
         # HowTo100M's one file of captions, or a folder with a file for each video.
@@ -288,25 +300,20 @@ class SideFolders:
             "features": _index_folder(settings.features, remote, features_id, "features"),
         }
         if captions.lower().endswith(".json"):
-            path = absolute_path(RemotePath(captions, remote))
-            self._indexes["captions"] = CaptionIndex(path)
+            self._indexes["captions"] = CaptionIndex(absolute_path(RemotePath(captions, remote)))
         else:
             files = _index_folder(captions, remote, captions_id, "captions")
-            if files is None:
-                self._indexes["captions"] = None
-            else:
-                is_video = _id_check(videos)
-                self._indexes["captions"] = CaptionsFiles(files, is_video)
+            self._indexes["captions"] = files and CaptionsFiles(files, videos or ())
 
     @property
     def has_captions(self) -> bool:
-        """Whether the settings name captions."""
+        """Whether the settings name a folder or file of captions."""
         return self._indexes["captions"] is not None
 
     def add_files(self, item: VideoItem) -> VideoItem:
         """Return a video with the files of its id from the folders. Files that it has already stay.
 
-        Raises AmbiguousCaptionsError where its captions are in several languages.
+        Raises AmbiguousCaptionsError if its captions are in several languages.
         """
         for field, index in self._indexes.items():
             if index is None or getattr(item, field) is not None:
@@ -317,8 +324,14 @@ class SideFolders:
         return item
 
     def make_entry(self, item: VideoItem, no_file: str) -> SourceEntry:
-        """Return a video with the files of its id from the folders. It is refused for ambiguous
-        captions, and with reason `no_file` where it has no file at all."""
+        """Return a video with the files of its id from the folders, or its refusal.
+
+        A video is refused if its captions are ambiguous, or if it has no file at all.
+
+        Args:
+            item: the video.
+            no_file: reason of the refusal without a file.
+        """
         try:
             item = self.add_files(item)
         except AmbiguousCaptionsError as error:
@@ -326,13 +339,14 @@ class SideFolders:
         return item if item.has_files else reject_video(item.id, no_file)
 
 
-def _id_check(files: FileIndex | None) -> Callable[[str], bool]:
-    """Return a function that says whether an index has a file for an id."""
-    return lambda id: files is not None and files.find(id) is not None
-
-
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
-    """Return a video with one file set. field: "video", "captions" or "features"."""
+    """Return a video with one of its files set.
+
+    Args:
+        item: the video.
+        field: kind of the file: "video", "captions" or "features".
+        file: the file and its stamp.
+    """
     changes: dict[str, Any] = {field: file.url, STAMP_FIELDS[field]: file.stamp}
     return replace(item, **changes)
 

@@ -39,15 +39,24 @@ def read_howto100m(
     source_filter: SourceFilter,
     remote: RemoteSettings,
 ) -> Iterator[SourceEntry]:
-    """Yield the selected videos of HowTo100M's table. Raises DatasetError where the table is
-    missing or has other columns."""
+    """Yield the selected videos of HowTo100M's table, and those that are refused.
+
+    Args:
+        source: the table HowTo100M_v1.csv, or its folder.
+        settings: folders of captions, features and videos.
+        source_filter: selects videos by id and category.
+        remote: limits and retries of remote files.
+
+    Raises DatasetError if the table is missing or has other columns.
+    """
     # A folder, or the table in it.
     table = source
     if not source.name.endswith(".csv"):
         table = source / VIDEOS_FILE
     parent, _, _ = table.url.rpartition("/")
     folder = RemotePath(parent or ".", remote)
-    captions = settings.captions or _find_captions(folder)
+    nearby = ((folder / name) for name in CAPTIONS_NAMES)
+    captions = settings.captions or next((path.url for path in nearby if path.exists()), None)
     settings = settings.model_copy(update={"captions": captions})
     side_folders = SideFolders(settings, remote)
     # The rows of the table, one video each.
@@ -59,23 +68,10 @@ def read_howto100m(
             continue
         task_id = row["task_id"]
         task = titles.get(task_id, task_id) or None
-        item = VideoItem(
-            id, title=task, task=task, category=category, duration=_find_duration(lengths, id)
-        )
+        length = lengths.find(id) if lengths is not None else None
+        duration = parse_seconds(length[0]) if length else None
+        item = VideoItem(id, title=task, task=task, category=category, duration=duration)
         yield side_folders.make_entry(item, NO_FILE)
-
-
-def _find_captions(folder: RemotePath) -> str | None:
-    """Return the address of the captions next to the table, None without any."""
-    paths = (folder / name for name in CAPTIONS_NAMES)
-    return next((path.url for path in paths if path.exists()), None)
-
-
-def _find_duration(lengths: CsvTable | None, id: str) -> float | None:
-    if lengths is None:
-        return None
-    length = lengths.find(id)
-    return None if not length else parse_seconds(length[0])
 
 
 def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
@@ -85,9 +81,9 @@ def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
             rows = csv.DictReader(read_text_lines(table, text))
             for column in TABLE_COLUMNS:
                 if column not in (rows.fieldnames or ()):
-                    what = f"{table.display_url}: it lacks the column {column!r}"
                     raise DatasetError(
-                        f"{what}; give HowTo100M_v1.csv, or source.kind=list for a list of your own"
+                        f"{table.display_url}: it lacks the column {column!r}; "
+                        "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
                     )
             for row in rows:
                 yield {column: (row[column] or "").strip() for column in TABLE_COLUMNS}
@@ -98,7 +94,7 @@ def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
 
 
 def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
-    """Return the video lengths by id and the task titles by task, from the tables that exist."""
+    """Return the video lengths by id, None without them, and the task titles by task id."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():

@@ -44,15 +44,15 @@ def read_list(
     source_filter: SourceFilter,
     side_folders: SideFolders,
 ) -> Iterator[SourceEntry]:
-    """Yield the selected videos of a list. A row whose file does not exist is refused.
-
-    Raises DatasetError for an unreadable list or a missing column.
+    """Yield the selected videos of a list, one per row. A row whose file does not exist is refused.
 
     Args:
         source: the list (.parquet, .csv, .tsv, .jsonl).
         settings: column names, and whether files are checked.
         source_filter: selects videos by id and category.
         side_folders: further files by id.
+
+    Raises DatasetError for an unreadable list or a missing column.
     """
     with ExitStack() as opened:
         # The columns that the settings name, as far as the list has them.
@@ -65,7 +65,7 @@ def read_list(
                 cell = row.get(column)
                 cells[field] = "" if cell is None else str(cell).strip()
             # Without an id of its own, a row is named by its video's file.
-            id = cells.get("id") or _file_stem(cells.get("video", ""))
+            id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
             if not id:
                 reason = "its row has neither an id nor a video's address"
                 yield reject_video(f"row {number}", reason)
@@ -118,10 +118,13 @@ def _make_entry(
 def _find_columns(
     source: RemotePath, names: Sequence[str], columns: ColumnsSettings
 ) -> dict[str, str]:
-    """Return the columns of the list by field. Raises DatasetError where a required column is
-    missing."""
+    """Return the columns that the list has, as field of ColumnsSettings -> column name.
+
+    Raises DatasetError if a column is missing that the settings rename, or if there is neither an
+    id nor a video.
+    """
     usual = ColumnsSettings().model_dump()
-    present: dict[str, str] = {}
+    present = {}
     required = []
     for field, column in columns.model_dump().items():
         # A column that the settings rename has to be there. Others may be missing.
@@ -144,7 +147,13 @@ def _find_columns(
 def _open_list(
     source: RemotePath, opened: ExitStack, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the column names and an iterator over the rows. The file is closed with `opened`."""
+    """Return the column names of a list and an iterator over its rows.
+
+    Args:
+        source: the list.
+        opened: stack that closes the file.
+        columns: names of the columns that are read from a Parquet file.
+    """
     # The name says the form. Packed text is known by its first bytes.
     name = source.name.lower().removesuffix(".gz")
     file = opened.enter_context(source.open())
@@ -159,15 +168,10 @@ def _open_list(
     return _open_table(source, text)
 
 
-def _file_stem(address: str) -> str:
-    stem, _, _ = PurePosixPath(address).name.rpartition(".")
-    return stem
-
-
 def _open_parquet(
     source: RemotePath, file: BinaryIO, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the column names and the rows. Only columns of the settings are read."""
+    """Return the column names and the rows, with only the columns in `columns`."""
 
     def rows() -> Rows:
         names = [name for name in table.columns if name in columns]
@@ -226,7 +230,7 @@ def _read_json_lines(source: RemotePath, text: TextIO) -> Rows:
 
 @contextmanager
 def _translate_read_errors(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
-    """Raise errors of a damaged list as DatasetError."""
+    """Convert errors of the types `damage` to DatasetError."""
     try:
         yield
     except damage as error:

@@ -32,10 +32,16 @@ from stepline.sieve_swap.videos import VIDEOS_FILE
 
 
 def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[SourceEntry]:
-    """Yield the videos below a folder. The id of a video is its file stem.
+    """Yield the videos below a folder, and what is refused. The id of a video is its file stem.
 
     Captions without a video are entries of their own. Unreadable folders and ambiguous captions are
-    refused. Raises DatasetError where the folder has neither videos nor captions.
+    refused.
+
+    Args:
+        source: the folder.
+        side_folders: further files by id.
+
+    Raises DatasetError if the folder has neither videos nor captions.
     """
     # The videos below the folder, and what of it cannot be read.
     skipped: list[tuple[str, str]] = []
@@ -46,15 +52,15 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     alone = []
     if not side_folders.has_captions:
         files = FileIndex(source, source.list([]), captions_id)
-        captions = CaptionsFiles(files, lambda id: videos.find(id) is not None)
+        captions = CaptionsFiles(files, videos)
         alone = captions.ids_without_video()
     if not len(videos) and not alone:
         raise DatasetError(
             f"{source.display_url}: no video in it; give the folder of videos or captions, or a list of them"
         )
     # Captions without a video are an entry of their own.
-    items = [VideoItem(id) for id in alone]
-    for item in chain((with_file(VideoItem(id), "video", video) for id, video in videos), items):
+    with_video = (with_file(VideoItem(id), "video", video) for id, video in videos)
+    for item in chain(with_video, map(VideoItem, alone)):
         try:
             file = captions.find(item.id) if captions is not None else None
             if file is not None:
@@ -72,12 +78,12 @@ def read_source(
 ) -> Iterator[SourceEntry]:
     """Yield the videos of a source and its refused entries, sorted by id.
 
-    Raises DatasetError or StoreError where the source cannot be read.
-
     Args:
         url: folder, list or HowTo100M table: a path, s3://, gs:// or http(s)://.
-        settings: which videos are selected.
+        settings: which videos are selected, and where their other files are.
         remote: limits and retries of remote files.
+
+    Raises DatasetError or StoreError if the source cannot be read.
     """
     source = absolute_path(RemotePath(url, remote))
     source_filter = SourceFilter(settings)
@@ -102,7 +108,7 @@ INVALID_ID = (
 
 
 def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-    """Yield entries sorted by id. Repeated and invalid ids are refused."""
+    """Yield entries sorted by id. Repeated ids, and ids that cannot name a file, are refused."""
     last: str | None = None
     for number, entry in sorted(enumerate(entries, start=1), key=lambda row: row[1].id):
         id = entry.id

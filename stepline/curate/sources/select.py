@@ -17,8 +17,12 @@ MAX_NAMED_CATEGORIES = 8  # in an error
 
 
 class SourceFilter:
-    """Selects the videos of a source by id and category, without those of evaluation sets. Raises
-    DatasetError for unreadable lists of ids."""
+    """Selects the videos of a source by id and category, without those of evaluation sets.
+
+    settings: wanted ids and categories, and lists of evaluation videos.
+
+    Raises DatasetError for unreadable lists of ids.
+    """
 
     def __init__(self, settings: SourceSettings) -> None:
         self._categories = settings.categories
@@ -33,7 +37,7 @@ class SourceFilter:
         self._accepted = False
 
     def accepts(self, id: str, category: str | None) -> bool:
-        """Return whether a video is selected by id and category."""
+        """Return whether a video is selected by its id and category. category: None if unknown."""
         # Ids first, then categories, which not every source knows.
         if self._ids is not None:
             if id not in self._ids:
@@ -47,11 +51,12 @@ class SourceFilter:
         return True
 
     def filter_entries(self, entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-        """Yield the selected entries. Videos of evaluation sets, and requested ids that are
-        missing, are refused.
+        """Yield the selected entries, and refusals.
 
-        Videos that are not selected are silently ignored. Raises DatasetError where no video has a
-        requested category.
+        Videos of evaluation sets, and wanted ids that the source lacks, are refused. All other
+        videos that are not selected are left out silently.
+
+        Raises DatasetError if no video has a wanted category.
         """
         for entry in entries:
             if isinstance(entry, Rejected):
@@ -59,8 +64,7 @@ class SourceFilter:
             elif self.accepts(entry.id, entry.category):
                 sets = self._excluded.datasets_with(entry.id)
                 if sets:
-                    reason = f"evaluates: a video of {', '.join(sets)}"
-                    yield reject_video(entry.id, reason)
+                    yield reject_video(entry.id, f"evaluates: a video of {', '.join(sets)}")
                 else:
                     yield entry
         # Categories that never come are a mistake in the settings.
@@ -76,7 +80,7 @@ class SourceFilter:
 
 
 def _read_ids(path: Path) -> set[str]:
-    """Return the first word of each line of a file. Lines with # are comments."""
+    """Return the first word of each line of a file. Lines that begin with # are comments."""
     ids = set()
     for line in read_text(path).splitlines():
         words = line.split()

@@ -5,7 +5,6 @@ results valid, such as threads, retries or concurrency. Also here: the libraries
 count, and whether a stage uses a GPU.
 """
 
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -43,37 +42,43 @@ NO_NETWORK_BACKBONES = ("precomputed", "none")
 Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 
-def section_settings(path: str, recipe: "Recipe") -> JsonValue:
-    """Return the settings of a stage that reads one section of a recipe only. path: of the section,
-    such as "filter"."""
-    tree = attrgetter(path)(recipe).model_dump(mode="json")
-    return with_constants(tree, path.rpartition(".")[2])
+def section_settings(section: str, recipe: "Recipe") -> JsonValue:
+    """Return the settings of one section of a recipe, for a stage that reads no other section.
+
+    Args:
+        section: name of the section, such as "filter".
+        recipe: the recipe.
+    """
+    return with_constants(getattr(recipe, section).model_dump(mode="json"), section)
 
 
 def probe_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `probe`. Sound and single frames are always
-    decoded on the CPU."""
+    """Return the settings that decide the result of the stage `probe`.
+
+    The decoder is not one of them, since sound and single frames are always decoded on the CPU.
+    """
     return _dump_settings(recipe.steps.media, {"decoder"})
 
 
 def transcribe_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `transcribe`."""
+    """Return the settings that decide the result of the stage `transcribe`."""
     asr = recipe.steps.asr
-    model_digest = None
     # A model in a folder counts by its files, a named one by its name.
-    if asr.model is not None and Path(asr.model).is_dir():
-        model_digest = file_digest(Path(asr.model))
+    model = Path(asr.model or "")
+    is_folder = bool(asr.model) and model.is_dir()
     decides = {
         "asr": _dump_settings(asr, {"threads"}),
         "media": probe_settings(recipe),
-        "model": model_digest,
+        "model": file_digest(model) if is_folder else None,
     }
     return decides | _plugin_identity("recognisers", asr.recogniser)
 
 
 def write_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `write`. Of a language model: its prompt,
-    sampling, and name or file."""
+    """Return the settings that decide the result of the stage `write`.
+
+    For a language model: its prompt, its sampling, and the name or files of the model.
+    """
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
@@ -81,16 +86,15 @@ def write_settings(recipe: "Recipe") -> JsonValue:
     # Files count by content, so their paths do not.
     files = _model_file_digests(llm)
     # How a model is asked decides nothing of what it answers.
-    without = ASKING_SETTINGS | {*files}
-    decides = {"writer": writing.writer, "llm": _dump_settings(llm, without), **files}
+    question = _dump_settings(llm, ASKING_SETTINGS | {*files})
+    decides = {"writer": writing.writer, "llm": question, **files}
     return decides | _plugin_identity("writers", writing.writer)
 
 
 def encode_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `encode`."""
+    """Return the settings that decide the result of the stage `encode`."""
     vision = recipe.steps.vision
-    without = OTHER_VISION_SETTINGS | {"path", "dictionary"}
-    tree = vision.model_dump(mode="json", exclude=without)
+    tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
     # `vision.hands` was a setting. Its default stays in the key, so that stored results stay valid.
     tree["hands"] = False
     decides: Decisions = {
@@ -102,18 +106,17 @@ def encode_settings(recipe: "Recipe") -> JsonValue:
 
 
 def coarse_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `coarse`."""
+    """Return the settings that decide the result of the stage `coarse`."""
     return {"said": recipe.coarse.said, "coarse": _dump_settings(recipe.steps.nasva.coarse)}
 
 
 def ground_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `ground`."""
+    """Return the settings that decide the result of the stage `ground`."""
     vision = recipe.steps.vision
     nasva = recipe.steps.nasva
     # The space of texts and pictures.
-    texts: list[JsonValue] = [vision.backbone, vision.text_space]
-    for path in (vision.path, vision.texts, vision.dictionary):
-        texts.append(file_digest(path))
+    files = (vision.path, vision.texts, vision.dictionary)
+    texts: list[JsonValue] = [vision.backbone, vision.text_space, *map(file_digest, files)]
     # A trained network, or the default placing.
     placing: JsonValue = {"ground": _dump_settings(nasva.ground)}
     aligner = nasva.aligner
@@ -122,54 +125,53 @@ def ground_settings(recipe: "Recipe") -> JsonValue:
             "aligner": _dump_settings(aligner, {"path"}),
             "network": file_digest(aligner.path),
         }
-    decides: Decisions = {}
-    decides["texts"] = texts
-    decides["tokens"] = vision.tokens
-    decides["placing"] = placing
+    decides: Decisions = {"texts": texts, "tokens": vision.tokens, "placing": placing}
     # A vision-language model.
     vlm = vision.vlm
     if vlm.named:
-        files = _model_file_digests(vlm)
-        files["projector"] = file_digest(vlm.projector)
-        question = _dump_settings(vlm, ASKING_SETTINGS | {*files, "dry_run"})
-        decides["witness"] = {"asked": question, **files}
+        digests = _model_file_digests(vlm) | {"projector": file_digest(vlm.projector)}
+        question = _dump_settings(vlm, ASKING_SETTINGS | {*digests, "dry_run"})
+        decides["witness"] = {"asked": question, **digests}
         decides["media"] = probe_settings(recipe)
     return decides | _plugin_identity("backbones", vision.backbone)
 
 
 def judge_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `judge`."""
+    """Return the settings that decide the result of the stage `judge`."""
     settings = recipe.steps.judge
-    judging = _dump_settings(settings, {"detector"})
-    return {"judge": judging, "detector": file_digest(settings.detector)}
+    return {
+        "judge": _dump_settings(settings, {"detector"}),
+        "detector": file_digest(settings.detector),
+    }
 
 
 def gather_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `gather`."""
-    writer = recipe.steps.writing.writer
-    return {"gather": _dump_settings(recipe.gather), "writer": writer}
+    """Return the settings that decide the result of the stage `gather`."""
+    return {"gather": _dump_settings(recipe.gather), "writer": recipe.steps.writing.writer}
 
 
 def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `sieve-swap`. Raises SettingsError without a
-    text base."""
+    """Return the settings that decide the result of the stage `sieve-swap`.
+
+    Raises SettingsError without a text base.
+    """
     settings = recipe.sieve_swap
     if settings.base is None:
         raise SettingsError(
             "sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder"
         )
-    manifest = settings.base / "manifest.json"
     # The manifest names every part of the base with its digest.
-    return {"sieve_swap": _dump_settings(settings, {"base"}), "base": file_digest(manifest)}
+    digest = file_digest(settings.base / "manifest.json")
+    return {"sieve_swap": _dump_settings(settings, {"base"}), "base": digest}
 
 
 def train_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `train`."""
+    """Return the settings that decide the result of the stage `train`."""
     return _training_settings(recipe, recipe.train)
 
 
 def refine_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `refine`."""
+    """Return the settings that decide the result of the stage `refine`."""
     # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
     aligner = with_constants(
@@ -221,32 +223,35 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 
 def encode_uses_gpu(recipe: "Recipe") -> bool:
-    """Return whether `encode` runs a network in torch. ONNX Runtime uses the CPU."""
+    """Return whether the stage `encode` runs a network in torch. ONNX Runtime uses the CPU."""
     return "torch" in encode_libraries(recipe)
 
 
 def ground_uses_gpu(recipe: "Recipe") -> bool:
-    """Return whether `ground` runs a trained network."""
+    """Return whether the stage `ground` runs a trained network."""
     return recipe.steps.nasva.aligner.path is not None
 
 
 def ground_uses_vlm(recipe: "Recipe") -> bool:
-    """Return whether `ground` shows pictures of the video to a vision-language model."""
+    """Return whether the stage `ground` shows pictures of the video to a vision-language model."""
     return recipe.steps.vision.vlm.named
 
 
 def judge_uses_gpu(recipe: "Recipe") -> bool:
-    """Return whether `judge` runs a trained network."""
+    """Return whether the stage `judge` runs a trained network."""
     return recipe.steps.judge.detector is not None
 
 
 def export_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `export`. The card names the stages."""
+    """Return the settings that decide the result of the stage `export`.
+
+    The names of the stages are part of it, since the dataset card lists them.
+    """
     return {"export": _dump_settings(recipe.export), "stages": list(recipe.stages)}
 
 
 def text_encoder_name(recipe: "Recipe") -> str:
-    """Return the text encoder of the features' own embedding space, as `text_encoder` takes it."""
+    """Return the name of the text encoder whose embedding space is that of the visual features."""
     vision = recipe.steps.vision
     backbone = vision.backbone
     if backbone == "conse":
@@ -259,7 +264,7 @@ def text_encoder_name(recipe: "Recipe") -> str:
 
 
 def _model_file_digests(settings: "ChatSettings") -> Decisions:
-    """Return the sha256 of the files of a language model."""
+    """Return setting -> sha256 of the named file of a language model, None without a file."""
     return {
         "gguf": file_digest(settings.gguf),
         "chat_template": file_digest(settings.chat_template),
@@ -267,7 +272,12 @@ def _model_file_digests(settings: "ChatSettings") -> Decisions:
 
 
 def _plugin_identity(kind: "Kind", name: str) -> Decisions:
-    """Return name and version of a plugin. Empty for parts of Stepline."""
+    """Return {"plugin": name and version} of a plugin, {} for parts of Stepline.
+
+    Args:
+        kind: kind of plugin, such as "writers".
+        name: name that the recipe gives.
+    """
     identities = plugin_identities({kind: name})
     return {"plugin": identities[kind]} if identities else {}
 

@@ -38,9 +38,9 @@ class StepScores:
 
     Attributes:
         wording: P(the text describes a step).
-        support: best cosine to its source sentences, 0 without any.
-        visibility: P(shown) of the model that grounded it last.
-        agreement: IoU of the spans of the grounding and of the network.
+        support: highest cosine of the step to one of its source sentences, 0 without any.
+        visibility: P(shown), by the model that grounded the step last. 0 if unknown.
+        agreement: IoU of its spans by the grounding and by the trained network, 1 if not compared.
     """
 
     wording: float
@@ -50,14 +50,17 @@ class StepScores:
 
 
 def clean(dataset: DatasetContext) -> None:
-    """Write the records with their clean steps only. Dropped steps are listed with a reason."""
+    """Write the records with only their clean steps. Dropped steps are listed with a reason.
+
+    A video without a clean step is left out.
+    """
     settings = dataset.recipe.clean
     left_out = read_left_out(previous_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
     grounded = {record.id: record.steps for record in gathered}
     # Two places of a step can be compared only where both stages are in the recipe.
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
-    records: list[Record] = []
+    records = []
     for record in previous_records(dataset):
         grounded_steps: Sequence[Step] = grounded[record.id] if placed_twice else ()
         cleaned = clean_record(record, grounded_steps, settings)
@@ -74,12 +77,12 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
     """Return a record without the steps whose scores are too low.
 
     Args:
-        record: of the last stage.
+        record: record of the preceding stage.
         grounded: steps of the stage `ground`, for agreement and spans. Empty: neither is used.
         settings: minimal scores.
     """
-    steps: list[Step] = []
-    dropped: list[Rejected] = []
+    steps = []
+    dropped = []
     for step, scores in zip(record.steps, score_steps(record, grounded), strict=True):
         reason = drop_reason(step, scores, settings)
         if reason is not None:
@@ -97,7 +100,7 @@ def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejecte
 
 
 def _use_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
-    """Return a step with its span from the stage `ground`, where it has one."""
+    """Return a step with the span that the stage `ground` gave it, or unchanged without one."""
     # The grounding knows where shots end, so its span is the cleaner one.
     for other in grounded:
         if other.id == step.id and other.spans:
@@ -110,7 +113,10 @@ def _use_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
 
 
 def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
-    """Return the four scores of each step."""
+    """Return the four scores of each step.
+
+    grounded: steps of the stage `ground`. Empty: agreement is 1.
+    """
     from stepline.sieve_swap.swap import instruction_probability
     from stepline.text import embed
 
@@ -118,8 +124,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
         return []
     # The four scores of a step, with vectors of all texts made together.
     vectors = embed([step.text for step in record.steps])
-    sentence_vectors = embed([sentence.text for sentence in record.sentences])
-    likeness = vectors @ sentence_vectors.T  # (K, S)
+    likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
     wordings = instruction_probability(vectors)  # (K,)
     spans = {step.id: step.spans for step in grounded}
     scores = []
@@ -137,7 +142,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
 
 
 def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str | None:
-    """Return the first reason to drop a step, or None where it stays."""
+    """Return the first reason to drop a step, None if the step stays."""
     if scores.wording < settings.written:
         return NO_STEP_WORDING
     if scores.support < settings.supported:
@@ -157,12 +162,14 @@ FEW_SHOWN = "too few of its sentences are shown"
 
 
 def select_shown_narrations(dataset: DatasetContext) -> None:
-    """Write records whose steps are the sentences that are shown while they are spoken (WYS2,
-    section 3)."""
+    """Write records whose steps are the sentences that are shown while they are spoken.
+
+    A video without such a sentence is left out. Source: WYS2, section 3.
+    """
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
-    records: list[Record] = []
+    records = []
     for record in read_parquet(source / RECORDS_FILE):
         visible = select_shown_sentences(record, settings)
         # A video that could not be judged is left out for that, not for its pictures.
@@ -178,14 +185,16 @@ def select_shown_narrations(dataset: DatasetContext) -> None:
 
 
 def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
-    """Return a record with its shown sentences as steps. The other sentences are dropped."""
-    steps: list[Step] = []
-    dropped: list[Rejected] = []
+    """Return a record with its shown sentences as steps. All other sentences are dropped.
+
+    settings: minimal P(shown).
+    """
+    steps = []
+    dropped = []
     # A narration that is shown becomes a step where it is said.
     for number, sentence in enumerate(record.sentences):
         if sentence.shown is None or sentence.shown < settings.shown:
-            reason = NOT_SHOWN_SENTENCE
-            dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
+            dropped.append(Rejected(what="sentence", text=sentence.text, reason=NOT_SHOWN_SENTENCE))
             continue
         span = sentence.span
         steps.append(
@@ -204,8 +213,10 @@ def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
 
 
 def export(dataset: DatasetContext) -> None:
-    """Write the dataset into the stage's folder. `stepline.curate.driver` publishes it in
-    OUT/dataset."""
+    """Write the files of the dataset into the stage's folder.
+
+    `curate` publishes them at the end.
+    """
     recipe = dataset.recipe
     features = None
     # Features of the videos, as far as they are there.
@@ -221,5 +232,7 @@ def export(dataset: DatasetContext) -> None:
         features=features,
     )
     tree = export_dataset(contents, dataset.folder, recipe.export)
-    counts = f"{tree['videos']} videos with {tree['steps']} steps in the dataset"
-    dataset.say(f"{counts}, {tree['left_out']} left out")
+    dataset.say(
+        f"{tree['videos']} videos with {tree['steps']} steps in the dataset, "
+        f"{tree['left_out']} left out"
+    )

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import JsonValue
 
-from stepline.curate.stage import DatasetContext, StageFailure, VideoItem
+from stepline.curate.stage import DatasetContext, StageFailure, VideoItem, from_json
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
     FeatureHeader,
@@ -36,10 +36,8 @@ from stepline.curate.stages.intermediate import (
     from_bytes,
     unpack,
 )
-from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
-from stepline.limits import parse_json
 from stepline.models.training.sources import OmitReason
 from stepline.pipeline.pictures import NO_PICTURE
 from stepline.records import Record, Transcript, Video
@@ -59,8 +57,12 @@ def write_dataset(
 ) -> int:
     """Write records and the failures of videos that are left out. Return the number of records.
 
-    The number of attempts is not written: a run with retries gives equal bytes. records: sorted by
-    id.
+    The number of attempts is not written, so a run with retries gives equal bytes.
+
+    Args:
+        folder: folder of the stage.
+        records: the records, sorted by id.
+        left_out: first failure of each video that is left out, by id.
     """
     count = write_parquet(records, folder / RECORDS_FILE)
     _write_left_out(folder, left_out)
@@ -77,30 +79,26 @@ def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
 
 
 def read_left_out(folder: Path) -> dict[str, StageFailure]:
-    """Return the failures of the videos that a stage left out, by id. Raises StoreError for a
-    damaged file."""
+    """Return the failures of the videos that a stage left out, by id.
+
+    folder: folder of the stage.
+
+    Raises StoreError for a damaged file.
+    """
     path = folder / LEFT_OUT_FILE
-    failures = {}
-    try:
-        for line in path.read_text(encoding="utf-8").split("\n"):
-            if line:
-                failure = StageFailure(**parse_json(line))
-                failures[failure.id] = failure
-    except (OSError, ValueError, TypeError) as error:
-        raise StoreError(
-            f"{path}: not a list of what is left out ({error}); remove the stage's folder"
-        ) from error
-    return failures
+    lines = path.read_text(encoding="utf-8").split("\n")
+    failures = (from_json(StageFailure, line, str(path)) for line in lines if line)
+    return {failure.id: failure for failure in failures}
 
 
 def previous_folder(dataset: DatasetContext) -> Path:
-    """Return the result folder of the last stage that wrote records."""
+    """Return the result folder of the preceding stage that wrote records."""
     # The first of the table that ran is the last that ran.
     return next(dataset.folders[name] for name in RECORD_STAGES if name in dataset.folders)
 
 
 def previous_records(dataset: DatasetContext) -> Iterator[Record]:
-    """Yield the records of the last stage that wrote records."""
+    """Yield the records of the preceding stage that wrote records, sorted by id."""
     return read_parquet(previous_folder(dataset) / RECORDS_FILE)
 
 
@@ -108,7 +106,7 @@ Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
 
 
 def gather(dataset: DatasetContext) -> None:
-    """Write the records and features of all videos except duplicates."""
+    """Write the records and visual features of all videos except duplicates."""
     # Repeated videos are known before anything is written.
     repeated = _find_duplicates(dataset)
     left_out = _list_failures(dataset) | repeated
@@ -116,8 +114,10 @@ def gather(dataset: DatasetContext) -> None:
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         rows = ((item, row) for item, row in _iterate_rows(dataset) if item.id not in repeated)
         count = write_dataset(dataset.folder, _make_records(rows, store, writer), left_out)
-    counts = f"{count} videos gathered, {len(repeated)} that came before"
-    dataset.say(f"{counts}, {len(left_out)} left out in all")
+    dataset.say(
+        f"{count} videos gathered, {len(repeated)} that came before, "
+        f"{len(left_out)} left out in all"
+    )
 
 
 def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
@@ -127,7 +127,7 @@ def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
 
 
 def gather_features(dataset: DatasetContext) -> None:
-    """Write the features of all videos as a store, equal to that of `stepline features extract`."""
+    """Write the visual features of all videos as a store, as `stepline features extract` does."""
     left_out = _list_failures(dataset)
     count = 0
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
@@ -143,7 +143,13 @@ def gather_features(dataset: DatasetContext) -> None:
 
 
 def _add_features(store: FeatureWriter, id: str, data: bytes) -> OmitReason | None:
-    """Add the features of a video to a store. Return why they cannot be added, or None."""
+    """Add the visual features of a video to a store. Return why they cannot be added, or None.
+
+    Args:
+        store: the store.
+        id: id of the video.
+        data: stored result of the stage `encode`.
+    """
     header, arrays = unpack(FeatureHeader, data)
     if "features" not in arrays or header.backbone is None:
         return NO_PICTURE, ""
@@ -161,13 +167,12 @@ def _iterate_rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     stages = [name for name in names if name in dataset.recipe.stages]
     # All stages yield the same items in the same order.
     for results in zip(*map(dataset.results, stages), strict=True):
-        cells = [cell for _, cell in results]
-        yield results[0][0], dict(zip(stages, cells, strict=True))
+        yield results[0][0], dict(zip(stages, [cell for _, cell in results], strict=True))
 
 
 def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
     duplicates = DuplicateFinder(dataset.recipe.gather.same_words)
-    repeated: dict[str, StageFailure] = {}
+    repeated = {}
     for item, row in _iterate_rows(dataset):
         file = from_bytes(ProbeResult, row["probe"])
         coarse = from_bytes(CoarseSteps, row["coarse"])
@@ -182,19 +187,30 @@ def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
 def _make_records(
     rows: Iterable[tuple[VideoItem, Row]], store: FeatureWriter, writer: str
 ) -> Iterator[Record]:
-    """Yield the records, and add the features of each to the store."""
+    """Yield the records, and add the features of each video to the store.
+
+    Args:
+        rows: each video with its results by stage.
+        store: the feature store.
+        writer: name of the step writer.
+    """
     for item, row in rows:
         record = make_record(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
         if flaw is not None and flaw[0] != NO_PICTURE:
-            warning = f"its features are left out: {' '.join(flaw)}".rstrip()
-            warnings = (*record.warnings, warning)
+            warnings = (*record.warnings, f"its features are left out: {' '.join(flaw)}".rstrip())
             record = record.model_copy(update={"warnings": warnings})
         yield record
 
 
 def make_record(item: VideoItem, row: Row, writer: str) -> Record:
-    """Return the record of a video from its results, without the path of its file."""
+    """Return the record of a video from the results of its stages, without the path of its file.
+
+    Args:
+        item: the video.
+        row: results of the stages, by stage.
+        writer: name of the step writer.
+    """
     file = from_bytes(ProbeResult, row["probe"])
     coarse = from_bytes(CoarseSteps, row["coarse"])
     header, _ = unpack(FeatureHeader, row["encode"])
@@ -263,10 +279,10 @@ class Signature:
     """What identifies a video among others.
 
     Attributes:
-        id: of the video.
+        id: id of the video.
         duration: seconds.
         digest: sha256 of its file, None without a file.
-        words: (64,) MinHash of its speech, None where hardly anything is said.
+        words: (64,) MinHash of its speech, None if hardly anything is said.
     """
 
     id: str
@@ -276,10 +292,9 @@ class Signature:
 
 
 class DuplicateFinder:
-    """Finds which earlier video each video is a copy of. Videos come in the order of their ids.
+    """Finds videos that are copies of earlier ones. The videos come in the order of their ids.
 
-    Args:
-        same_words: share of common runs of words at which two videos say the same. 1: never.
+    same_words: share of common three-word sequences from which two videos say the same. 1: never.
     """
 
     def __init__(self, same_words: float) -> None:
@@ -291,8 +306,10 @@ class DuplicateFinder:
         self._buckets: dict[tuple[int, bytes], list[Signature]] = defaultdict(list)
 
     def duplicate_reason(self, video: Signature) -> str | None:
-        """Return why a video is a duplicate of an earlier one, or None. Later videos are compared
-        with it."""
+        """Return why a video is a duplicate of an earlier one. None if it is new.
+
+        Later videos are compared with each new video.
+        """
         # The same file needs no comparison.
         if video.digest is not None and video.digest in self._ids_by_digest:
             return SAME_FILE.format(self._ids_by_digest[video.digest])
@@ -313,18 +330,16 @@ class DuplicateFinder:
         return None
 
     def minhash(self, transcript: Transcript) -> Hashes | None:
-        """Return the MinHash (64,) of a transcript, None where it has too few runs of words."""
-        words: list[str] = []
-        for sentence in transcript.sentences:
-            words += re.findall(r"\w+", sentence.text.lower())
+        """Return the MinHash (64,) of a transcript. None if it has too few three-word sequences."""
+        text = " ".join(sentence.text for sentence in transcript.sentences)
+        words = re.findall(r"\w+", text.lower())
         # Runs of words as a set: how often a run comes does not count.
         shifted = [words[start:] for start in range(RUN_WORDS)]
         runs = {" ".join(run) for run in zip(*shifted, strict=False)}
         if len(runs) < MIN_RUNS:
             return None
         # A number below the prime for each run. Each hash function keeps its least value.
-        checksums = [zlib.crc32(run.encode()) % HASH_PRIME for run in runs]
-        codes = np.array(sorted(checksums), np.int64)
+        codes = np.array(sorted(zlib.crc32(run.encode()) % HASH_PRIME for run in runs), np.int64)
         multiplier, offset = self._factors
         hashes = (multiplier * codes[:, None] + offset) % HASH_PRIME  # (runs, 64)
         least: Hashes = hashes.min(axis=0)

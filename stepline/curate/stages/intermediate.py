@@ -12,19 +12,14 @@ several in no order).
 
 import io
 import math
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import (
-    Field,
-    JsonValue,
-    SerializerFunctionWrapHandler,
-    TypeAdapter,
-    ValidationError,
-    model_serializer,
-)
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from stepline.errors import StoreError
 from stepline.limits import read_safetensors_header
@@ -49,14 +44,14 @@ Header = TypeVar("Header", bound=FrozenModel)
 
 
 class ProbeResult(FrozenModel):
-    """The result of `probe`: what a video file holds.
+    """The result of the stage `probe`: what a video file holds.
 
     Attributes:
-        duration: seconds, 0 where unknown.
+        duration: seconds, 0 if unknown.
         picture: whether it has a video stream.
         sound: whether it has an audio stream.
-        width: pixels.
-        height: pixels.
+        width: width of the picture in pixels.
+        height: height of the picture in pixels.
         digest: sha256 of the file, None without a file.
         warnings: messages of the decoder.
     """
@@ -71,12 +66,12 @@ class ProbeResult(FrozenModel):
 
 
 class CoarseSteps(FrozenModel):
-    """The result of `coarse`: steps with the seconds in which they are spoken.
+    """The result of the stage `coarse`: steps with the seconds in which they are spoken.
 
     Attributes:
         duration: seconds that can be decoded.
         transcript: sentences within the duration.
-        steps: with `said` spans.
+        steps: steps whose `said` is the span of their sentences.
         dropped: steps and sentences that are left out.
         warnings: messages of all stages so far.
     """
@@ -89,16 +84,16 @@ class CoarseSteps(FrozenModel):
 
 
 class GroundedSteps(FrozenModel):
-    """The result of `ground`: steps with the seconds in which they are shown.
+    """The result of the stage `ground`: steps with the seconds in which they are shown.
 
     Attributes:
-        steps: with spans.
-        rate: rows of the alignment per second.
-        kind: of the alignment scores, which are the stored array. None without an alignment.
-        report: diagnostics of the grounding.
-        doubts: warnings.
-        vlm: requests to a vision-language model and its answers. None, and not stored, where none
-            was asked.
+        steps: steps with spans.
+        rate: columns of the alignment matrix per second.
+        kind: meaning of the alignment scores, which are stored as an array. None without an
+            alignment.
+        report: diagnostics of the grounding by name.
+        doubts: warnings of the grounding.
+        vlm: requests to a vision-language model and its answers. None if no model was asked.
     """
 
     steps: tuple[Step, ...]
@@ -106,24 +101,18 @@ class GroundedSteps(FrozenModel):
     kind: Literal["cosine", "probability"] | None = None
     report: dict[str, JsonValue] = Field(default_factory=dict)
     doubts: tuple[str, ...] = ()
-    vlm: dict[str, JsonValue] | None = Field(default=None, alias="witness")
-
-    @model_serializer(mode="wrap")
-    def _omit_empty_vlm_answers(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store the answers under the key "witness", and only where a model was asked."""
-        tree: dict[str, Any] = stored(self)
-        answers = tree.pop("vlm")
-        if answers is not None:
-            tree["witness"] = answers
-        return tree
+    # Stored under the key "witness", and only if a model was asked.
+    vlm: dict[str, JsonValue] | None = Field(
+        default=None, alias="witness", exclude_if=lambda answers: answers is None
+    )
 
 
 class JudgedTranscript(FrozenModel):
-    """The result of `judge`: the transcript with P(shown) of each sentence.
+    """The result of the stage `judge`: the transcript with P(shown) of each sentence.
 
     Attributes:
         transcript: sentences with their P(shown).
-        judge: name of the model. None where nothing could be judged.
+        judge: name of the model. None if nothing could be judged.
     """
 
     transcript: Transcript
@@ -131,15 +120,23 @@ class JudgedTranscript(FrozenModel):
 
 
 def read_result(kind: type[Result], video: "VideoContext", stage: str) -> Result:
-    """Return the result of an earlier stage for the same video."""
+    """Return the result of an earlier stage for the same video.
+
+    Args:
+        kind: class of the result.
+        video: inputs of the current stage.
+        stage: name of the earlier stage.
+    """
     return from_bytes(kind, video.results[stage])
 
 
 def pack_grounding(
     grounding: "Grounding | AlignerGrounding", answers: "VisualAnswers | None" = None
 ) -> bytes:
-    """Return grounded steps and their alignment (K, T) as bytes. answers: of a vision-language
-    model."""
+    """Return grounded steps and their alignment (K steps, T rows) as bytes.
+
+    answers: answers of a vision-language model. None if no model was asked.
+    """
     report, alignment = grounding.report, grounding.alignment
     header = GroundedSteps(
         steps=grounding.steps,
@@ -153,7 +150,7 @@ def pack_grounding(
 
 
 def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
-    """Return grounded steps and their alignment, None without one."""
+    """Return grounded steps and their alignment from stored bytes. No alignment gives None."""
     grounded, arrays = unpack(GroundedSteps, data)
     # Without an alignment, nothing was grounded.
     if grounded.kind is None:
@@ -169,15 +166,15 @@ def round_seconds(duration: float) -> float:
 
 
 class FeatureHeader(FrozenModel):
-    """Metadata next to the arrays of the result of `encode`.
+    """Metadata of the arrays that the stage `encode` stores.
 
     Attributes:
         backbone: name of the vision backbone, None without features.
-        rate: rows per second.
-        cuts: seconds of shot boundaries. None: motion was not measured.
+        rate: rows of the arrays per second.
+        cuts: seconds of shot boundaries. None if motion was not measured.
         end: last decoded second.
         warnings: messages of the decoder.
-        lines: text on screen. None: it was not looked for.
+        lines: text on screen. None if no text was looked for.
     """
 
     backbone: str | None = None
@@ -190,12 +187,17 @@ class FeatureHeader(FrozenModel):
 
 
 def to_bytes(result: object) -> bytes:
-    """Return a result as JSON."""
+    """Return a result of a stage as JSON."""
     return _type_adapter(type(result)).dump_json(result)
 
 
 def from_bytes(kind: type[Result], data: bytes) -> Result:
-    """Return a result from JSON. Raises StoreError for any other bytes."""
+    """Return a result of a stage from JSON.
+
+    kind: class of the result.
+
+    Raises StoreError for any other bytes.
+    """
     try:
         result: Result = _type_adapter(kind).validate_json(data)
         return result
@@ -205,13 +207,8 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         ) from error
 
 
-_adapters: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
-
-
-def _type_adapter(kind: type) -> TypeAdapter[Any]:
-    if kind not in _adapters:
-        _adapters[kind] = TypeAdapter(kind)
-    return _adapters[kind]
+# Making an adapter takes milliseconds.
+_type_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
@@ -220,13 +217,17 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
 
     # In one order, however the caller built the mapping.
     contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
-    metadata = {METADATA_KEY: header.model_dump_json()}
+    metadata = {METADATA_KEY: header.model_dump_json(by_alias=True)}
     return bytes(save(contiguous, metadata))
 
 
 def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
-    """Return metadata and arrays from the safetensors format. Raises StoreError for any other
-    bytes."""
+    """Return metadata and arrays from the safetensors format.
+
+    kind: class of the metadata.
+
+    Raises StoreError for any other bytes.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -242,7 +243,7 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
 
 
 def pack_features(visual: VisualFeatures) -> bytes:
-    """Return visual features as bytes, in float16 as a feature store keeps them."""
+    """Return visual features as bytes, in float16 like those of a feature store."""
     arrays: dict[str, Array] = {}
     header = FeatureHeader(end=visual.end, warnings=visual.warnings)
     facts: dict[str, Any] = {}
@@ -270,7 +271,7 @@ def pack_features(visual: VisualFeatures) -> bytes:
 
 
 def unpack_features(data: bytes) -> VisualFeatures:
-    """Return visual features from bytes, without a loaded backbone."""
+    """Return visual features from stored bytes, without the backbone that made them."""
     from stepline.vision import Activity, PictureCues
 
     header, stored = unpack(FeatureHeader, data)
@@ -287,8 +288,7 @@ def unpack_features(data: bytes) -> VisualFeatures:
     if header.cuts is not None:
         activity = Activity(arrays["motion"], header.cuts, rate, arrays["peaks"], arrays["looks"])
     if header.lines is not None:
-        measured = {name: arrays[name] for name in CUE_ARRAYS}
-        cues = PictureCues(rate, **measured, lines=header.lines)
+        cues = PictureCues(rate, **{name: arrays[name] for name in CUE_ARRAYS}, lines=header.lines)
     return VisualFeatures(
         features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
     )

@@ -53,53 +53,54 @@ T = TypeVar("T")
 
 
 def probe(video: VideoContext) -> bytes:
-    """Return duration, streams and sha256 of the video file. Without a file, the duration that the
-    source states."""
+    """Return duration, streams and sha256 of the video file as a ProbeResult.
+
+    Without a file, the duration is the one that the source states.
+    """
     # Captions or features alone: the source knows how long the video is, if anyone does.
     if video.media is None:
         duration = video.item.duration or 0.0
         return to_bytes(ProbeResult(duration=duration, picture=False, sound=False))
     info = media.probe(video.media, video.recipe.steps.media)
-    result = ProbeResult(
-        duration=info.duration,
-        picture=info.has_picture,
-        sound=info.has_sound,
-        width=info.width,
-        height=info.height,
-        digest=sha256(video.media),
-        warnings=info.warnings,
+    return to_bytes(
+        ProbeResult(
+            duration=info.duration,
+            picture=info.has_picture,
+            sound=info.has_sound,
+            width=info.width,
+            height=info.height,
+            digest=sha256(video.media),
+            warnings=info.warnings,
+        )
     )
-    return to_bytes(result)
 
 
 def transcribe(video: VideoContext) -> bytes:
-    """Return the transcript: from captions if there are any, else from speech recognition."""
+    """Return the transcript: from captions if there are any, otherwise from speech recognition."""
     settings = video.recipe.steps
     if video.captions is not None:
         from stepline.speech import read_captions
 
         captions = read_captions(video.captions, video_id=video.item.id, settings=settings.asr)
-        speech = Speech(
-            transcript=captions.transcript, dropped=captions.dropped, warnings=captions.warnings
+        return to_bytes(
+            Speech(
+                transcript=captions.transcript, dropped=captions.dropped, warnings=captions.warnings
+            )
         )
-        return to_bytes(speech)
     if video.media is None:
-        silence = Speech(transcript=Transcript(), warnings=(NO_SOUND,))
-        return to_bytes(silence)
+        return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
     # Before minutes of recognition, whether the writer is there that comes after it.
     if settings.writing.writer == "llm" and "write" in video.recipe.stages:
         _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
     info = media.probe(video.media, settings.media)
-    request = Request(video.media, video.item.id)
-    speech = recognise_speech(request, info, settings, models=models)
+    speech = recognise_speech(Request(video.media, video.item.id), info, settings, models=models)
     return to_bytes(speech)
 
 
 @lru_cache(maxsize=1)
 def _check_writer_once(settings: WritingSettings) -> None:
-    """Raise ModelError, which ends the run, where the language model of the writer is not
-    available."""
+    """Raise ModelError, which ends the run, if the writer's language model is not available."""
     try:
         check_writer(settings)
     except WriterError as error:
@@ -112,13 +113,14 @@ REPLY_FAULTS = ("of the reply", "the reply is")
 
 
 def write(video: VideoContext) -> bytes:
-    """Return the steps that a writer makes from the transcript. Raises WriterError where the
-    language model did not answer."""
+    """Return the steps that the step writer makes from the transcript.
+
+    Raises WriterError if a language model did not answer.
+    """
     from stepline.writing import write_steps
 
     settings = video.recipe.steps.writing
-    transcript = read_result(Speech, video, "transcribe").transcript
-    written = write_steps(transcript, settings)
+    written = write_steps(read_result(Speech, video, "transcribe").transcript, settings)
     # A part that was not answered would stay so in the store.
     late = find_unanswered_part(written.notes)
     if late is not None:
@@ -127,19 +129,26 @@ def write(video: VideoContext) -> bytes:
 
 
 def find_unanswered_part(notes: Sequence[str]) -> str | None:
-    """Return the first note about a part that a server did not answer, or None.
+    """Return the first note about a part of a video that a server did not answer, None without one.
 
-    A useless reply is no such part, as asking again would not change it.
+    A part with a useless reply does not count, as asking again would not change it.
+
+    notes: notes of a step writer or of a vision-language model.
     """
     for note in notes:
-        has_reply = any(fault in note for fault in REPLY_FAULTS)
-        if PROVISIONAL_WORD in note and not has_reply:
+        if PROVISIONAL_WORD in note and not any(fault in note for fault in REPLY_FAULTS):
             return note
     return None
 
 
 class FilterCounts(FrozenModel):
-    """Counts of a video that the filter keeps: language, words and steps."""
+    """What the filter counts in a video.
+
+    Attributes:
+        language: language of the speech, None if unknown.
+        words: number of spoken words.
+        steps: number of steps.
+    """
 
     language: str | None
     words: int
@@ -156,13 +165,14 @@ FEW_STEPS = "it has too few steps"
 
 
 def filter_video(video: VideoContext) -> bytes:
-    """Return the counts of a video. Raises LeftOutError where the recipe leaves the video out."""
+    """Return language, words and steps of a video as FilterCounts.
+
+    Raises LeftOutError if the recipe leaves the video out.
+    """
     transcript = read_result(Speech, video, "transcribe").transcript
     written = read_result(WrittenSteps, video, "write")
-    words = 0
-    for sentence in transcript.sentences:
-        words += len(re.findall(r"\w+", sentence.text))
-    counts = FilterCounts(language=transcript.language, words=words, steps=len(written.steps))
+    words = re.findall(r"\w+", " ".join(sentence.text for sentence in transcript.sentences))
+    counts = FilterCounts(language=transcript.language, words=len(words), steps=len(written.steps))
     duration = read_result(ProbeResult, video, "probe").duration
     # Captions alone end with their last sentence.
     if not duration:
@@ -174,14 +184,18 @@ def filter_video(video: VideoContext) -> bytes:
 
 
 def _end_of_speech(transcript: Transcript) -> float:
-    ends = [sentence.span.end for sentence in transcript.sentences]
-    return max(ends, default=0.0)
+    return max((sentence.span.end for sentence in transcript.sentences), default=0.0)
 
 
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
-    """Return the first reason to leave a video out, or None.
+    """Return the first reason to leave a video out, None if it stays.
 
-    An unknown language is no reason. duration: seconds, 0 where unknown.
+    An unknown language is no reason.
+
+    Args:
+        counts: language, words and steps of the video.
+        duration: seconds, 0 if unknown.
+        settings: limits of the filter.
     """
     if duration and duration < settings.shortest:
         return TOO_SHORT
@@ -201,8 +215,10 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
 
 
 def encode(video: VideoContext) -> bytes:
-    """Return features (T, D), motion and shot boundaries of the video. Ready features replace the
-    backbone."""
+    """Return visual features (T rows, D), motion and shot boundaries of the video.
+
+    Ready features replace the vision backbone.
+    """
     settings = video.recipe.steps
     # Ready features need no network. They have no motion and no cuts.
     if video.features is not None:
@@ -223,21 +239,21 @@ def encode(video: VideoContext) -> bytes:
     if info.has_picture and settings.vision.backbone != "none":
         network = _load_backbone(settings.vision)
     request = Request(video.media, video.item.id)
-    visual = extract_features(request, info, settings, VisualOptions(backbone=network))
-    return pack_features(visual)
+    return pack_features(extract_features(request, info, settings, VisualOptions(backbone=network)))
 
 
 def ground_coarsely(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are spoken. Steps that nobody says are
-    dropped (NaSVA, section 3.1)."""
+    """Return the steps with the seconds in which they are spoken, as CoarseSteps.
+
+    Steps that are not spoken are dropped. Source: NaSVA, section 3.1.
+    """
     probed = read_result(ProbeResult, video, "probe")
     speech = read_result(Speech, video, "transcribe")
     written = read_result(WrittenSteps, video, "write")
     visual = unpack_features(video.results["encode"])
 
     # How long the video is: what was decoded of it, else what its file says, else its captions.
-    decoded = max(speech.end, visual.end)
-    duration = round_seconds(decoded or probed.duration)
+    duration = round_seconds(max(speech.end, visual.end) or probed.duration)
     if duration <= 0 and (video.item.video is None and video.item.captions is not None):
         duration = round_seconds(_end_of_speech(speech.transcript))
     if duration <= 0:
@@ -275,21 +291,23 @@ def ground_coarsely(video: VideoContext) -> bytes:
         *written.notes,
         *inside.warnings,
     )
-    result = CoarseSteps(
-        duration=duration,
-        transcript=inside.transcript,
-        steps=steps,
-        dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
-        warnings=tuple(dict.fromkeys(warnings)),  # without repetitions
+    return to_bytes(
+        CoarseSteps(
+            duration=duration,
+            transcript=inside.transcript,
+            steps=steps,
+            dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
+            warnings=tuple(dict.fromkeys(warnings)),  # without repetitions
+        )
     )
-    return to_bytes(result)
 
 
 def ground(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are shown, and their alignment (K, T).
 
-    A vision-language model is asked about uncertain steps, where the recipe names one. Raises
-    WriterError where it did not answer.
+    If the recipe names a vision-language model, it is asked about uncertain steps.
+
+    Raises WriterError if that model did not answer.
     """
     settings = video.recipe.steps
     coarse = read_result(CoarseSteps, video, "coarse")
@@ -298,15 +316,14 @@ def ground(video: VideoContext) -> bytes:
     visual = _read_features(video)
     if not steps or not (visual.features is not None or visual.activity is not None):
         update = {"status": "said", "score": 0.0}
-        unseen = [step.model_copy(update=update) for step in steps]
-        return pack(GroundedSteps(steps=tuple(unseen)), {})
+        unseen = tuple(step.model_copy(update=update) for step in steps)
+        return pack(GroundedSteps(steps=unseen), {})
     # The default grounder or a trained network, and then a model that is asked.
     aligner = _aligner(settings)
     grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)
     if video.media is None or not settings.vision.vlm.named:
         return pack_grounding(grounding)
-    request = Request(video.media, video.item.id)
-    answers = ask_vlm(request, grounding, visual, settings, duration)
+    answers = ask_vlm(Request(video.media, video.item.id), grounding, visual, settings, duration)
     late = find_unanswered_part(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
@@ -315,7 +332,7 @@ def ground(video: VideoContext) -> bytes:
 
 
 def judge(video: VideoContext) -> bytes:
-    """Return the transcript with P(the video shows it) of each sentence."""
+    """Return the transcript with P(shown) of each sentence, as a JudgedTranscript."""
     settings = video.recipe.steps
     transcript = read_result(CoarseSteps, video, "coarse").transcript
     grounded, alignment = unpack_grounding(video.results["ground"])
@@ -331,7 +348,7 @@ def judge(video: VideoContext) -> bytes:
 
 
 def _read_features(video: VideoContext) -> VisualFeatures:
-    """Return the visual features, with the backbone that encodes texts into their space."""
+    """Return the visual features, with the backbone that encodes texts into the same space."""
     visual = unpack_features(video.results["encode"])
     if visual.features is None:
         return visual
@@ -339,8 +356,10 @@ def _read_features(video: VideoContext) -> VisualFeatures:
 
 
 def _cache_by_device(load: Callable[P, T]) -> Callable[P, T]:
-    """Cache the result of a loader by device, for two devices: a worker with a GPU may fall back to
-    the CPU."""
+    """Return the loader with a cache of its results for two devices.
+
+    A worker with a GPU may fall back to the CPU.
+    """
 
     @lru_cache(maxsize=2)
     def load_on(_: Device, *args: P.args, **options: P.kwargs) -> T:

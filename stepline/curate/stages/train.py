@@ -43,7 +43,10 @@ NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 
 def sieve_swap(dataset: DatasetContext) -> None:
-    """Run Sieve & Swap over the narrations of all videos. A killed run is continued."""
+    """Run Sieve & Swap over the narrations of all videos. A killed run is continued.
+
+    Videos without a swapped or kept sentence are left out.
+    """
     from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import Job, run
     from stepline.sieve_swap.text_base import open_base
@@ -62,7 +65,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     # The split is in each record's settings.
     splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
     files = [file for split in splits for file in sorted((out / split).glob("*.parquet"))]
-    records: list[Record] = []
+    records = []
     # A video without any swapped step is left out, with the reason of the sieve.
     for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
@@ -76,7 +79,10 @@ def sieve_swap(dataset: DatasetContext) -> None:
 
 
 def train(dataset: DatasetContext) -> None:
-    """Train the grounding network on the steps where they are spoken. A killed run is continued."""
+    """Train the grounding network with the seconds in which steps are spoken as labels.
+
+    A killed run is continued.
+    """
     from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_aligner_run
 
     features = dataset.folders["gather"] / FEATURES_FOLDER
@@ -97,8 +103,10 @@ def train(dataset: DatasetContext) -> None:
 
 
 def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
-    """Return training settings that take the widths of the features from the data, and read without
-    extra processes."""
+    """Return training settings without fixed feature widths and without processes that read ahead.
+
+    The widths of the features are then taken from the data.
+    """
     fields = settings.model.model_dump(exclude={"video_width", "text_width"})
     model = AlignerNetworkSettings(**fields)
     train = settings.train.model_copy(update=NO_READERS)
@@ -106,14 +114,15 @@ def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
 
 
 def refine(dataset: DatasetContext) -> None:
-    """Run rounds of self-training, then ground all steps with the final network. Videos without
-    labels are left out."""
+    """Run rounds of self-training, then ground all steps with the final network.
+
+    Videos without labels are left out.
+    """
     from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
     settings = dataset.recipe.refine
-    train_settings = settings.train.model_copy(update=NO_READERS)
-    settings = settings.model_copy(update={"train": train_settings})
+    settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})
     folder = dataset.folder / RUN_FOLDER
     records_path = str(previous_folder(dataset) / RECORDS_FILE)
     encoder = text_encoder_name(dataset.recipe)
@@ -132,7 +141,7 @@ def refine(dataset: DatasetContext) -> None:
     left_out = read_left_out(previous_folder(dataset))
     reasons = {entry.id: entry.reason for entry in refined.omitted if entry.what == "step"}
     texts: list[LabelledTexts] = []
-    tasks: list[str | None] = []
+    tasks = []
     for record in read_parquet(folder / REFINED_FILE):
         if record.steps:
             texts += iterate_labelled_texts([record], "step")
@@ -143,8 +152,7 @@ def refine(dataset: DatasetContext) -> None:
         left_out[id] = StageFailure(id, "refine", "left out", reason)
 
     # The final places, by the network with its P(shown) fitted.
-    step_vectors = FeatureStore(folder / "vectors" / "step")
-    vectors = StepVectors(open_store(sources.features), step_vectors)
+    vectors = StepVectors(open_store(sources.features), FeatureStore(folder / "vectors" / "step"))
     placing = dataset.recipe.place
     aligner = load_aligner(folder / "aligner.safetensors")
     aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
@@ -157,19 +165,21 @@ def refine(dataset: DatasetContext) -> None:
 
 @dataclass(frozen=True)
 class StepVectors:
-    """Features of videos and vectors of their steps.
+    """Visual features of videos and text vectors of their steps.
 
     Attributes:
-        features: store of the video features (T, D).
-        texts: store of the step vectors (K, C).
+        features: store of the visual features (T rows, D) of each video.
+        texts: store of the step vectors (K steps, C) of each video.
     """
 
     features: FeatureStore
     texts: FeatureStore
 
     def vectors(self, texts: LabelledTexts) -> Matrix:
-        """Return the vectors (K, C) of the steps of a video. Raises StoreError where the stored
-        vectors are of other texts."""
+        """Return the vectors (K, C) of the steps of a video.
+
+        Raises StoreError if the stored vectors are those of other texts.
+        """
         from stepline.models.nasva.dataset import match_vector_rows  # loads torch
 
         rows = match_vector_rows(texts, self.texts)
@@ -177,13 +187,19 @@ class StepVectors:
             raise StoreError(
                 f"{texts.video}: its step vectors are of other texts; remove the stage's folder"
             )
-        matrix = self.texts.matrix(texts.video)
-        return np.ascontiguousarray(matrix[rows])
+        return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
 
-    def fit(
+    def score_steps(
         self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
     ) -> TextScores:
-        """Return the scores of steps (K, C) in a video, which may be another one."""
+        """Return the scores of K steps over the seconds of a video.
+
+        Args:
+            loaded: the network.
+            video: id of the video. It need not be the one that the steps are from.
+            vectors: (K, C) vectors of the steps.
+            settings: how the network places steps.
+        """
         features = self.features.read(video)
         return score_texts(loaded.aligner, features, vectors, settings=settings.aligner)
 
@@ -195,8 +211,17 @@ def calibrate(
     vectors: StepVectors,
     settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
-    """Return the network with calibrated P(shown), which is stored next to it, and a progress
-    message."""
+    """Return the network with calibrated P(shown), and a progress message.
+
+    The calibration is stored next to the network. With too few videos the network stays as it is.
+
+    Args:
+        loaded: the network.
+        videos: the labelled steps of each video.
+        tasks: task of each video, None if unknown.
+        vectors: visual features and step vectors of the videos.
+        settings: whether to calibrate, and the expected share of shown steps.
+    """
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
 
@@ -208,37 +233,41 @@ def calibrate(
             video = videos[index].video
             own = read(index)
             # As many foreign texts as its own, so that both kinds count alike.
-            foreign = read(other)[rows[: len(own)]]
-            both = np.concatenate([own, foreign])
-            own_fit = vectors.fit(loaded, video, own, settings)
-            both_fit = vectors.fit(loaded, video, both, settings)
-            yield own_fit, both_fit
+            both = np.concatenate([own, read(other)[rows[: len(own)]]])
+            own_scores = vectors.score_steps(loaded, video, own, settings)
+            yield own_scores, vectors.score_steps(loaded, video, both, settings)
 
-    mode = settings.aligner.mode
-    rate = settings.shown_rate
     try:
         # Without enough videos the network stays as it is.
         calibration, fraction = calibrate_on_foreign_texts(
-            loaded, score_pairs(), mode=mode, rate=rate
+            loaded, score_pairs(), mode=settings.aligner.mode, rate=settings.shown_rate
         )
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
     write_calibration(calibration, calibration_path(loaded.path))
-    calibrated = replace(loaded, calibration=calibration)
-    return calibrated, f"{fraction:.0%} of the steps count as shown"
+    return replace(loaded, calibration=calibration), f"{fraction:.0%} of the steps count as shown"
 
 
 def assign_final_spans(
     record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
 ) -> Record:
-    """Return a record with the spans, scores and statuses that the final network gives its steps."""
+    """Return a record with the spans, scores and statuses that the network gives its steps.
+
+    Args:
+        record: the record.
+        loaded: the network after self-training.
+        vectors: visual features and step vectors of the videos.
+        settings: how the network places steps.
+    """
     # The labels are those of self-training, and the places are the network's.
-    texts = next(iterate_labelled_texts([record], "step"))
-    steps = vectors.vectors(texts)
-    fit = vectors.fit(loaded, record.video.id, steps, settings)
-    duration = record.video.duration
+    steps = vectors.vectors(next(iterate_labelled_texts([record], "step")))
+    scores = vectors.score_steps(loaded, record.video.id, steps, settings)
     grounding = place_steps(
-        record.steps, fit, loaded.calibration, settings=settings.aligner, duration=duration
+        record.steps,
+        scores,
+        loaded.calibration,
+        settings=settings.aligner,
+        duration=record.video.duration,
     )
     network = {"network": "self-trained", "calibrated": loaded.calibration is not None}
     models = record.models | {"placing": network}

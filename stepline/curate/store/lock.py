@@ -36,12 +36,12 @@ STALE_SECONDS = 90.0  # without one, after which a lock counts as left by a dead
 
 @dataclass
 class RunLock:
-    """The lock of a driver on OUT.
+    """The lock of a run on its output folder.
 
     Attributes:
-        url: of OUT, for errors.
-        killed: whether the driver before was killed.
-        other_owner: note of a driver that has taken the lock since, None without one.
+        url: URL or path of the output folder, for messages.
+        killed: whether the previous run on the folder was killed.
+        other_owner: note of another run that has taken the lock since, None without one.
     """
 
     url: str
@@ -49,15 +49,17 @@ class RunLock:
     other_owner: bytes | None = None
 
     def check(self) -> None:
-        """Raise SettingsError where another driver has taken the lock, as after minutes of
-        suspension."""
+        """Raise SettingsError if another run has taken the lock, as after a long suspension."""
         if self.other_owner is not None:
             raise locked_error(self.url, self.other_owner)
 
 
 @contextlib.contextmanager
 def lock_run(out: "RemotePath") -> Iterator[RunLock]:
-    """Lock OUT for this process. Raises SettingsError where another process has the lock."""
+    """Lock an output folder for this process in a `with` block.
+
+    Raises SettingsError if another process has the lock.
+    """
     if out.local is None:
         with _lock_object_store(out) as lock:
             yield lock
@@ -68,17 +70,16 @@ def lock_run(out: "RemotePath") -> Iterator[RunLock]:
 
 @contextlib.contextmanager
 def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
-    """Lock OUT in an object store: write a note with a heartbeat, as such a store has no locks."""
+    """Lock an output folder in an object store, by a note that is written again every 20 s."""
     file = out / LOCK_NAME
     # No two drivers have this name, on whatever machine.
     name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
-    killed = write_owner_note(file, owner_note(name), out.display_url)
-    lock = RunLock(out.display_url, killed)
+    lock = RunLock(out.display_url, write_owner_note(file, owner_note(name), out.display_url))
     stop = threading.Event()
 
     def write_heartbeats() -> None:
         while not stop.wait(HEARTBEAT_SECONDS):
-            # the next one may come through. Else the run's own writes fail
+            # The next one may come through. If not, the run's own writes fail.
             with contextlib.suppress(StoreError):
                 if not file.create(owner_note(name)):
                     note = file.read()
@@ -94,17 +95,24 @@ def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
     finally:
         stop.set()
         thread.join()
-        # a write_owner_note that stays grows stale. The error that ended the run goes on
+        # A note that stays grows stale. The error that ended the run is raised.
         with contextlib.suppress(StoreError):
             if owner_fields(file.read()).get("name") == name:
                 file.remove()
 
 
 def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
-    """Take the lock by writing an owner note. Return whether the driver before was killed.
+    """Take the lock of an object store by writing a note. Return whether the last owner was killed.
 
-    The note of a dead driver is replaced under a claim file, so that only one of several drivers
-    does it. Raises SettingsError where another driver has the lock.
+    The note of a dead owner is replaced under a claim file, so that only one of several runs does
+    it.
+
+    Args:
+        file: the lock file.
+        note: content that names this process.
+        url: URL of the output folder, for messages.
+
+    Raises SettingsError if another process has the lock.
     """
     # create() fails where the file exists, which is what makes it a lock.
     killed = not file.create(note)
@@ -123,21 +131,22 @@ def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
         finally:
             claim.remove()
     latest = file.read()
-    if latest != note:  # a store without conditional writes: the last to write_owner_note has it
+    if latest != note:  # without conditional writes, the last writer has the lock
         raise locked_error(url, latest)
     return killed
 
 
 def lock_owner(out: "RemotePath") -> str | None:
-    """Return the name of the process that has locked OUT, or None."""
+    """Return the name of the process that has locked an output folder, None if it is free."""
     if out.local is None:
-        write_owner_note = out / LOCK_NAME
-        note = write_owner_note.read() if write_owner_note.exists() else b""
+        file = out / LOCK_NAME
+        note = file.read() if file.exists() else b""
         return owner_name(note) if _is_fresh(note) else None
     try:
-        with (out.local / LOCK_NAME).open("rb") as file:
+        with (out.local / LOCK_NAME).open("rb") as local_file:
             # A shared lock can be taken only while no one holds the exclusive one.
-            return None if lock_file_now(file, shared=True) else owner_name(file.read())
+            is_free = lock_file_now(local_file, shared=True)
+            return None if is_free else owner_name(local_file.read())
     except FileNotFoundError:
         return None
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
+from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure, from_json
 from stepline.errors import StoreError
 from stepline.files.atomic_files import PARTIAL_SUFFIX, cache_folder
 from stepline.limits import parse_json
@@ -38,17 +38,17 @@ KEY_DIGITS = 16
 
 
 def result_path(stage: Stage, key: str) -> str:
-    """Return the path of a result below OUT."""
+    """Return the path of a result relative to the output folder. key: key of the task."""
     return f"{CELLS_FOLDER}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
 
 
 def failure_path(stage: Stage, key: str) -> str:
-    """Return the path of a failure below OUT."""
+    """Return the path of a failure relative to the output folder. key: key of the task."""
     return f"{FAILURES_FOLDER}/{stage.name}/{key}.json"
 
 
 def remove_partials(out: "RemotePath") -> None:
-    """Delete files that killed processes left half-written. Nothing is done in an object store."""
+    """Delete files that killed processes left half-written. Object stores have none."""
     if out.local is None:
         return
     # Patterns below OUT.
@@ -71,12 +71,12 @@ def list_files(folder: "RemotePath") -> "Iterable[FileEntry]":
 
 
 def key_to_int(key: str) -> int:
-    """Return the first 64 bits of a key as an integer, which takes less memory than the text."""
+    """Return the first 64 bits of a hexadecimal key as an integer, which takes less memory."""
     return int(key[:KEY_DIGITS], 16)
 
 
 def _listed_keys(folder: "RemotePath") -> set[int]:
-    """Return the keys of all files below a folder, as integers."""
+    """Return the keys of all results below a folder, as integers."""
     names: Iterable[str]
     if folder.local is None:
         names = (entry.name.rpartition("/")[2] for entry in folder.list())
@@ -90,9 +90,9 @@ class ResultStore:
     """Stored results and failures of the tasks of a run.
 
     Args:
-        out: OUT.
-        listed: list each stage once, which is faster than asking for each key. False for a process
-            that works on few videos.
+        out: output folder of the run.
+        listed: whether to list the results of each stage once, which is faster for many videos.
+            False: look for each key when it is asked for, as other processes add results.
     """
 
     def __init__(self, out: "RemotePath", *, listed: bool = True) -> None:
@@ -102,37 +102,54 @@ class ResultStore:
         self._failures: dict[str, StageFailure] = {}  # by path below OUT, where listed
 
     def has_result(self, stage: Stage, key: str) -> bool:
-        """Return whether a result is stored."""
+        """Return whether the result of a task is stored. key: key of the task."""
         return self._has_file(CELLS_FOLDER, stage, key, self.out / result_path(stage, key))
 
     def read_result(self, stage: Stage, key: str) -> bytes:
-        """Return a stored result. Raises StoreError where it is missing."""
+        """Return the stored result of a task. key: key of the task.
+
+        Raises StoreError if it is missing.
+        """
         return (self.out / result_path(stage, key)).read()
 
     def write_result(self, stage: Stage, key: str, data: bytes) -> None:
-        """Store a result atomically. Raises StoreError where OUT cannot be written."""
+        """Store the result of a task atomically.
+
+        Args:
+            stage: stage of the task.
+            key: key of the task.
+            data: the result.
+
+        Raises StoreError if the output folder cannot be written.
+        """
         (self.out / result_path(stage, key)).write(data)
         self.add_key(stage, key)
 
     def add_key(self, stage: Stage, key: str) -> None:
-        """Note that another process has stored a result."""
+        """Note that another process has stored the result of a task. key: key of the task."""
         self._remember_key(CELLS_FOLDER, stage, key)
 
     def find_failure(self, stage: Stage, key: str) -> StageFailure | None:
-        """Return the stored failure of a task, or None."""
+        """Return the stored failure of a task, None without one. key: key of the task."""
         path = failure_path(stage, key)
         if path in self._failures:
             return self._failures[path]
         file = self.out / path
         if not self._has_file(FAILURES_FOLDER, stage, key, file):
             return None
-        failure = StageFailure.from_json(file.read(), path)
+        failure = from_json(StageFailure, file.read(), path)
         if self._listed:
             self._failures[path] = failure
         return failure
 
     def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
-        """Store a failure, with the attempts of earlier runs added, and return it."""
+        """Store a failure, with the attempts of earlier runs added, and return it.
+
+        Args:
+            stage: stage of the task.
+            key: key of the task.
+            failure: the failure.
+        """
         before = self.find_failure(stage, key)
         if before is not None:
             failure = replace(failure, attempts=failure.attempts + before.attempts)
@@ -158,10 +175,12 @@ class ResultStore:
 
 
 class StageFolders:
-    """The result folders of dataset stages.
+    """The result folders of stages of kind "dataset", which run once over all videos.
 
-    Stages write to the local disk. Where OUT is remote, a finished folder is uploaded, and other
-    machines download it.
+    Stages write to the local disk. If the output folder is remote, a finished folder is uploaded,
+    and other machines download it.
+
+    out: output folder of the run.
     """
 
     def __init__(self, out: "RemotePath") -> None:
@@ -173,12 +192,21 @@ class StageFolders:
             self._home = cache_folder() / "curate-stages" / digest[:DIGEST_DIGITS]
 
     def is_complete(self, stage: str, key: str) -> bool:
-        """Return whether the result folder of a stage is complete."""
+        """Return whether the result folder of a stage is complete.
+
+        Args:
+            stage: name of the stage.
+            key: key of the result.
+        """
         return self._completion_mark(stage, key).exists()
 
     def prepare_folder(self, stage: Stage, key: str) -> Path:
-        """Return a folder for a stage to write into. It is empty, unless the stage continues a
-        killed run."""
+        """Return a local folder for a stage to write into.
+
+        It is empty, unless the stage continues a killed run. key: key of the result.
+
+        Raises StoreError if it cannot be written.
+        """
         folder = self._home / stage.name / key
         try:
             # What a stage cannot go on in is removed.
@@ -192,7 +220,14 @@ class StageFolders:
         return folder
 
     def mark_complete(self, stage: str, key: str) -> None:
-        """Upload a folder if OUT is remote, and write its completion mark, which lists the files."""
+        """Mark a result folder as complete, with a list of its files.
+
+        A remote folder is uploaded first.
+
+        Args:
+            stage: name of the stage.
+            key: key of the result.
+        """
         folder = self._home / stage / key
         # The mark lists the files, so that another machine can fetch them.
         paths = [path for path in folder.rglob("*") if path.is_file()]
@@ -204,7 +239,12 @@ class StageFolders:
         self._completion_mark(stage, key).write(json.dumps(files, indent=1, sort_keys=True))
 
     def local_folder(self, stage: str, key: str) -> Path:
-        """Return a complete folder on the local disk, downloaded where needed."""
+        """Return a complete result folder on the local disk, after its download if it is remote.
+
+        Args:
+            stage: name of the stage.
+            key: key of the result.
+        """
         folder = self._home / stage / key
         if self._out.local is None:
             files: dict[str, int] = parse_json(self._completion_mark(stage, key).read())
@@ -216,13 +256,19 @@ class StageFolders:
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
-        """Return the local folders of the needed dataset stages, by stage. keys: of the dataset
-        stages that are done."""
+        """Return stage -> local result folder.
+
+        Args:
+            keys: key of the result of each finished stage.
+            needs: names of the wanted stages. Those without a key are ignored.
+        """
         return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
 
     def unused_folders(self, keys: Mapping[str, str]) -> dict[str, int]:
-        """Return the sizes in bytes of result folders that a run does not use, by name below OUT.
-        keys: of the run, by stage."""
+        """Return the result folders that a run does not use, as path -> size in bytes.
+
+        keys: key of the result of each stage of the run.
+        """
         sizes: Counter[str] = Counter()
         for stage, own_key in keys.items():
             home = f"{STAGES_FOLDER}/{stage}"

@@ -23,10 +23,16 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, reject_video
+from stepline.curate.stage import (
+    Collection,
+    Recipe,
+    SourceEntry,
+    VideoItem,
+    from_json,
+    reject_video,
+)
 from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
-from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.settings import validate, without_constants
@@ -51,20 +57,21 @@ _file_number = itertools.count()
 
 
 def read_number(line: LogLine, name: str) -> float:
-    """Return a number of a log line, 0 where it is missing."""
+    """Return a number of a log line, 0 if it is missing. name: key of the number."""
     value = line.get(name)
     return 0.0 if not isinstance(value, (int, float)) else float(value)
 
 
 class RunLog:
-    """The log of one process, as JSON lines. Where OUT is an object store, it is uploaded every
-    minute."""
+    """The log of one process, as JSON lines. It is uploaded every minute to a remote output folder.
+
+    out: output folder of the run.
+    """
 
     def __init__(self, out: "RemotePath") -> None:
         # An object store cannot append, so the log is written here and copied.
         self._out = out
         self._until_end = contextlib.ExitStack()
-        self._is_remote = out.local is None
         if out.local is not None:
             self._home = out.local
         else:
@@ -82,7 +89,12 @@ class RunLog:
         self._file = self._path.open("ab", buffering=0)
 
     def write(self, event: str, **fields: JsonValue) -> None:
-        """Append one line."""
+        """Append one line.
+
+        Args:
+            event: what happened, such as "start".
+            fields: values of the line, by name.
+        """
         now = round(time.time(), 3)
         line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
         self._file.write(json.dumps(line).encode() + b"\n")
@@ -96,9 +108,9 @@ class RunLog:
         self._until_end.close()
 
     def upload(self) -> None:
-        """Upload the log where OUT is an object store."""
+        """Upload the log if the output folder is remote."""
         self._copied_at = time.monotonic()
-        if not self._is_remote:
+        if self._out.local is not None:
             return
         (self._out / self._name).write(self._path.read_bytes())
         # A copy takes the whole file, so a file must not grow without end.
@@ -109,7 +121,7 @@ class RunLog:
 
 
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
-    """Yield all complete lines of all logs in OUT, in the order of the file names."""
+    """Yield the complete lines of all logs of an output folder, in the order of the file names."""
     folder = out / TIMINGS_FOLDER
     for name in sorted(entry.name for entry in list_files(folder)):
         *lines, _ = (folder / name).read().split(b"\n")  # what follows the last end was cut off
@@ -123,13 +135,13 @@ def read_timings(out: "RemotePath") -> Iterator[LogLine]:
 
 
 def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
-    """Write the recipe, the videos and the refused entries of a run into OUT.
+    """Write the recipe, the videos and the refused entries of a run into its output folder.
 
     Args:
-        out: OUT.
+        out: output folder of the run.
         recipe: stages and settings.
         collection: videos and refused entries.
-        source: address of the source, as the user named it.
+        source: URL or path of the source, as the user named it.
     """
     # The recipe as it was in force, with every setting.
     about = {
@@ -146,18 +158,17 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
 
 
 def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
-    """Write entries as JSON lines, one at a time."""
-    with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
-        local = path.local or Path(folder) / "lines"
-        with atomic_path(local) as whole, whole.open("w", encoding="utf-8") as file:
-            file.writelines(to_json_line(entry) + "\n" for entry in entries)
-        if path.local is None:
-            path.put(local)
+    """Write entries as JSON lines."""
+    path.write("".join(to_json_line(entry) + "\n" for entry in entries))
 
 
 def read_recipe(out: "RemotePath") -> Recipe:
-    """Return the recipe of the last run in OUT, without settings of earlier releases. Raises
-    StoreError where OUT has no run."""
+    """Return the recipe of the last run, without settings that this release no longer has.
+
+    out: output folder of the run.
+
+    Raises StoreError if no run has begun there.
+    """
     path = out / RUN_FILE
     if not path.exists():
         raise StoreError(
@@ -168,33 +179,25 @@ def read_recipe(out: "RemotePath") -> Recipe:
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
-    """Yield the videos of the last run in OUT, sorted by id."""
-    with (out / ITEMS_FILE).open() as file:
-        for line in file:
-            yield from_json_line(VideoItem, line)
+    """Yield the videos of the last run in an output folder, sorted by id."""
+    return _read_lines(VideoItem, out / ITEMS_FILE)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Rejected]:
-    """Yield the entries that the source of the last run refused."""
-    with (out / REFUSED_FILE).open() as file:
+    """Yield the entries that the source of the last run refused. out: output folder of the run."""
+    return _read_lines(reject_video, out / REFUSED_FILE)
+
+
+def _read_lines(build: Callable[..., T], path: "RemotePath") -> Iterator[T]:
+    with path.open() as file:
         for line in file:
-            yield from_json_line(reject_video, line)
+            yield from_json(build, line, path.name)
 
 
 def to_json_line(entry: SourceEntry) -> str:
-    """Return an entry as one line of JSON, without unknown fields."""
+    """Return an entry as one line of JSON. Fields that are None are omitted."""
     if isinstance(entry, Rejected):
         fields = {"id": entry.id, "reason": entry.reason}
     else:
         fields = {name: value for name, value in asdict(entry).items() if value is not None}
     return json.dumps(fields, ensure_ascii=False)
-
-
-def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
-    """Return `build(**fields)` of a JSON line. Raises StoreError for any other line."""
-    try:
-        return build(**parse_json(line))
-    except (ValueError, TypeError) as error:
-        raise StoreError(
-            f"{ITEMS_FILE}: Stepline did not write one of its lines ({error}); run again"
-        ) from error

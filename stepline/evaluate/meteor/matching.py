@@ -196,8 +196,9 @@ def find_candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> Ca
     if is_too_much:
         captions = f"captions of {word_counts[0]} and {word_counts[1]} words"
         limit = f"at most {MAX_CANDIDATES} possible matches"
-        fault = f"{captions} are too long, or too much alike, for METEOR ({limit})"
-        raise DatasetError(f"{fault}; shorten them")
+        raise DatasetError(
+            f"{captions} are too long, or too much alike, for METEOR ({limit}); shorten them"
+        )
     return matches
 
 

@@ -48,12 +48,12 @@ def _is_public_ipv4(ip: ipaddress.IPv4Address) -> bool:
 
 
 class NamedHost:
-    """A host that the user named, such as a camera, which may be at a private address.
+    """A host that the user named, such as a camera, which may have a private address.
 
     A host that was public at its first connection and becomes private is refused.
 
     Attributes:
-        name: of the host, in small letters.
+        name: name of the host in lower case.
     """
 
     def __init__(self, name: str) -> None:
@@ -61,7 +61,12 @@ class NamedHost:
         self._may_be_private: bool | None = None  # None before the first connection
 
     def allows(self, host: str, address: str) -> bool:
-        """Return whether `host` is this host and may be at `address`, also a private one."""
+        """Return whether a connection may go to an address, which may be private.
+
+        Args:
+            host: name of the host that is connected to.
+            address: its IP address.
+        """
         if host.lower() != self.name:
             return False
         if self._may_be_private is None:
@@ -76,15 +81,15 @@ def connect_checked(
     private: bool = False,
     named: NamedHost | None = None,
 ) -> socket.socket:
-    """Return a connection to a host and port.
+    """Return a TCP connection to a host and port.
 
     Args:
         address: host and port.
         timeout: seconds.
         private: whether any private address is allowed.
-        named: the only host that may have a private address.
+        named: the only host that may have a private address. None: no host.
 
-    Raises MediaError for a forbidden private address, OSError where the connection fails.
+    Raises MediaError for a forbidden private address, OSError if the connection fails.
     """
     host = address[0]
     last_error = OSError(f"{host}: no address")

@@ -116,7 +116,17 @@ def _cache_folder_of(url: str, fingerprints: Iterable[str]) -> Path:
 def _download_once(
     remote: RemotePath, path: Path, fingerprint: str, size: int, max_bytes: int | None = None
 ) -> None:
-    """Download a file if it is missing. Raises StoreError where it differs from the listing."""
+    """Download a file to a local path, unless it is there already.
+
+    Args:
+        remote: the file.
+        path: local path.
+        fingerprint: fingerprint of the file in the listing.
+        size: bytes of the file.
+        max_bytes: maximal bytes of all cached files. None: half of the free disk space.
+
+    Raises StoreError if the file is no longer the one of the listing.
+    """
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)

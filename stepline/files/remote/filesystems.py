@@ -140,8 +140,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
 
     async def check_redirect(_: Any, __: Any, redirect: Any) -> None:
         source = redirect.url
-        location = redirect.response.headers.get("Location", "")
-        target = source.join(type(source)(location))
+        target = source.join(type(source)(redirect.response.headers.get("Location", "")))
         reason = redirect_refusal(str(source), str(target), settings)
         if reason is not None:
             redirect.response.close()
@@ -161,8 +160,10 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
                     self.close()
                     break
             if len(body) > max_bytes and self.status < 400:
-                fault = f"{self.host} sent more than the {max_bytes} bytes that may come"
-                raise StoreError(f"{fault}; look at that server")
+                raise StoreError(
+                    f"{self.host} sent more than the {max_bytes} bytes that may come; "
+                    "look at that server"
+                )
             self._body = bytes(body)
             return self._body
 
@@ -196,18 +197,32 @@ def host_of(url: str) -> str:
 
 
 def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str | None:
-    """Return why a redirect is refused, or None for an allowed one."""
+    """Return why a redirect is refused, None if it is allowed.
+
+    Args:
+        source: URL that redirects.
+        target: URL to which it redirects.
+        settings: names further allowed hosts.
+    """
     source_host, target_host = host_of(source), host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
-        fault = f"{source_host} leads from https to http, where anyone can change it on the way"
-        return f"{fault}; give an address that does not"
+        return (
+            f"{source_host} leads from https to http, where anyone can change it on the way; "
+            "give an address that does not"
+        )
     if is_redirect_allowed(source_host, target_host, settings):
         return None
     return f"{source_host} leads to another host; {host_advice(target_host)}"
 
 
 def is_redirect_allowed(source: str, target: str, settings: RemoteSettings) -> bool:
-    """Return whether a redirect from one host to another is allowed."""
+    """Return whether files of one host may lead to another host.
+
+    Args:
+        source: host name that redirects or names a file.
+        target: host name to which it leads.
+        settings: names further allowed hosts.
+    """
     return bool(target) and (target == source or not {"*", target}.isdisjoint(settings.hosts))
 
 
@@ -248,8 +263,8 @@ def list_objects(
     """Yield (name relative to the URL, metadata) of every object below it.
 
     Args:
-        url: of a folder or bucket.
-        settings: how it is reached.
+        url: URL of a folder or bucket.
+        settings: limits and options of the requests.
         retry_call: calls a function again after transient failures. Each page is one call.
     """
     files = filesystem_of(url, settings)

@@ -118,8 +118,7 @@ class RemotePath:
         match = BYTE_RANGE.match(self.url)
         if match is None:
             return None
-        whole = type(self)(match["file"], self.settings)
-        return whole, int(match["start"]), int(match["end"])
+        return type(self)(match["file"], self.settings), int(match["start"]), int(match["end"])
 
     @property
     def local(self) -> Path | None:
@@ -153,12 +152,15 @@ class RemotePath:
 
     def _require_size(self, size: int) -> int:
         if size < 0:
-            fault = f"{self.display_url}: its server does not state its size"
-            raise StoreError(f"{fault}; download it, and give the file")
+            raise StoreError(
+                f"{self.display_url}: its server does not state its size; "
+                "download it, and give the file"
+            )
         if self.local is None and size > self.settings.largest * BYTES_PER_MIB:
-            limit = f"places.largest={self.settings.largest} MiB"
-            fault = f"{self.display_url}: {size} bytes are more than {limit}"
-            raise StoreError(f"{fault}; leave it out, or raise that")
+            raise StoreError(
+                f"{self.display_url}: {size} bytes are more than "
+                f"places.largest={self.settings.largest} MiB; leave it out, or raise that"
+            )
         return size
 
     def _size_and_fingerprint(self) -> tuple[int, str]:
@@ -229,7 +231,7 @@ class RemotePath:
         return True
 
     def put(self, source: Path) -> None:
-        """Upload a local file atomically."""
+        """Upload or copy a local file to this path, atomically."""
         if (path := self.local) is not None:
             with atomic_path(path) as partial:
                 shutil.copyfile(source, partial)
@@ -253,8 +255,10 @@ class RemotePath:
             for start in range(0, size, block):
                 file.write(self.read(start, min(start + block, size)))
                 if self.local is None and time.monotonic() - start_time > longest:
-                    fault = f"{self.display_url}: takes longer than places.longest={longest:g} s"
-                    raise StoreError(f"{fault}; raise that, or leave it out")
+                    raise StoreError(
+                        f"{self.display_url}: takes longer than places.longest={longest:g} s; "
+                        "raise that, or leave it out"
+                    )
         # The blocks of a file that changed belong to different versions.
         if self.fingerprint() != fingerprint:
             remove_file(path)

@@ -86,7 +86,13 @@ def retry(action: Callable[[], T], pause_after: Callable[[Exception, int], float
 
 
 def exponential_backoff(first: float, tries: int, most: float = MAX_PAUSE_SECONDS) -> float:
-    """Return the pause in seconds after a try: `first`, doubled per try, at most `most`."""
+    """Return the pause in seconds after a failed try: `first`, doubled per further try.
+
+    Args:
+        first: seconds after the first try.
+        tries: number of tries so far.
+        most: maximal pause in seconds.
+    """
     return min(most, first * 2.0 ** (tries - 1))
 
 
@@ -113,8 +119,10 @@ def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) 
         if reason is None:
             raise StoreError(f"{name}: {failure_reason(error)}") from error
         if tries == settings.attempts:
-            cure = "see whether its server is up, then run again: what is done stays done"
-            raise OutOfReachError(f"{name}: {reason}, {tries} times in a row; {cure}") from error
+            raise OutOfReachError(
+                f"{name}: {reason}, {tries} times in a row; "
+                "see whether its server is up, then run again: what is done stays done"
+            ) from error
         # At random, so that many clients do not retry together.
         pause = exponential_backoff(settings.pause, tries) * random.uniform(0.5, 1.0)
         log.info(
@@ -190,7 +198,7 @@ def failure_reason(error: BaseException) -> str:
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, then the errors that caused it."""
-    earlier_ids: set[int] = set()
+    earlier_ids = set()
     # The causes may form a circle.
     cause: BaseException | None = error
     while cause is not None and id(cause) not in earlier_ids:

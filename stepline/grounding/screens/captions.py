@@ -1,18 +1,18 @@
 """Captions in a screen recording: lines of text that appear one after another in one place."""
 
-import functools
-import re
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stepline.grounding.screens.changes import enclosing_box
 from stepline.grounding.screens.reading import (
     ScreenEvent,
     ScreenLine,
     ScreenReading,
-    enclosing_box,
     is_same_text,
+    lower_letters,
 )
 from stepline.records import Sentence, Span
 from stepline.vision.faces import box_iou
@@ -26,27 +26,27 @@ MIN_CAPTION_SECONDS = 0.5  # a caption is visible at least this long
 
 @dataclass(frozen=True)
 class _TimedLine:
-    """A line of text and the span in which it is visible."""
+    """A line of text, and the span in which it is visible, in seconds."""
 
     line: ScreenLine
     span: Span
 
 
 def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, ...]:
-    """Return the captions on the screen as sentences, () where there are fewer than MIN_CAPTIONS.
+    """Return the captions of a screen recording as sentences with their times, sorted by time.
+
+    The result is () if there are fewer than 3 different captions.
 
     Args:
-        reading: text recognised on the screen.
-        duration: of the video, in seconds.
+        reading: the changes of the screen, with the text on it.
+        duration: duration of the video in seconds.
     """
     # Lines that appear together are one caption, from top to bottom.
     lines = _caption_lines(reading, duration)
-    by_start: dict[float, list[_TimedLine]] = {}
-    for row in lines:
-        by_start.setdefault(row.span.start, []).append(row)
+    lines.sort(key=lambda row: (row.span.start, row.line.box[1]))
     sentences = []
-    for start, rows in sorted(by_start.items()):
-        rows.sort(key=lambda row: row.line.box[1])
+    for start, group in itertools.groupby(lines, key=lambda row: row.span.start):
+        rows = list(group)
         text = " ".join(row.line.text for row in rows)
         end = max(row.span.end for row in rows)
         sentences.append(Sentence(text=text, span=Span(start, end)))
@@ -54,11 +54,13 @@ def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, .
 
 
 def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
-    """Return the changes of a screen without captions, and without changes of captions only.
+    """Return the changes of the screen with all captions removed from them.
+
+    A change is left out if only captions appear or vanish in it.
 
     Args:
-        reading: text recognised on the screen.
-        duration: of the video, in seconds.
+        reading: the changes of the screen, with the text on it.
+        duration: duration of the video in seconds.
     """
     captions = {row.line for row in _caption_lines(reading, duration)}
     if not captions:
@@ -76,7 +78,7 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
         vanished = _other_lines(event.vanished, captions)
         if not (patches or appeared or vanished):
             continue
-        box = functools.reduce(enclosing_box, patches) if patches else event.box
+        box = enclosing_box(patches) if patches else event.box
         left_edge, top, right_edge, bottom = box
         area = (right_edge - left_edge) * (bottom - top)
         remaining_event = replace(
@@ -94,33 +96,30 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
 
 
 def _other_lines(lines: Sequence[ScreenLine], captions: set[ScreenLine]) -> tuple[ScreenLine, ...]:
-    """Return the lines that are neither captions nor parts of captions."""
+    """Return the lines that are neither a caption nor part of one."""
 
     def is_caption(line: ScreenLine) -> bool:
-        for other in captions:
-            if box_iou(line.box, other.box) <= 0:
-                continue
-            if is_same_text(line.text, other.text) or line.text in other.text:
-                return True
-        return False
+        return any(
+            box_iou(line.box, other.box) > 0
+            and (is_same_text(line.text, other.text) or line.text in other.text)
+            for other in captions
+        )
 
     return tuple(line for line in lines if not is_caption(line))
 
 
 def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
-    """Return the lines in the band with the most different captions."""
+    """Return the captions: the lines in the horizontal band with the most different texts.
+
+    The result is [] if no band has 3 different texts.
+    """
     rows = [row for row in _timed_lines(reading, duration) if _may_be_caption(row, reading)]
     if not rows:
         return []
     # the vertical middle of each line, and its letters
-    middles = []
-    texts = []
-    for row in rows:
-        _, top, _, bottom = row.line.box
-        middles.append((top + bottom) / 2)
-        letters = re.sub(r"\W", "", row.line.text)
-        texts.append(letters.lower())
-    heights = np.array(middles)
+    boxes = np.array([row.line.box for row in rows])
+    heights = (boxes[:, 1] + boxes[:, 3]) / 2
+    texts = [lower_letters(row.line.text) for row in rows]
     distances = np.abs(heights[:, None] - heights[None])
     near = distances <= BAND_HEIGHT * reading.height / 2
 
@@ -133,6 +132,7 @@ def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
 
 
 def _may_be_caption(row: _TimedLine, reading: ScreenReading) -> bool:
+    """Return whether a line is horizontally centred and has 3 words or more."""
     x, _, end_x, _ = row.line.box
     off_centre = abs((x + end_x) / 2 - reading.width / 2)
     is_centred = off_centre <= MAX_OFF_CENTRE * reading.width
@@ -140,7 +140,10 @@ def _may_be_caption(row: _TimedLine, reading: ScreenReading) -> bool:
 
 
 def _timed_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
-    """Return every line that appears after the first screen, with its span."""
+    """Return the lines that appear after the first screen and stay 0.5 s or more, with their spans.
+
+    duration: end in seconds of lines that never vanish.
+    """
     rows = []
     for number, event in enumerate(reading.events):
         later = reading.events[number + 1 :]
@@ -152,7 +155,13 @@ def _timed_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
 
 
 def _end_second(line: ScreenLine, later: Sequence[ScreenEvent], duration: float) -> float:
-    """Return the second at which a line vanishes, the duration if it stays."""
+    """Return the second at which a line vanishes, the duration if it never does.
+
+    Args:
+        line: the line.
+        later: the changes after the one in which the line appeared, sorted by time.
+        duration: duration of the video in seconds.
+    """
     for event in later:
         for other in event.vanished:
             overlaps = box_iou(line.box, other.box) > 0

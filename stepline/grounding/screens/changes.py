@@ -15,7 +15,7 @@ stillness or more, or by text.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -50,11 +50,11 @@ ONSET_FRACTION = 0.25  # of the largest difference of a run: the change begins w
 
 @dataclass(frozen=True)
 class ScreenStatistics:
-    """How still and flat the frames of a video are, medians from 0 to 1.
+    """How still and how flat the frames of a video are, both from 0 to 1.
 
     Attributes:
-        still: fraction of the cells that do not change from frame to frame.
-        flat: fraction of the pixels that equal their neighbours.
+        still: median fraction of the cells of 8 x 8 pixels that do not change from one frame to the next.
+        flat: median fraction of the pixels that equal their neighbours.
     """
 
     still: float
@@ -62,12 +62,15 @@ class ScreenStatistics:
 
     @property
     def is_candidate(self) -> bool:
-        """Whether the video may be a screen recording. `has_screen_text` decides."""
+        """Whether the video is still and flat enough to be a screen recording."""
         return self.still >= MIN_STILL_FRACTION and self.flat >= MIN_FLAT_FRACTION
 
 
 class ScreenMeter:
-    """Measures the still and the flat part of the frames of a video, one frame at a time."""
+    """Measures how still and how flat the frames of a video are.
+
+    Frames are added one at a time with `add`. `finish` returns the medians.
+    """
 
     def __init__(self) -> None:
         self._last: Images | None = None
@@ -76,10 +79,10 @@ class ScreenMeter:
         self._frames = 0
 
     def add(self, frame: "Frame") -> None:
-        """Measure the next frame."""
+        """Measure the next frame of the video."""
         green = frame.image[..., 1]
         if self._last is not None and self._last.shape == green.shape:
-            is_still = cell_changes(self._last, green, CELL_PIXELS) <= STILL_CHANGE
+            is_still = cell_changes(self._last, green) <= STILL_CHANGE
             self._still.append(float(is_still.mean()))
         if self._frames % FRAMES_PER_FLATNESS_SAMPLE == 0:
             self._flat.append(flat_fraction(green))
@@ -87,27 +90,37 @@ class ScreenMeter:
         self._frames += 1
 
     def finish(self) -> ScreenStatistics:
-        """Return the median stillness and flatness of the video, 0 for a single frame."""
+        """Return the medians over the frames so far. Both are 0 for fewer than two frames."""
         if not self._still:
             return ScreenStatistics(0.0, 0.0)
         still = float(np.median(self._still))
         return ScreenStatistics(still, float(np.median(self._flat)))
 
 
-def cell_changes(before: Images, after: Images, side: int) -> Images:
-    """Return the largest change in each cell of `side` x `side` pixels of a channel (H, W), 0 to 255."""
+def cell_changes(before: Images, after: Images) -> Images:
+    """Return the largest change of a pixel in each cell of 8 x 8 pixels, 0 to 255, (H / 8, W / 8).
+
+    Sizes are rounded up.
+
+    Args:
+        before: one colour channel of the earlier frame, (H, W) uint8.
+        after: the same channel of the later frame.
+    """
     # bytes have no negative numbers
     change = np.maximum(before, after) - np.minimum(before, after)
     height, width = change.shape
-    rows = np.arange(0, height, side)
-    columns = np.arange(0, width, side)
+    rows = np.arange(0, height, CELL_PIXELS)
+    columns = np.arange(0, width, CELL_PIXELS)
     by_row = np.maximum.reduceat(change, rows, axis=0)
     cells: Images = np.maximum.reduceat(by_row, columns, axis=1)
     return cells
 
 
 def flat_fraction(channel: Images) -> float:
-    """Return the fraction of the pixels (H, W) that equal the neighbours below and to the right."""
+    """Return the fraction of the pixels that equal their neighbours below and to the right.
+
+    Equal means a difference of at most 1 of 255. channel: one colour channel of a frame, (H, W) uint8.
+    """
     # Differences of bytes would wrap around.
     grey = channel.astype(np.int16)
     across = np.abs(np.diff(grey, axis=1))
@@ -119,15 +132,15 @@ def flat_fraction(channel: Images) -> float:
 
 @dataclass(frozen=True)
 class ScreenChange:
-    """A change of the screen.
+    """A change of the screen from one still picture to the next.
 
     Attributes:
-        start: second at which it began.
-        end: second at which the screen was still again.
-        patches: boxes around the changed areas, in pixels.
-        cursor: position of the cursor at the start, None without one.
-        before: picture (H, W, 3) before the change.
-        after: picture (H, W, 3) after the change.
+        start: second at which the change begins.
+        end: second at which the screen is still again.
+        patches: boxes (left, top, right, bottom) around the changed areas, in pixels.
+        cursor: (x, y) of the cursor in pixels when the change begins, None if it is unknown.
+        before: frame before the change, (H, W, 3) uint8 RGB.
+        after: frame after the change, (H, W, 3) uint8 RGB.
     """
 
     start: float
@@ -137,11 +150,11 @@ class ScreenChange:
     before: Images
     after: Images
 
-    @property
-    def box(self) -> Box:
-        """The box around all patches."""
-        x, y, end_x, end_y = zip(*self.patches, strict=True)
-        return (min(x), min(y), max(end_x), max(end_y))
+
+def enclosing_box(boxes: Iterable[Box]) -> Box:
+    """Return the smallest box (left, top, right, bottom) that contains all the boxes."""
+    x, y, end_x, end_y = zip(*boxes, strict=True)
+    return (min(x), min(y), max(end_x), max(end_y))
 
 
 @dataclass(frozen=True)
@@ -156,23 +169,31 @@ class _Difference:
 
 @dataclass
 class _Run:
-    """The differences since the screen was last still."""
+    """The differences between frames since the screen was last still."""
 
     differences: list[_Difference] = field(default_factory=list)
     last_large: float | None = None  # second of the last difference larger than a cursor
 
     def is_calm(self, time: float, *, if_none: bool) -> bool:
-        """Whether the last large difference was some time ago. if_none: the result without any."""
+        """Return whether the last large change is more than 0.5 s ago.
+
+        Args:
+            time: the current second.
+            if_none: result if there was no large change in this run.
+        """
         if self.last_large is None:
             return if_none
         return time - self.last_large > MIN_CALM_SECONDS
 
 
 class ChangeFinder:
-    """Finds the changes of a screen in a sequence of frames."""
+    """Finds the changes of the screen in the frames of a recording.
+
+    Frames are added one at a time. The motion of a cursor is not a change.
+    """
 
     def __init__(self, *, frame_rate: float) -> None:
-        """frame_rate: of the sequence, in frames per second."""
+        """Start without frames. frame_rate: frames per second that will be added."""
         self._lag = 0.5 / frame_rate  # mean seconds from a change to its first frame
         self._settled: Frame | None = None
         self._last: Frame | None = None
@@ -182,7 +203,7 @@ class ChangeFinder:
         self._cursor: Point | None = None  # its position when the screen was last still
 
     def add(self, frame: "Frame") -> Iterator[ScreenChange]:
-        """Add the next frame, and yield the changes that are complete."""
+        """Add the next frame, and yield the changes of the screen that it completes."""
         if self._settled is None or self._last is None:
             self._settled = frame
             self._last = frame
@@ -200,11 +221,10 @@ class ChangeFinder:
         # a change, of this run or a new one
         self._still_count = 0
         is_large = not _fits_cursor(difference.patches, self._max_cursor_cells(frame))
-        run = self._run
         # After some time without one, a large change begins a new run.
-        if is_large and run.is_calm(frame.time, if_none=False):
+        if is_large and self._run.is_calm(frame.time, if_none=False):
             yield from self._end_run(self._last)
-            run = self._run
+        run = self._run
         run.differences.append(difference)
         if is_large:
             run.last_large = frame.time
@@ -215,12 +235,12 @@ class ChangeFinder:
         self._last = frame
 
     def finish(self) -> Iterator[ScreenChange]:
-        """Yield the last change, if it is not complete."""
+        """Yield the change that is not complete at the last frame, if there is one."""
         if self._run.differences and self._last is not None:
             yield from self._end_run(self._last)
 
     def _compare(self, before: "Frame", after: "Frame") -> _Difference | None:
-        """Return the difference between two frames, None where nothing changed."""
+        """Return the difference between two consecutive frames, None if nothing changed."""
         if after.image is before.image:
             return None
         cells = changed_cells(before.image, after.image)
@@ -233,12 +253,15 @@ class ChangeFinder:
 
     @staticmethod
     def _max_cursor_cells(frame: "Frame") -> int:
-        """Return the largest width or height of a cursor in cells."""
+        """Return the largest width or height of a cursor, in cells of 8 pixels."""
         shorter = float(min(frame.image.shape[:2]))
         return max(2, round(shorter * MAX_CURSOR_FRACTION / CELL_PIXELS))
 
     def _end_run(self, frame: "Frame") -> Iterator[ScreenChange]:
-        """Yield the change from the last still screen to a frame, if there is one."""
+        """Yield the change between the last still screen and a frame, if there is one.
+
+        The frame becomes the last still screen.
+        """
         assert self._settled is not None
         settled_frame = self._settled
         run = self._run
@@ -272,25 +295,34 @@ class ChangeFinder:
 
 
 class CursorTrack:
-    """Tracks a cursor: a small patch that vanishes in one place and appears in another, at least twice."""
+    """Tracks the position of a cursor by the changes between frames.
+
+    A cursor is a small patch that vanishes in one place and appears in another, at least twice.
+
+    Attributes:
+        position: (x, y) of the cursor in pixels, None until it is found.
+    """
 
     def __init__(self) -> None:
         self.position: Point | None = None
         self._last_move = -math.inf  # second of the last motion
-        self._hop: tuple[Point, Point] | None = None  # the last two small patches
+        self._hop: tuple[Point, ...] = ()  # the last two small patches, if they were far apart
 
     def recent_position(self, time: float) -> Point | None:
-        """Return the position of the cursor, None if it has not moved for a while."""
+        """Return (x, y) of the cursor in pixels, None if it has not moved for 4 s.
+
+        time: the current second.
+        """
         if time - self._last_move > CURSOR_MEMORY_SECONDS:
             return None
         return self.position
 
     def add(self, boxes: Sequence[Box], limit: int, time: float) -> None:
-        """Update the position by the changes between two frames.
+        """Update the position of the cursor by the difference between two frames.
 
         Args:
-            boxes: patches that changed, in cells.
-            limit: largest size of a cursor, in cells.
+            boxes: boxes (left, top, right, bottom) around the changed areas, in cells of 8 pixels.
+            limit: largest width or height of a cursor, in cells.
             time: second of the later frame.
         """
         before = self.position
@@ -299,46 +331,33 @@ class CursorTrack:
             self._last_move = time
 
     def _update_position(self, boxes: Sequence[Box], limit: int) -> None:
+        last = self.position
         small = [box for box in boxes if _fits_cursor([box], limit)]
-        old = []
-        if self.position is not None:
-            old = [box for box in small if _is_near(self.position, box)]
+        old = [box for box in small if last is not None and _is_near(last, box)]
 
         # of more than two patches, the others are noise of a codec, or a button
         if len(small) > 2 and len(old) == 1:
             similar = [box for box in small if box not in old and _has_same_size(box, old[0])]
-            small = []
-            if len(similar) == 1:
-                small = [*old, *similar]
+            small = [*old, *similar] if len(similar) == 1 else []
         if len(small) == 2:
             self._follow_hop(small)
-        elif len(small) == 1 and self.position is not None and _is_near(self.position, small[0]):
-            self._move_within(small[0], self.position)
-
-    def _move_within(self, box: Box, last: Point) -> None:
-        """Update the position inside a patch that holds both the old and the new position.
-
-        The new position mirrors the old one at the middle of the patch.
-        """
-        x, y, end_x, end_y = box
-        if max(end_x - x, end_y - y) < MIN_SHARED_CELLS:
-            return
-        middle_x, middle_y = _center_pixels(box)
-        last_x, last_y = last
-        self.position = (2 * middle_x - last_x, 2 * middle_y - last_y)
+        elif (
+            last is not None
+            and len(small) == len(old) == 1
+            and not _fits_cursor(small, MIN_SHARED_CELLS - 1)
+        ):
+            # One large patch holds both positions, which mirror each other at its middle.
+            middle_x, middle_y = _center_pixels(small[0])
+            self.position = (2 * middle_x - last[0], 2 * middle_y - last[1])
 
     def _follow_hop(self, boxes: Sequence[Box]) -> None:
-        """Update the position by a motion from one of two patches to the other."""
+        """Update the position by two small patches: the cursor left one and is now in the other."""
         first = _center_pixels(boxes[0])
         second = _center_pixels(boxes[1])
         positions = (first, second)
         distance = max(abs(first[0] - second[0]), abs(first[1] - second[1]))
-        before: tuple[Point, ...] = ()
-        if self._hop is not None:
-            before = self._hop
-        self._hop = None
-        if distance >= MIN_CURSOR_HOP_CELLS * CELL_PIXELS:
-            self._hop = positions
+        before = self._hop
+        self._hop = positions if distance >= MIN_CURSOR_HOP_CELLS * CELL_PIXELS else ()
 
         # from its position to the other patch
         if self.position is not None:
@@ -357,16 +376,28 @@ class CursorTrack:
 
 
 def changed_cells(before: Images, after: Images) -> Flags:
-    """Return which cells of two pictures (H, W, 3) differ, without single cells."""
-    red = cell_changes(before[..., 0], after[..., 0], CELL_PIXELS)
-    green = cell_changes(before[..., 1], after[..., 1], CELL_PIXELS)
+    """Return which cells of 8 x 8 pixels differ between two frames, boolean (H / 8, W / 8).
+
+    A changed cell without changed neighbours counts as noise and is False.
+
+    Args:
+        before: the earlier frame, (H, W, 3) uint8 RGB.
+        after: the later frame, of the same shape.
+    """
+    red = cell_changes(before[..., 0], after[..., 0])
+    green = cell_changes(before[..., 1], after[..., 1])
     flags: Flags = np.maximum(red, green) > MIN_CHANGE
-    _clear_single_cells(flags)
+    for x, y, end_x, end_y in patches(flags):
+        if end_x - x == 1 and end_y - y == 1:
+            flags[y, x] = False  # noise of a codec
     return flags
 
 
 def patches(cells: Flags) -> list[Box]:
-    """Return the boxes (left, top, right, bottom, in cells) around connected cells."""
+    """Return a box around each group of connected changed cells.
+
+    Boxes are (left, top, right, bottom) in cells. cells: boolean (rows, columns), True where changed.
+    """
     if not cells.any():
         return []
     boxes = []
@@ -381,9 +412,14 @@ def patches(cells: Flags) -> list[Box]:
 
 
 def _clear_cursor(cells: Flags, positions: Sequence[Point], limit: int) -> None:
-    """Clear the changed cells at the old and the new position of a cursor.
+    """Set the cells that changed only because the cursor moved to False, in place.
 
-    If only one position is known, a single other patch of the same size is the other one.
+    If one position is known, the only other patch of the same size is taken as the other position.
+
+    Args:
+        cells: boolean (rows, columns), True where the screen changed.
+        positions: known (x, y) of the cursor before and after the change, in pixels.
+        limit: largest width or height of a cursor, in cells.
     """
     boxes = [box for box in patches(cells) if _fits_cursor([box], limit)]
     cursor_boxes = [box for box in boxes if any(_is_near(point, box) for point in positions)]
@@ -397,15 +433,8 @@ def _clear_cursor(cells: Flags, positions: Sequence[Point], limit: int) -> None:
         cells[y:end_y, x:end_x] = False
 
 
-def _clear_single_cells(cells: Flags) -> None:
-    """Clear single changed cells, which are noise of a codec."""
-    for x, y, end_x, end_y in patches(cells):
-        if end_x - x == 1 and end_y - y == 1:
-            cells[y, x] = False
-
-
 def _has_same_size(box: Box, other: Box) -> bool:
-    """Whether the sizes of two patches differ by at most a cell."""
+    """Return whether the widths and heights of two boxes differ by at most one cell."""
     width = box[2] - box[0]
     height = box[3] - box[1]
     other_width = other[2] - other[0]
@@ -414,7 +443,7 @@ def _has_same_size(box: Box, other: Box) -> bool:
 
 
 def _fits_cursor(boxes: Sequence[Box], limit: int) -> bool:
-    """Whether a moving cursor explains the patches: at most two, none larger than a cursor."""
+    """Return whether a moving cursor explains the patches: at most two, each at most `limit` cells."""
     if len(boxes) > 2:
         return False
     sizes = [max(box[2] - box[0], box[3] - box[1]) for box in boxes]
@@ -428,7 +457,7 @@ def _center_pixels(box: Box) -> Point:
 
 
 def _is_near(point: Point, box: Box) -> bool:
-    """Whether a point in pixels is in a box in cells, or adjacent to it."""
+    """Return whether a point (x, y) in pixels is inside a box in cells, or at most one cell beside it."""
     x = point[0] / CELL_PIXELS
     y = point[1] / CELL_PIXELS
     start_x, start_y, end_x, end_y = box
@@ -436,7 +465,14 @@ def _is_near(point: Point, box: Box) -> bool:
 
 
 def _onset_difference(differences: Sequence[_Difference], cells: Flags) -> _Difference:
-    """Return the difference with which the change of these cells began."""
+    """Return the first difference in which a large part of a change is already visible.
+
+    That is at least a quarter of the cells that the largest difference shares with the change.
+
+    Args:
+        differences: differences between consecutive frames during the change, sorted by time.
+        cells: boolean (rows, columns), True where the change changed the screen.
+    """
     counts = [int((difference.cells & cells).sum()) for difference in differences]
     floor = max(1, ONSET_FRACTION * max(counts))
     first = next((n for n, count in enumerate(counts) if count >= floor), 0)

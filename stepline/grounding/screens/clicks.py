@@ -32,9 +32,8 @@ FULL_LABEL_LOG_ODDS = 4.0  # of a label all of whose words are said
 FURTHER_WORD_LOG_ODDS = 0.5  # of each further word of a label that is said
 FULL_STEP_LOG_ODDS = 2.0  # of a label that has all content words of a step
 COSINE_LOG_ODDS = 2.0  # times the cosine of label and step
-MIN_SURE_LETTERS = (
-    4  # letters of a label that are said, from which it counts in full; one letter does not count
-)
+# letters of a label that are said, from which it counts in full; one letter does not count
+MIN_SURE_LETTERS = 4
 MIN_WORD_RATIO = 0.8  # similarity of two words that count as the same, misheard or inflected
 MIN_STEM_LETTERS = 4  # letters of a word that may be the stem of another word
 MAX_ENDING_LETTERS = 3  # further letters of this other word
@@ -61,11 +60,7 @@ MIN_CLICKED_LABELS = 2  # in a video, since a single label may be named by chanc
 INITIAL_LAG_SECONDS = 0.5
 INITIAL_LAG_SPREAD_SECONDS = 3.0
 MIN_SPREAD = 1.2
-INITIAL_LAGS_SECONDS = (
-    -2.5,
-    0.5,
-    3.5,
-)  # initial values of the fit of a video's lag; the best fit counts
+INITIAL_LAGS_SECONDS = (-2.5, 0.5, 3.5)  # of the fit of a video's lag; the best fit counts
 CHANGE_WINDOW_SECONDS = 30.0  # width of the uniform distribution of changes without a relation
 MAX_LAG_SECONDS = 7.0  # between words and change
 SURE_LABEL_LOG_ODDS = 3.0  # from which a pair counts in the fit of the lag
@@ -79,15 +74,15 @@ SPAN_DECIMALS = 3  # decimals of the seconds of a span
 
 
 class LabelMatcher:
-    """Scores how well each of K steps names each of L lines on the screen."""
+    """Scores how well each of K steps names each of L lines of text on the screen."""
 
     def __init__(self, steps: Sequence[str], words: Sequence[str], lines: Sequence[str]) -> None:
-        """Compute word lists and cosines.
+        """Compute the words and the cosines of steps and lines.
 
         Args:
-            steps: K texts.
-            words: for each step, the step and the sentences that it cites.
-            lines: L different texts.
+            steps: texts of K steps.
+            words: for each step, its text and the sentences that say it, joined.
+            lines: L different lines of text on the screen.
         """
         self._steps = [content_words(text) for text in steps]
         self._said_words = [set(split_words(text)) for text in words]
@@ -101,15 +96,19 @@ class LabelMatcher:
         self._cosines = np.maximum(cosines - median, 0.0)
 
     def log_odds(self, step: int, line: str) -> float:
-        """Return the log odds that a step names a line, by words and cosine. step: its index."""
+        """Return the log odds that a step names a line, by common words and by the cosine.
+
+        Args:
+            step: index of the step.
+            line: text of the line, one of the L lines.
+        """
         number = self._line_index[line]
         label = self._lines[number]
 
         # the fraction of the label that the step says
-        label_letters = sum(map(len, label))
-        named = [word for word in label if is_said(word, self._said_words[step])]
+        named = self._named_words(step, label)
         letters = sum(map(len, named))
-        share = letters / max(1, label_letters)
+        share = letters / max(1, sum(map(len, label)))
         surety = float(np.clip((letters - 1) / (MIN_SURE_LETTERS - 1), 0.0, 1.0))
 
         # the fraction of the step that the label has
@@ -127,13 +126,20 @@ class LabelMatcher:
         return total
 
     def named_fraction(self, step: int, line: str) -> float:
-        """Return the fraction of a line's letters in words that the step says, 0 for few letters."""
+        """Return the fraction of a line's letters that are in words that the step says.
+
+        It is 0 if these words have fewer than 4 letters in total.
+
+        Args:
+            step: index of the step.
+            line: text of the line, one of the L lines.
+        """
         label = self._lines[self._line_index[line]]
-        named = [word for word in label if is_said(word, self._said_words[step])]
-        letters = sum(map(len, named))
-        if letters < MIN_SURE_LETTERS:
-            return 0.0
-        return letters / sum(map(len, label))
+        letters = sum(map(len, self._named_words(step, label)))
+        return letters / sum(map(len, label)) if letters >= MIN_SURE_LETTERS else 0.0
+
+    def _named_words(self, step: int, label: Sequence[str]) -> list[str]:
+        return [word for word in label if is_said(word, self._said_words[step])]
 
 
 def split_words(text: str) -> list[str]:
@@ -142,17 +148,20 @@ def split_words(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words of a text without function words."""
+    """Return the words of a text in lower case, without function words."""
     return [word for word in split_words(text) if word not in FUNCTION_WORDS]
 
 
 def label_words(text: str) -> list[str]:
-    """Return the content words of a label, all words where it has no content words."""
+    """Return the content words of a label, or all its words if it has no content words."""
     return content_words(text) or split_words(text)
 
 
 def is_said(word: str, others: set[str]) -> bool:
-    """Whether a word is among others, also inflected or misheard."""
+    """Return whether a word, or a similar one, is among others.
+
+    A word is similar if it has the same stem, or is likely misheard.
+    """
     return word in others or any(_is_similar_word(word, other) for other in others)
 
 
@@ -168,14 +177,14 @@ def _is_similar_word(word: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class Click:
-    """The change of the screen that a step makes.
+    """The change of the screen that a step causes.
 
     Attributes:
         step: id of the step.
-        event: the change.
-        label: the line that is clicked, None where it is unknown.
-        span: seconds around the change.
-        log_odds: that step and change belong together.
+        event: the change of the screen.
+        label: the line of text that is clicked, None if it is unknown.
+        span: seconds of the change, with up to 1 s before and 1.5 s after it.
+        log_odds: log odds that the step causes this change.
     """
 
     step: str
@@ -188,15 +197,14 @@ class Click:
 def place_clicks(
     steps: Sequence[Step], sentences: Sequence[Sentence], reading: ScreenReading
 ) -> tuple[Click, ...]:
-    """Return the change of the screen that each step makes, in the order of the steps.
+    """Return the change of the screen that each step causes, in the order of the narration.
 
-    Steps without a change are left out. The result is () if fewer than MIN_CLICKED_LABELS labels are
-    known.
+    Steps without such a change are left out. The result is () if fewer than 2 clicked labels are found.
 
     Args:
-        steps: with `said` and `sources`.
-        sentences: that the sources index.
-        reading: text recognised on the screen.
+        steps: steps with `said` and `sources`.
+        sentences: sentences of the narration, which the `sources` of the steps index.
+        reading: the changes of the screen, with the text on it.
     """
     said = [(step.said, step) for step in steps if step.said]
     said.sort(key=lambda pair: pair[0].start)
@@ -210,11 +218,11 @@ def place_clicks(
     for step in narrated:
         spoken_texts = [sentences[index].text for index in step.sources]
         words.append(" ".join([step.text, *spoken_texts]))
-    evidence, labels, naming = _screen_evidence(narrated, words, events, reading)
+    evidence, labels, naming_log_odds = _screen_evidence(narrated, words, events, reading)
     starts = np.array([event.start for event in events])
     middles = np.array([span.center for span, _ in said])
     lags = starts - middles[:, None]  # (K, E)
-    fits = [_fit_scores(evidence, lags, naming, lag) for lag in INITIAL_LAGS_SECONDS]
+    fits = [_fit_scores(evidence, lags, naming_log_odds, lag) for lag in INITIAL_LAGS_SECONDS]
     scores, _ = max(fits, key=lambda fit: _fit_log_odds(*fit))
 
     # the best pairs
@@ -232,21 +240,27 @@ def place_clicks(
     return tuple(clicks)
 
 
-def _fit_scores(evidence: Floats, lags: Floats, naming: Floats, lag: float) -> tuple[Floats, float]:
-    """Return (K, E) log odds of each pair, with the speaker's lag, and this lag in seconds.
+def _fit_scores(
+    evidence: Floats, lags: Floats, naming_log_odds: Floats, lag: float
+) -> tuple[Floats, float]:
+    """Return (K, E) log odds that step k causes change e, and the speaker's lag in seconds.
 
-    They include how often steps of this video name what is clicked: where hands are filmed, nothing is.
+    The log odds also count how often steps of this video name what is clicked.
 
     Args:
-        evidence: (K, E) log odds by the screen.
-        lags: (K, E) seconds from the words to the change.
-        naming: (K, E) log odds that the step names the label.
-        lag: initial value of the fit.
+        evidence: (K, E) log odds by what the screen shows, for K steps and E changes.
+        lags: (K, E) seconds from the middle of the words to the change.
+        naming_log_odds: (K, E) log odds that the words of the step name the best label.
+        lag: initial value of the speaker's lag.
     """
     scores = evidence + _lag_log_odds(lags, lag, INITIAL_LAG_SPREAD_SECONDS)
     for _ in range(LAG_ROUNDS):
         # the lag of pairs that are sure by their words
-        sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL_LOG_ODDS]
+        sure = [
+            lags[k, e]
+            for k, e in _best_pairs(scores)
+            if naming_log_odds[k, e] >= SURE_LABEL_LOG_ODDS
+        ]
         lag, spread = _speaker_lag(sure)
         scores = evidence + _lag_log_odds(lags, lag, spread)
         # the odds that a step of this video names what it clicks
@@ -257,13 +271,18 @@ def _fit_scores(evidence: Floats, lags: Floats, naming: Floats, lag: float) -> t
 
 
 def _fit_log_odds(scores: Floats, lag: float) -> float:
-    """Return the log odds of the best pairs, with the prior of the speaker's lag."""
+    """Return the log odds of the best pairs and of the speaker's lag, for a fit of `_fit_scores`.
+
+    Args:
+        scores: (K, E) log odds that step k causes change e.
+        lag: the speaker's lag in seconds.
+    """
     lag_cost = (lag - INITIAL_LAG_SECONDS) ** 2 / (2 * PRIOR_LAG_SPREAD_SECONDS**2)
     return float(sum(scores[k, e] for k, e in _best_pairs(scores))) - lag_cost
 
 
 def _is_caret(event: ScreenEvent) -> bool:
-    """Whether a change is a blinking text cursor, or has no text before it."""
+    """Return whether a change without text is a blinking text cursor, or has no text before it."""
     if event.appeared or event.vanished:
         return False
     width = event.box[2] - event.box[0]
@@ -276,35 +295,53 @@ def _screen_evidence(
     events: Sequence[ScreenEvent],
     reading: ScreenReading,
 ) -> tuple[Floats, list[list[ScreenLine | None]], Floats]:
-    """Return (K, E) log odds of each pair by the screen, the label of each, and (K, E) log odds that
-    the words name the label."""
+    """Return log odds (K, E), labels [K][E] and naming log odds (K, E) of K steps and E changes.
+
+    The first are the log odds by the screen that step k causes change e. A label is the line that the
+    step clicks then, None if it is unknown. The last are the log odds that the step names this line.
+
+    Args:
+        steps: K steps.
+        words: for each step, its text and the sentences that say it, joined.
+        events: E changes of the screen.
+        reading: the screen reading, for the height of the frames.
+    """
     lines = {line.text for event in events for line in (*event.before, *event.appeared)}
     texts = [step.text for step in steps]
     matcher = LabelMatcher(texts, words, sorted(lines))
     shape = (len(steps), len(events))
     evidence = np.zeros(shape)
-    naming = np.zeros(shape)
+    naming_log_odds = np.zeros(shape)
     labels: list[list[ScreenLine | None]] = []
     for k in range(len(steps)):
         row: list[ScreenLine | None] = []
         for e, event in enumerate(events):
-            label, naming_log_odds, best = _best_label(matcher, k, event, reading.height)
+            label, label_log_odds, best = _best_label(matcher, k, event, reading.height)
             results = [matcher.named_fraction(k, line.text) for line in event.appeared]
             evidence[k, e] = max(0.0, best) + NAMED_RESULT_LOG_ODDS * max(results, default=0.0)
             # A small change without text is hardly a click.
             has_text = event.appeared or event.vanished
             if not has_text and event.area < MAX_CARET_AREA_FRACTION:
                 evidence[k, e] -= NO_TEXT_CHANGE_LOG_ODDS
-            naming[k, e] = naming_log_odds
+            naming_log_odds[k, e] = label_log_odds
             row.append(label if best >= MIN_LABEL_LOG_ODDS else None)
         labels.append(row)
-    return evidence, labels, naming
+    return evidence, labels, naming_log_odds
 
 
 def _best_label(
     matcher: LabelMatcher, step: int, event: ScreenEvent, height: int
 ) -> tuple[ScreenLine | None, float, float]:
-    """Return the line that a step most likely clicks, its log odds by words only, and by all evidence."""
+    """Return the line that a step most likely clicks, with two log odds of it.
+
+    The first are by the words only, the second by all evidence. They are 0 and -inf without any line.
+
+    Args:
+        matcher: scores how well steps name lines.
+        step: index of the step.
+        event: the change of the screen.
+        height: height of the frames in pixels.
+    """
     best: tuple[ScreenLine | None, float, float] = (None, 0.0, -math.inf)
     touched = [line for line in event.before if _is_touched(line, event)]
     for line in event.before:
@@ -317,14 +354,20 @@ def _best_label(
 
 
 def _is_touched(line: ScreenLine, event: ScreenEvent) -> bool:
-    """Whether the area of a line that stays changes."""
+    """Return whether a patch of the change overlaps a line that does not vanish."""
     if line in event.vanished:
         return False
     return any(box_iou(line.box, patch) > 0 for patch in event.patches)
 
 
 def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]) -> float:
-    """Return the log odds that a label was clicked, by the change of the screen."""
+    """Return the log odds that a line was clicked, by how the screen changes.
+
+    Args:
+        line: a line of text before the change.
+        event: the change of the screen.
+        touched: lines that stay while the screen changes at their position.
+    """
     total = 0.0
     if any(is_same_text(line.text, other.text) for other in event.appeared):
         total += WINDOW_TITLE_LOG_ODDS
@@ -339,7 +382,10 @@ def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[Scr
 
 
 def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float:
-    """Return the log odds that a label was clicked, by the cursor position, 0 without a cursor."""
+    """Return the log odds that a line was clicked, by the position of the cursor.
+
+    They are 0 if the position is unknown. height: height of the frames in pixels.
+    """
     if event.cursor is None:
         return 0.0
     cursor_x, cursor_y = event.cursor
@@ -355,14 +401,14 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
 
 
 def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
-    """Return the log odds that words and change belong together, by their lag.
+    """Return (K, E) log odds that words and change belong together, by the lag between them.
 
-    It is a normal density against a uniform one, and -inf beyond MAX_LAG_SECONDS.
+    They compare a normal density with a uniform one, and are -inf for lags beyond 7 s.
 
     Args:
-        lags: (K, E) seconds from the words to the change.
-        middle: mean of the normal density.
-        spread: its standard deviation.
+        lags: (K, E) seconds from the middle of the words to the change.
+        middle: mean of the normal density, in seconds.
+        spread: standard deviation of the normal density, in seconds.
     """
     deviations = (lags - middle) / spread
     whole = spread * math.sqrt(2 * math.pi)
@@ -374,7 +420,10 @@ def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
 
 
 def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
-    """Return the mean lag in seconds from words to changes, and its standard deviation."""
+    """Return the mean and the standard deviation of a speaker's lag, shrunk to the prior.
+
+    lags: seconds from words to changes, of pairs that are certain by their words.
+    """
     if not lags:
         return INITIAL_LAG_SECONDS, INITIAL_LAG_SPREAD_SECONDS
     # Few lags have little weight against the prior.
@@ -389,9 +438,11 @@ def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
 
 
 def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
-    """Return the pairs (step, change) with the greatest sum of log odds over MIN_PAIR_LOG_ODDS.
+    """Return the pairs (step, change) with the greatest total of log odds above 2.5.
 
-    Both are in order, and each occurs at most once.
+    Steps and changes are both in order, and each is in at most one pair.
+
+    scores: (K, E) log odds that step k causes change e.
     """
     steps, events = scores.shape
     gain = np.maximum(scores - MIN_PAIR_LOG_ODDS, -1e9)
@@ -418,14 +469,17 @@ def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
 
 
 def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
-    """Return the span of a change, with some seconds before and after it that are free."""
+    """Return the span of a change, with up to 1 s before and 1.5 s after it.
+
+    The span stays between the changes before and after.
+
+    Args:
+        events: all changes, sorted by time.
+        number: index of the change.
+    """
     event = events[number]
     before = events[number - 1].end if number else 0.0
-    after = math.inf
-    if number + 1 < len(events):
-        after = events[number + 1].start
-    lead = max(event.start - LEAD_SECONDS, before)
-    tail = min(event.end + TAIL_SECONDS, after)
-    start = max(0.0, min(event.start, lead))
-    end = max(event.end, tail)
-    return Span(round(start, SPAN_DECIMALS), round(end, SPAN_DECIMALS))
+    after = events[number + 1].start if number + 1 < len(events) else math.inf
+    start = min(event.start, max(event.start - LEAD_SECONDS, before))
+    end = max(event.end, min(event.end + TAIL_SECONDS, after))
+    return Span(round(max(0.0, start), SPAN_DECIMALS), round(end, SPAN_DECIMALS))

@@ -4,10 +4,9 @@ Source: a change of more than a fifth of the text is a new scene (MONDAY, 2505.1
 fraction is of letters and their positions, between the screens before and after a change.
 """
 
-import functools
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -21,6 +20,7 @@ from stepline.grounding.screens.changes import (
     ScreenChange,
     ScreenMeter,
     ScreenStatistics,
+    enclosing_box,
 )
 from stepline.networks.weights import find_weights
 from stepline.processes import trim_memory
@@ -74,14 +74,22 @@ TEXT_SAMPLES = 6  # frames, spread over the video, whose lines are counted
 
 @dataclass(frozen=True)
 class ScreenLine:
-    """A line of text on the screen. box: left, top, right, bottom, in pixels."""
+    """A line of text on the screen.
+
+    Attributes:
+        text: the words of the line.
+        box: (left, top, right, bottom) in pixels.
+    """
 
     text: str
     box: Box
 
 
 class ScreenLineReader:
-    """Recognises the lines of text on a screen. Lines that stay or return are recognised once."""
+    """Recognises the lines of text in frames of a screen recording.
+
+    Lines are cached, so that a line that stays or returns is recognised once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._detect, self._read = load_text_networks(folder)
@@ -95,24 +103,20 @@ class ScreenLineReader:
         *,
         max_lines: int | None = None,
     ) -> tuple[ScreenLine, ...]:
-        """Return all lines of text in a picture, from top to bottom.
+        """Return all lines of text in a frame, sorted from top to bottom.
 
         Args:
-            picture: (H, W, 3).
-            patches: boxes that changed since the last picture, () for a first picture.
-            lines_before: lines of the last picture. Those outside of the patches stay.
-            max_lines: lines that are recognised at most, None for all.
+            picture: the frame, (H, W, 3) uint8 RGB.
+            patches: boxes in pixels that changed since the last frame. (): the whole frame is recognised.
+            lines_before: lines of the last frame. Those outside of the patches are kept.
+            max_lines: maximal number of lines that are recognised. None: all.
         """
         height, width = picture.shape[:2]
         window: Box = (0, 0, width, height)
         lines: list[ScreenLine] = []
         if patches:
-            window = _area_to_read(
-                functools.reduce(enclosing_box, patches), lines_before, width, height
-            )
-            for before in lines_before:
-                if not _overlaps(before.box, patches):
-                    lines.append(before)
+            window = _area_to_read(enclosing_box(patches), lines_before, width, height)
+            lines = [line for line in lines_before if not _overlaps(line.box, patches)]
         unchanged_lines = [line.box for line in lines]
         window_x, window_y = window[:2]
         crop = np.ascontiguousarray(picture[window_y : window[3], window_x : window[2]])
@@ -128,12 +132,13 @@ class ScreenLineReader:
             line = self._recognise_line(picture, box)
             if line is not None:
                 lines.append(_restore_covered(line, lines_before))
-        lines.sort(key=lambda line: line.box[0])
-        lines.sort(key=lambda line: line.box[1])
-        return tuple(lines)
+        return tuple(sorted(lines, key=lambda line: (line.box[1], line.box[0])))
 
     def _recognise_line(self, picture: Images, box: Box) -> ScreenLine | None:
-        """Return the line in a box, from the cache where it has not changed, None without readable text."""
+        """Return the line of text in a box of a frame, None if it is too small or not readable.
+
+        A line with the same pixels in the same position is taken from the cache.
+        """
         x, y, end_x, end_y = box
         height = end_y - y
         if height < MIN_LINE_PIXELS or end_x - x > MAX_LINE_ASPECT_RATIO * height:
@@ -154,25 +159,41 @@ class ScreenLineReader:
 
 
 def _overlaps(box: Box, others: Sequence[Box], min_iou: float = 0.0) -> bool:
-    """Whether a box has an IoU above `min_iou` with any of the others."""
+    """Return whether the intersection over union with any other box is above `min_iou`."""
     return any(box_iou(box, other) > min_iou for other in others)
 
 
 def _area_to_read(area: Box, lines_before: Sequence[ScreenLine], width: int, height: int) -> Box:
-    """Return the box to recognise: a changed area and all lines that it touches, with a margin."""
+    """Return the box of a frame in which text is recognised again.
+
+    It contains the changed area and all lines of the last frame that touch it, with a margin.
+
+    Args:
+        area: box around the changed area, in pixels.
+        lines_before: lines of the last frame.
+        width: width of the frame in pixels.
+        height: height of the frame in pixels.
+    """
     margin = round(MARGIN_FRACTION * min(width, height))
     window = _expanded(area, margin, width, height)
     outside = list(lines_before)
     while touched_lines := [line for line in outside if box_iou(line.box, window) > 0]:
         for line in touched_lines:
             whole_line = _expanded(line.box, margin // 2, width, height)
-            window = enclosing_box(window, whole_line)
+            window = enclosing_box([window, whole_line])
         outside = [line for line in outside if line not in touched_lines]
     return window
 
 
 def _expanded(box: Box, margin: int, width: int, height: int) -> Box:
-    """Return a box with a margin, at least MIN_WINDOW_PIXELS wide and high, within the picture."""
+    """Return a box with a margin, at least 160 pixels wide and high, clipped to the frame.
+
+    Args:
+        box: (left, top, right, bottom) in pixels.
+        margin: pixels that are added on each side.
+        width: width of the frame in pixels.
+        height: height of the frame in pixels.
+    """
     x, y, end_x, end_y = box
     extra_width = MIN_WINDOW_PIXELS - (end_x - x)
     extra_height = MIN_WINDOW_PIXELS - (end_y - y)
@@ -186,44 +207,38 @@ def _expanded(box: Box, margin: int, width: int, height: int) -> Box:
     )
 
 
-def enclosing_box(box: Box, other: Box) -> Box:
-    """Return the smallest box around two boxes."""
-    return (
-        min(box[0], other[0]),
-        min(box[1], other[1]),
-        max(box[2], other[2]),
-        max(box[3], other[3]),
-    )
-
-
 def is_same_text(text: str, other: str) -> bool:
-    """Whether two texts are the same, except for spaces, case and one wrong letter."""
-    first = _lower_letters(text)
-    second = _lower_letters(other)
+    """Return whether two texts have the same letters and digits, without case.
+
+    One wrong letter is allowed in texts of 5 letters or more.
+    """
+    first = lower_letters(text)
+    second = lower_letters(other)
     if len(first) != len(second) or len(first) < MIN_MISREAD_LETTERS:
         return first == second
     return sum(a != b for a, b in zip(first, second, strict=True)) <= 1
 
 
-def _lower_letters(text: str) -> str:
+def lower_letters(text: str) -> str:
+    """Return the letters, digits and underscores of a text, in lower case."""
     return re.sub(r"\W", "", text).lower()
 
 
 def _restore_covered(line: ScreenLine, lines_before: Sequence[ScreenLine]) -> ScreenLine:
-    """Return the line of the last picture that a cursor now covers in part, else the line itself."""
+    """Return the earlier line that a cursor now covers in part, the line itself if there is none.
+
+    Args:
+        line: a line of the current frame.
+        lines_before: lines of the last frame.
+    """
+    if not lower_letters(line.text):
+        return line
     for before in lines_before:
-        if _is_covered(line, before):
-            return before
+        if box_iou(line.box, before.box) > 0 and len(line.text) < len(before.text):
+            ratio = SequenceMatcher(None, line.text, before.text).ratio()
+            if ratio >= MIN_COVERED_RATIO:
+                return before
     return line
-
-
-def _is_covered(line: ScreenLine, before: ScreenLine) -> bool:
-    """Whether a line is the visible rest of an earlier line under a cursor."""
-    overlap = box_iou(line.box, before.box) > 0
-    letters = _lower_letters(line.text)
-    shorter = len(line.text) < len(before.text)
-    ratio = SequenceMatcher(None, line.text, before.text).ratio()
-    return overlap and shorter and bool(letters) and ratio >= MIN_COVERED_RATIO
 
 
 @dataclass(frozen=True)
@@ -231,17 +246,17 @@ class ScreenEvent:
     """A change of the screen, with the text before and after it.
 
     Attributes:
-        start: second at which it began.
-        end: second at which it was complete.
-        box: around the changed area, in pixels.
-        patches: boxes of its parts.
-        cursor: position of the cursor at the start, None without one.
-        before: all lines before the change.
-        after: all lines after the change.
-        appeared: lines that are new.
-        vanished: lines that are gone.
-        area: fraction of the picture that changed.
-        scene: whether more than a fifth of the text is new.
+        start: second at which the change begins.
+        end: second at which the screen is still again.
+        box: (left, top, right, bottom) around the whole changed area, in pixels.
+        patches: boxes around its separate parts, in pixels.
+        cursor: (x, y) of the cursor in pixels when the change begins, None if it is unknown.
+        before: all lines of text before the change.
+        after: all lines of text after the change.
+        appeared: lines that are new after the change.
+        vanished: lines that are gone after the change.
+        area: area of `box` as a fraction of the frame.
+        scene: whether more than a fifth of the letters changed, so that it is a new scene.
     """
 
     start: float
@@ -259,12 +274,12 @@ class ScreenEvent:
 
 @dataclass(frozen=True)
 class ScreenReading:
-    """The changes of a screen recording, in order of time.
+    """The changes of a screen recording, with the text on the screen.
 
     Attributes:
-        width: of its frames in pixels.
-        height: of its frames in pixels.
-        events: the changes.
+        width: width of the frames in pixels, after scaling.
+        height: height of the frames in pixels, after scaling.
+        events: the changes, sorted by time.
     """
 
     width: int
@@ -273,28 +288,25 @@ class ScreenReading:
 
     @property
     def scenes(self) -> tuple[float, ...]:
-        """The seconds at which more than a fifth of the text changes."""
+        """Seconds at which a new scene begins: more than a fifth of the letters change."""
         return tuple(event.start for event in self.events if event.scene)
 
 
 def sampled_screen_statistics(
     path: Path, start: float, duration: float, media: "MediaSettings"
 ) -> ScreenStatistics:
-    """Return how still and flat a video is, by pairs of frames sampled over it.
+    """Return how still and how flat a part of a video is, from 10 pairs of frames spread over it.
 
     Args:
-        path: of the video.
-        start: second at which its part begins.
-        duration: of the part, in seconds.
-        media: limits of decoding.
+        path: path of the video.
+        start: second at which the part begins.
+        duration: duration of the part in seconds.
+        media: settings of decoding.
     """
     from stepline.media import read_frames_at
 
-    times = []
-    for pair in range(SAMPLED_PAIRS):
-        first = start + (pair + 0.5) * duration / SAMPLED_PAIRS
-        times.append(first)
-        times.append(first + PAIR_SECONDS)
+    firsts = [start + (pair + 0.5) * duration / SAMPLED_PAIRS for pair in range(SAMPLED_PAIRS)]
+    times = [first + gap for first in firsts for gap in (0.0, PAIR_SECONDS)]
     pairs: dict[int, ScreenMeter] = {}
     for frame in read_frames_at(path, times, settings=media, shorter=SAMPLED_PAIR_PIXELS):
         pair = int((frame.time - start) * SAMPLED_PAIRS / duration)
@@ -307,17 +319,20 @@ def sampled_screen_statistics(
 
 
 def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
-    """Whether the median frame has as many lines of text as a screen.
+    """Return whether the sampled frames have enough text for a screen recording.
 
-    path: of the video. seconds: of the sampled frames.
+    The median frame must have 4 lines of text or more.
+
+    Args:
+        path: path of the video.
+        seconds: seconds of the frames that are sampled.
     """
     from stepline.media import read_frames_at
 
     reader = ScreenLineReader(find_weights("pp-ocr"))
     counts: list[int] = []
     for frame in read_frames_at(path, seconds, TEXT_SAMPLE_PIXELS):
-        lines = reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)
-        counts.append(len(lines))
+        counts.append(len(reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)))
 
         # Once most frames agree, the others cannot change the result.
         enough_count = sum(count >= MIN_SCREEN_LINES for count in counts)
@@ -330,16 +345,16 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
 def read_screen(
     path: Path, info: "MediaInfo", media: "MediaSettings", part: Span | None = None
 ) -> ScreenReading:
-    """Return the changes of the screen of a video, with the text before and after each.
+    """Return the changes of the screen in a video, with the text before and after each.
 
     Args:
-        path: of the video.
-        info: of the video.
-        media: limits of decoding.
-        part: span of the video, None for the whole.
+        path: path of the video.
+        info: duration and size of the video.
+        media: settings of decoding.
+        part: span of the video that is read, in seconds. None: the whole video.
 
-    Raises MediaError for a video that cannot be decoded, ModelError without the weights of text
-    recognition.
+    Raises MediaError if the video cannot be decoded, ModelError if the weights of text recognition are
+    missing.
     """
     from stepline.media import Frame, MediaReader
 
@@ -352,39 +367,38 @@ def read_screen(
         settings=media,
         part=part,
     )
-    finder = ChangeFinder(frame_rate=READ_FRAMES_PER_SECOND)
-    events = _EventReader(ScreenLineReader(find_weights("pp-ocr")))
     shape: tuple[int, ...] = (info.height, info.width)
-    for frame in reader:
-        if not isinstance(frame, Frame):
-            continue
-        shape = frame.image.shape
-        events.add(finder.add(frame))
-    events.add(finder.finish())
+
+    def changes() -> Iterator[ScreenChange]:
+        nonlocal shape
+        finder = ChangeFinder(frame_rate=READ_FRAMES_PER_SECOND)
+        for frame in reader:
+            if isinstance(frame, Frame):
+                shape = frame.image.shape
+                yield from finder.add(frame)
+        yield from finder.finish()
+
+    events = _read_events(changes(), ScreenLineReader(find_weights("pp-ocr")))
     height, width = shape[:2]
-    return ScreenReading(width, height, tuple(events.events))
+    return ScreenReading(width, height, tuple(events))
 
 
-class _EventReader:
-    """Recognises the text before and after each change."""
+def _read_events(changes: Iterable[ScreenChange], reader: ScreenLineReader) -> list[ScreenEvent]:
+    """Return the changes with the text before and after each.
 
-    def __init__(self, reader: ScreenLineReader) -> None:
-        self._reader = reader
-        self._lines: tuple[ScreenLine, ...] | None = None  # of the last still screen
-        self.events: list[ScreenEvent] = []
-
-    def add(self, changes: "Iterable[ScreenChange]") -> None:
-        """Recognise the text of each change."""
-        for change in changes:
-            if self._lines is None:
-                self._lines = self._reader.read(change.before)
-            before = self._lines
-            after = self._reader.read(change.after, change.patches, before)
-            self._lines = after
-            self.events.append(_make_event(change, before, after))
-            # The areas have many sizes, so freed memory is rarely used again.
-            if len(self.events) % CHANGES_PER_TRIM == 0:
-                trim_memory()
+    Args:
+        changes: changes of the screen, sorted by time.
+        reader: recogniser of text, with an empty cache.
+    """
+    events: list[ScreenEvent] = []
+    for change in changes:
+        before = events[-1].after if events else reader.read(change.before)
+        after = reader.read(change.after, change.patches, before)
+        events.append(_make_event(change, before, after))
+        # The areas have many sizes, so freed memory is rarely used again.
+        if len(events) % CHANGES_PER_TRIM == 0:
+            trim_memory()
+    return events
 
 
 def _make_event(
@@ -396,13 +410,14 @@ def _make_event(
     changed_letters = _letter_count(appeared) + _letter_count(vanished)
     changed_fraction = changed_letters / max(1, letters)
     height, width = change.after.shape[:2]
-    left, top, right, bottom = change.box
+    box = enclosing_box(change.patches)
+    left, top, right, bottom = box
     across = (right - left) / width
     down = (bottom - top) / height
     return ScreenEvent(
         change.start,
         change.end,
-        change.box,
+        box,
         change.patches,
         change.cursor,
         before,
@@ -415,7 +430,10 @@ def _make_event(
 
 
 def join_typed_changes(events: Sequence[ScreenEvent]) -> list[ScreenEvent]:
-    """Return the changes, with consecutive changes joined that type one line letter by letter."""
+    """Return the changes of the screen, with those that type one line joined to one change.
+
+    events: changes, sorted by time. A line that is typed grows from one change to the next.
+    """
     joined: list[ScreenEvent] = []
     for event in events:
         if joined and _continues_typing(joined[-1], event):
@@ -425,7 +443,7 @@ def join_typed_changes(events: Sequence[ScreenEvent]) -> list[ScreenEvent]:
 
 
 def _continues_typing(before: ScreenEvent, event: ScreenEvent) -> bool:
-    """Whether a change continues to type the line of the change before."""
+    """Return whether a change adds letters to the line that appeared in the change before."""
     if len(before.appeared) != 1 or len(event.appeared) != 1:
         return False
     if event.start - before.end > MAX_TYPING_PAUSE_SECONDS:
@@ -438,11 +456,11 @@ def _continues_typing(before: ScreenEvent, event: ScreenEvent) -> bool:
 
 
 def _join_events(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
-    """Return two changes merged into one."""
+    """Return two consecutive changes as one change."""
     return replace(
         before,
         end=event.end,
-        box=enclosing_box(before.box, event.box),
+        box=enclosing_box([before.box, event.box]),
         patches=(*before.patches, *event.patches),
         after=event.after,
         appeared=_new_lines(event.after, before.before),
@@ -452,7 +470,7 @@ def _join_events(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
 
 
 def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tuple[ScreenLine, ...]:
-    """Return the lines that are not among the others in the same place."""
+    """Return the lines that have no line with the same text in the same position among `others`."""
 
     def stays(line: ScreenLine) -> bool:
         return any(

@@ -41,7 +41,7 @@ from stepline.grounding.vision_language.reliability import (
 from stepline.llm import instructs_a_model
 from stepline.llm.pictures import PictureReader
 from stepline.llm.requests import run_in_threads
-from stepline.llm.servers import Server, open_server
+from stepline.llm.servers import open_server
 from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings
 
@@ -55,15 +55,15 @@ REPEATED_FRACTION = 0.5
 
 @dataclass(frozen=True)
 class GroundedVideo:
-    """The grounded steps of a video, or of a part of it, and its pictures.
+    """The grounded steps of a video or of a part of it, and access to its pictures.
 
     Attributes:
-        steps: K steps.
-        alignment: (K, T) P(step k is being shown at t), one column per second.
+        steps: K grounded steps.
+        alignment: (K, T) P(step k is being shown in second t), one column per second.
         shots: slices of whole seconds that cover the video.
-        pictures: reads JPEGs by their seconds.
-        duration: in seconds.
-        start: second of the whole video at which the part begins, for the report.
+        pictures: function that reads JPEGs by their seconds.
+        duration: duration in seconds.
+        start: second of the whole video at which the part begins. The report counts times from there.
     """
 
     steps: Sequence[Step]
@@ -76,13 +76,13 @@ class GroundedVideo:
 
 @dataclass(frozen=True)
 class Question:
-    """A multiple-choice question about some steps, with a picture per place as choices.
+    """A multiple-choice question: in which of some pictures is each of some steps shown?
 
     Attributes:
         steps: indices of the steps.
-        choices: indices of the places, in the order shown.
-        seconds: of the picture of each place.
-        is_repeat: for each step, whether an earlier question had mostly the same places.
+        choices: indices of the places, in the order of the pictures.
+        seconds: second of the picture of each place.
+        is_repeat: for each step, whether an earlier question about it had mostly the same places.
     """
 
     steps: tuple[int, ...]
@@ -93,17 +93,22 @@ class Question:
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """A question, and a reply for each of its steps."""
+    """A question to the model, and its replies.
+
+    Attributes:
+        question: the question.
+        replies: the reply about each step of the question.
+    """
 
     question: Question
     replies: tuple[Reply, ...]
 
     def by_step(self) -> Iterator[tuple[int, Reply]]:
-        """Yield the index of each step and the reply about it."""
+        """Yield the index of each step of the question, and the reply about it."""
         return zip(self.question.steps, self.replies, strict=True)
 
     def chosen_second(self, reply: Reply) -> float | None:
-        """Return the second of the picture that a reply chooses, None where it chooses none."""
+        """Return the second of the picture that a reply chooses, None for "none" or no answer."""
         if reply.answer is None:
             return None
         return self.question.seconds[reply.answer]
@@ -114,9 +119,9 @@ class VisualAnswers:
     """The grounding after the answers of a vision-language model.
 
     Attributes:
-        steps: K steps, moved where the answers are reliable.
-        alignment: (K, T), likewise.
-        report: questions, answers and reliability, for the record.
+        steps: K steps. They are moved only if the answers are reliable.
+        alignment: (K, T) P(step k is being shown in second t), changed only if the answers are reliable.
+        report: questions, answers and reliability, for the record of the video.
         notes: warnings, such as missing answers or a model that is not reliable.
     """
 
@@ -127,35 +132,39 @@ class VisualAnswers:
 
 
 def ask_about_steps(
-    video: GroundedVideo,
-    settings: VisionLanguageSettings,
-    *,
-    ground: GroundSettings | None = None,
-    server: Server | None = None,
+    video: GroundedVideo, settings: VisionLanguageSettings, *, ground: GroundSettings | None = None
 ) -> VisualAnswers:
-    """Return the grounding, changed by the model's answers where the model is reliable.
+    """Return the grounding of a video, changed by a vision-language model's answers if it is reliable.
 
     Args:
         video: grounded steps and pictures.
-        settings: of the vision-language model.
-        ground: settings of grounding, for spans and verdicts.
-        server: the model. None: the one that the settings name.
+        settings: settings of the vision-language model and its server.
+        ground: settings of grounding, for spans and verdicts. None: the defaults.
 
-    Raises WriterError where the server is not there or refuses access, ModelError where a model or
-    library is missing.
+    Raises WriterError if the server cannot be reached or refuses access, ModelError if a model or library
+    is missing.
     """
     inquiry = StepInquiry(video, settings)
     if settings.dry_run:
         report, note = inquiry.dry_run_report()
         return VisualAnswers(tuple(video.steps), video.alignment, report, (note,))
-    with closing(server or open_server(settings)) as opened:
+    with closing(open_server(settings)) as opened:
         runner = VisionRequests.start(opened, settings)
         inquiry.ask(runner)
     return inquiry.result(runner, ground or GroundSettings())
 
 
 class StepInquiry:
-    """The questions and answers about the steps of a video, and the probabilities inferred from them."""
+    """The questions and answers about the steps of one video, and what is inferred from them.
+
+    Attributes:
+        places: P slices of whole seconds, each shown to the model as one picture.
+        prior: (K, P + 1) P(step k is shown in place p) before any answer. Last column: P(not shown).
+        seconds: (K, P) second of the picture of place p in a question about step k.
+        answered: the questions asked so far, with replies.
+        pictures: second -> JPEG, for the pictures read so far.
+        inference: places of the steps and reliability of the model, given the answers so far.
+    """
 
     def __init__(self, video: GroundedVideo, settings: VisionLanguageSettings) -> None:
         self.video = video
@@ -170,26 +179,26 @@ class StepInquiry:
         self.inference = self.infer_probabilities()
 
     def choice_answers(self) -> list[ChoiceAnswer]:
-        """Return the answers so far in the form of the inference."""
-        choice_answers = []
-        for answered in self.answered:
-            question = answered.question
-            for (k, reply), is_repeat in zip(answered.by_step(), question.is_repeat, strict=True):
-                if not reply.refusal:
-                    choice_answers.append(
-                        ChoiceAnswer(k, question.choices, reply.answer, is_repeat)
-                    )
-        return choice_answers
+        """Return the answers so far, one per step of each question, without refused replies."""
+        return [
+            ChoiceAnswer(k, answered.question.choices, reply.answer, is_repeat)
+            for answered in self.answered
+            for (k, reply), is_repeat in zip(
+                answered.by_step(), answered.question.is_repeat, strict=True
+            )
+            if not reply.refusal
+        ]
 
     def infer_probabilities(self) -> AnswerInference:
-        """Return the inferred places and reliability, given the answers so far."""
+        """Return the places of the steps and the reliability of the model, given the answers so far."""
         settings = self.settings
         return infer(self.prior, self.choice_answers(), settings.right, settings.wrong)
 
     def ask(self, runner: VisionRequests) -> None:
-        """Ask in rounds, until a limit is reached or no question has enough expected gain.
+        """Ask the model in rounds, and update the inference after each round.
 
-        A round without an answer, or a useless model, also ends it.
+        It ends at a limit of the settings, when no question has enough expected gain, when a round brings no
+        answer, or when the model is useless.
         """
         limits = runner.limits
         workers = runner.server.workers
@@ -204,7 +213,9 @@ class StepInquiry:
             count = min(workers, self.settings.requests - limits.sent)
             candidates = self.choose_questions(count)
             seconds = {second for question in candidates for second in question.seconds}
-            self.read_pictures(seconds)
+            missing = sorted(seconds - self.pictures.keys())
+            if missing:
+                self.pictures |= self.video.pictures(missing)
             known = self.pictures.keys()
             questions = [question for question in candidates if known >= set(question.seconds)]
             if not questions:
@@ -214,49 +225,43 @@ class StepInquiry:
             replies_of = run_in_threads(answer, questions, workers=workers, until=runner.until)
             refusals = []
             for n, question in enumerate(questions):
-                no_answers = (NO_ANSWER,) * len(question.steps)
-                replies = replies_of.get(n, no_answers)
+                replies = replies_of.get(n, (NO_ANSWER,) * len(question.steps))
                 self.answered.append(AnsweredQuestion(question, replies))
                 refusals += [reply.refusal for reply in replies]
             self.inference = self.infer_probabilities()
             if all(refusals):
                 break
 
-    def read_pictures(self, seconds: set[float]) -> None:
-        """Read the pictures of these seconds that were not read before."""
-        missing = sorted(seconds - self.pictures.keys())
-        if missing:
-            self.pictures |= self.video.pictures(missing)
-
     def _is_model_useless(self) -> bool:
+        """Return whether the model answers almost certainly at random, after 4 questions or more."""
         has_enough = len(self.answered) >= MIN_QUESTIONS
         return has_enough and self.inference.useless_probability > MAX_USELESS_PROBABILITY
 
     def choose_questions(self, count: int) -> list[Question]:
-        """Return at most `count` questions with shuffled choices, by expected gain.
+        """Return the questions with the greatest expected gain, at most `count`.
 
-        A question is about the step with the greatest gain, and other steps that gain most from the
-        same pictures. Each step is in at most one question. Steps whose text could instruct a language
-        model are left out.
+        A question is about the step with the greatest gain, and about other steps that gain most from the
+        same pictures. Each step is in at most one question. Choices are shuffled. Steps whose text could
+        instruct a language model are left out.
         """
         min_gain = self.settings.least_gain
-        inference = self.inference
         # steps whose replies were refused are not asked about again
         refused = set()
         for answered in self.answered:
             refused |= {k for k, reply in answered.by_step() if reply.refusal}
-        open_steps = []
-        for k, step in enumerate(self.video.steps):
-            if k not in refused and not instructs_a_model(step.text):
-                open_steps.append(k)
+        open_steps = [
+            k
+            for k, step in enumerate(self.video.steps)
+            if k not in refused and not instructs_a_model(step.text)
+        ]
         questions: list[Question] = []
         while open_steps and len(questions) < count:
             # the step with the greatest gain, for its own most likely places
-            choices_of = {}
-            gains = {}
-            for k in open_steps:
-                choices_of[k] = likeliest_places(inference.places[k], self.settings.choices)
-                gains[k] = self._gain(k, choices_of[k])
+            choices_of = {
+                k: likeliest_places(self.inference.places[k], self.settings.choices)
+                for k in open_steps
+            }
+            gains = {k: self._gain(k, choices_of[k]) for k in open_steps}
             first = max(open_steps, key=lambda k: gains[k])
             if gains[first] <= min_gain:
                 break
@@ -274,10 +279,14 @@ class StepInquiry:
         return questions
 
     def _gain(self, k: int, choices: Sequence[int]) -> float:
-        """Return the expected gain of an answer about step k.
+        """Return the expected gain of a question about one step, as a rise of probability.
 
-        It is the greater of two gains: for the mean inference, and for the adverse one, without which
-        no step moves. choices: indices of places.
+        It is the greater of two gains: under the mean of the inference, and under the hypothesis that is most
+        adverse to a move of the step.
+
+        Args:
+            k: index of the step.
+            choices: indices of the places in the question.
         """
         is_repeat = self._was_asked(k, choices)
         mean = self.inference.mean_reliability
@@ -286,7 +295,12 @@ class StepInquiry:
         return max(gain, adverse_gain)
 
     def _was_asked(self, k: int, choices: Sequence[int]) -> bool:
-        """Return whether an earlier question about step k had mostly the same places."""
+        """Return whether an earlier question about a step had mostly the same places.
+
+        Args:
+            k: index of the step.
+            choices: indices of the places in the new question.
+        """
         limit = REPEATED_FRACTION * len(choices)
         return any(
             k in answered.question.steps
@@ -295,7 +309,12 @@ class StepInquiry:
         )
 
     def result(self, runner: VisionRequests, ground: GroundSettings) -> VisualAnswers:
-        """Return the grounding after the answers, with report and notes."""
+        """Return the grounding after the answers, with report and notes.
+
+        Args:
+            runner: the requests, for the numbers in the report.
+            ground: settings of grounding, for spans and verdicts.
+        """
         video = self.video
         is_trusted = 1 - self.inference.useless_probability >= MIN_USEFUL_PROBABILITY
         report = self.report(runner, is_trusted=is_trusted)
@@ -324,7 +343,7 @@ class StepInquiry:
         return VisualAnswers(self._with_remarks(moved), alignment, report, notes)
 
     def _with_remarks(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """Return the steps with the model's answers added to `seen`."""
+        """Return the steps with the answers of the model added to `seen`."""
         steps = list(steps)
         for answered in self.answered:
             for k, reply in answered.by_step():
@@ -345,6 +364,7 @@ class StepInquiry:
         return tuple(steps)
 
     def _warning_notes(self, *, is_trusted: bool) -> tuple[str, ...]:
+        """Return warnings about missing answers and about a model that is not reliable."""
         replies = [reply for answered in self.answered for reply in answered.replies]
         refusals = [reply.refusal for reply in replies if reply.refusal]
         notes = []
@@ -360,7 +380,12 @@ class StepInquiry:
         return tuple(notes)
 
     def report(self, runner: VisionRequests, *, is_trusted: bool) -> dict[str, JsonValue]:
-        """Return the report for the record: model, questions, pictures, answers and reliability."""
+        """Return the report for the record: server, requests, tokens, reliability and questions.
+
+        Args:
+            runner: the requests, with their numbers.
+            is_trusted: whether the model is reliable enough to move steps.
+        """
         low, high = self.inference.interval()
         questions: list[JsonValue] = []
         for answered in self.answered:
@@ -388,7 +413,7 @@ class StepInquiry:
         }
 
     def dry_run_report(self) -> tuple[dict[str, JsonValue], str]:
-        """Return the report and the note of a dry run: the first questions and the limits."""
+        """Return the report and the note of a dry run: the first questions, and the limits."""
         settings = self.settings
         planned = self.choose_questions(settings.requests)
         tokens = 0  # of the longest question

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from stepline.grounding.vision_language.places import last_picture_second, video_places
 from stepline.grounding.vision_language.questions import Reply, VisionRequests
 from stepline.llm.pictures import PictureReader
-from stepline.llm.servers import Server, open_server
+from stepline.llm.servers import open_server
 from stepline.records import Span, Step
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.types import instruction_kind
@@ -24,11 +24,11 @@ SEEN_BY_VLM = "seen, not said: the words of a vision-language model"
 
 @dataclass(frozen=True)
 class DescribedSteps:
-    """Steps in the words of a vision-language model.
+    """Steps of a video without speech, in the words of a vision-language model.
 
     Attributes:
-        steps: one for each run of neighbouring places with the same words.
-        report: what the record says of the requests, pictures and words.
+        steps: one step for each run of neighbouring places with the same description.
+        report: server, requests, tokens, pictures and descriptions, for the record of the video.
         notes: warnings for the user.
     """
 
@@ -43,22 +43,20 @@ def describe_places(
     *,
     duration: float,
     settings: VisionLanguageSettings,
-    server: Server | None = None,
     start: float = 0.0,
 ) -> DescribedSteps:
-    """Return the steps that a vision-language model sees in a video without speech.
+    """Return the steps of a video without speech, as a vision-language model describes its pictures.
 
-    If there are more places than the requests allow, evenly spread ones are described.
+    If there are more places than the limit of requests allows, evenly spread places are described.
 
     Args:
         shots: slices of whole seconds that cover the video.
-        pictures: reads JPEGs by their seconds.
-        duration: of the video, or of its part, in seconds.
-        settings: of the vision-language model.
-        server: the model. None: the one that the settings name.
-        start: second of the whole video at which the part begins, for the report.
+        pictures: function that reads JPEGs by their seconds.
+        duration: duration of the video or its part in seconds.
+        settings: settings of the vision-language model and its server.
+        start: second of the whole video at which the part begins. The report counts times from there.
 
-    Raises WriterError where the server is not there or refuses access.
+    Raises WriterError if the server cannot be reached or refuses access.
     """
     places = []
     for place in video_places(shots):
@@ -79,7 +77,7 @@ def describe_places(
     if settings.requests and not settings.dry_run:
         images = pictures(seconds)
     visible = [(span, at) for span, at in zip(places, seconds, strict=True) if at in images]
-    with closing(server or open_server(settings)) as opened:
+    with closing(open_server(settings)) as opened:
         runner = VisionRequests.start(opened, settings)
         replies = runner.describe([images[second] for _, second in visible])
     report: dict[str, JsonValue] = {
@@ -101,7 +99,13 @@ def describe_places(
 def _warning_notes(
     replies: Sequence[Reply], pictures: int, settings: VisionLanguageSettings
 ) -> tuple[str, ...]:
-    """Return warnings about pictures without a description, and the note of a dry run."""
+    """Return a warning about pictures without a description, and the note of a dry run.
+
+    Args:
+        replies: replies of the model, one per picture.
+        pictures: number of pictures that a real run would show.
+        settings: settings of the vision-language model.
+    """
     notes = []
     refusals = [reply.refusal for reply in replies if reply.refusal]
     if refusals:
@@ -115,7 +119,12 @@ def _warning_notes(
 
 
 def _merge_places(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
-    """Return a step for each run of adjacent places with the same description, without empty ones."""
+    """Return one step for each run of adjacent places with the same description.
+
+    Args:
+        described: span and description of each place, sorted by time. "" for no description.
+        score: P(shown) of each step.
+    """
     runs: list[tuple[Span, str]] = []
     for place, text in described:
         if runs:

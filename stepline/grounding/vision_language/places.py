@@ -13,7 +13,7 @@ import numpy as np
 from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import split_shot
+from stepline.grounding.shots import split_shot, sum_by_unit
 from stepline.grounding.vision_language.reliability import MIN_PLACES_PROBABILITY
 from stepline.llm.pictures import PictureReader, jpeg
 from stepline.media import MediaSettings, read_frames_at
@@ -28,32 +28,32 @@ LAST_PICTURE_SECONDS = 0.1
 
 
 def last_picture_second(duration: float) -> float:
-    """Return the last second of a video at which a picture can be read."""
+    """Return the last second at which a picture of a video can be read. duration: in seconds."""
     return max(0.0, duration - LAST_PICTURE_SECONDS)
 
 
 def video_places(shots: Sequence[slice]) -> list[slice]:
-    """Return the places of a video as slices of whole seconds. shots: slices that cover the video."""
-    places = []
-    for shot in shots:
-        places += split_shot(shot)
-    return places
+    """Return the places of a video: its shots, with long shots in parts of about 7 s.
+
+    Args:
+        shots: slices of whole seconds that cover the video.
+    """
+    return [part for shot in shots for part in split_shot(shot)]
 
 
 def place_probabilities(
     steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]
 ) -> Array:
-    """Return (K, P + 1): P(step k is shown in place p), with P(it is not shown) as the last column.
+    """Return P(step k is shown in place p), (K, P + 1). The last column is P(not shown).
 
     Args:
-        steps: K grounded steps, with scores.
-        alignment: (K, T) P(step k is being shown at t), one column per second.
+        steps: K grounded steps with scores.
+        alignment: (K, T) P(step k is being shown in second t), one column per second.
         places: P slices of whole seconds.
     """
     rows = alignment.scores.astype(np.float64)
     # The mass of each place. No place has probability 0.
-    columns = [rows[:, place].sum(axis=1) for place in places]
-    mass = np.stack(columns, axis=1)  # (K, P)
+    mass = sum_by_unit(rows, places)  # (K, P)
     total = mass.sum(axis=1, keepdims=True)
     mass = mass / np.maximum(total, MIN_NORM)
     mass = mass + MIN_PLACES_PROBABILITY / len(places)
@@ -65,14 +65,14 @@ def place_probabilities(
 
 
 def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: float) -> Array:
-    """Return (K, P): the second of the picture that shows place p in a question about step k.
+    """Return the second of the picture that shows place p in a question about step k, (K, P).
 
-    It is the most likely second of the step in this place if it is a local maximum, else the middle.
+    It is the step's most likely second in the place if that is a local maximum, else the middle.
 
     Args:
-        alignment: (K, T), one column per second.
+        alignment: (K, T) P(step k is being shown in second t), one column per second.
         places: P slices of whole seconds.
-        duration: of the video, in seconds.
+        duration: duration of the video in seconds.
     """
     middles = [(place.start + place.stop) // 2 + 0.5 for place in places]
     steps = len(alignment.scores)
@@ -102,19 +102,20 @@ def move_steps(
     duration: float,
     settings: GroundSettings,
 ) -> tuple[tuple[Step, ...], Alignment]:
-    """Return the steps and the alignment that follow from new place probabilities.
+    """Return the steps and the alignment that follow from new probabilities of the places.
 
-    A step whose most likely place stays keeps its second. If P(shown) stays too, it does not change.
+    A step whose most likely place is the same keeps its second. It does not change at all if its P(shown)
+    is also about the same.
 
     Args:
         steps: K grounded steps.
-        alignment: (K, T), one column per second.
+        alignment: (K, T) P(step k is being shown in second t), one column per second.
         shots: slices of whole seconds that cover the video.
-        seconds: (K, P) around which step k is shown, if it is shown in place p.
-        before: (K, P + 1) old probabilities of `place_probabilities`.
-        after: (K, P + 1) new probabilities.
-        duration: of the video, in seconds.
-        settings: of grounding, for spans and verdicts.
+        seconds: (K, P) second around which step k is shown, if it is shown in place p.
+        before: (K, P + 1) old probabilities, from `place_probabilities`.
+        after: (K, P + 1) new probabilities, with the same columns.
+        duration: duration of the video in seconds.
+        settings: settings of grounding, for spans and verdicts.
     """
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
@@ -144,15 +145,15 @@ def _shown_by_second(
     count: int,
     settings: GroundSettings,
 ) -> Array:
-    """Return (T,) P(the step is being shown at t | it is shown), by its most likely places.
+    """Return P(the step is being shown in second t | it is shown), (T,), from its likely places.
 
     Args:
         beliefs: (P,) P(the step is shown in each place).
-        seconds: (P,) around which it is shown in each place.
+        seconds: (P,) second around which the step is shown in each place.
         shots: slices of whole seconds that cover the video.
-        score: P(shown).
-        count: T.
-        settings: of grounding, with the typical duration.
+        score: P(the step is shown).
+        count: T, number of seconds.
+        settings: settings of grounding, with the typical duration of a step.
     """
     likely = np.flatnonzero(beliefs > MIN_PROBABILITY_FRACTION * beliefs.max())
     columns = np.minimum(seconds[likely].astype(int), count - 1)
@@ -168,13 +169,13 @@ def _shown_by_second(
 def picture_reader(
     path: Path, size: int, *, start: float = 0.0, media: MediaSettings | None = None
 ) -> PictureReader:
-    """Return a function that reads JPEGs of a video by their seconds.
+    """Return a function that reads pictures of a video: seconds -> {second: JPEG}.
 
     Args:
-        path: of the video.
+        path: path of the video.
         size: pixels of a picture's shorter side.
         start: second of the video from which the seconds count.
-        media: limits and options of decoding.
+        media: settings of decoding. None: the defaults.
     """
 
     def read(seconds: Sequence[float]) -> dict[float, bytes]:

@@ -66,12 +66,12 @@ _FENCED_JSON = re.compile(
 
 @dataclass(frozen=True)
 class Reply:
-    """A parsed reply about one step or picture.
+    """A parsed reply about one step or one picture.
 
     Attributes:
-        answer: index of the chosen picture, None for "none".
+        answer: index of the chosen picture, None if no picture is chosen.
         after: what would be true after the step, or the description of a picture.
-        refusal: why the reply is not used, "" where it is.
+        refusal: why the reply cannot be used, "" if it can.
     """
 
     answer: int | None = None
@@ -94,8 +94,8 @@ def choice_prompt(
     Args:
         steps: texts of the steps. They are quoted as data.
         pictures: a JPEG for each place.
-        together: whether all pictures are joined into one.
-        with_reminder: whether the message repeats the form of the reply.
+        together: whether all pictures are joined into one image.
+        with_reminder: whether the message repeats the required form of the reply.
     """
     letters = PICTURE_LETTERS[: len(pictures)]
     lines = [
@@ -111,7 +111,13 @@ def choice_prompt(
 def description_prompt(
     pictures: Sequence[bytes], *, together: bool = False, with_reminder: bool = False
 ) -> Content:
-    """Return the message that asks what is done in each picture. Arguments: see `choice_prompt`."""
+    """Return the message that asks what is being done in each picture.
+
+    Args:
+        pictures: JPEGs, in the order of the video.
+        together: whether all pictures are joined into one image.
+        with_reminder: whether the message repeats the required form of the reply.
+    """
     letters = PICTURE_LETTERS[: len(pictures)]
     text = DESCRIPTION_PROMPT.format(letters=", ".join(letters))
     if with_reminder:
@@ -119,31 +125,43 @@ def description_prompt(
     return with_pictures(text, pictures, in_one_image=together)
 
 
-def description_schema(count: int) -> Schema:
-    """Return the JSON schema of a reply that describes `count` pictures."""
-    return _object_schema({letter: {"type": "string"} for letter in PICTURE_LETTERS[:count]})
+def description_schema(picture_count: int) -> Schema:
+    """Return the JSON schema of a reply that describes `picture_count` pictures."""
+    return _object_schema(
+        {letter: {"type": "string"} for letter in PICTURE_LETTERS[:picture_count]}
+    )
 
 
-def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
-    """Return the description of each of `count` pictures in a reply. Any text is parsed."""
-    return _parse_answers(text, PICTURE_LETTERS[:count], _read_description)
+def read_descriptions(text: str, picture_count: int) -> tuple[Reply, ...]:
+    """Return the description of each picture from a reply of the model.
+
+    Args:
+        text: text of the reply. Any text is accepted, and refused parts have a reason.
+        picture_count: number of pictures in the question.
+    """
+    return _parse_answers(text, PICTURE_LETTERS[:picture_count], _read_description)
 
 
 def _read_description(text: object) -> Reply:
-    """Return a description without times, links and markup, or the reason why it is refused."""
+    """Return one description without times, links and markup, or the reason why it is refused."""
     if not isinstance(text, str):
         return Reply(refusal="the reply leaves a picture out")
     reading = parse_reply("1. " + " ".join(text.split()))
     return Reply(after="".join(reading.texts[:1]), refusal=reading.refusal or "")
 
 
-def choice_schema(steps: int, count: int) -> Schema:
-    """Return the JSON schema of a reply about `steps` steps and `count` pictures."""
-    answer = {"type": "string", "enum": [*PICTURE_LETTERS[:count], NONE_ANSWER]}
+def choice_schema(step_count: int, picture_count: int) -> Schema:
+    """Return the JSON schema of a reply to a multiple-choice question.
+
+    Args:
+        step_count: number of steps in the question.
+        picture_count: number of pictures in the question.
+    """
+    answer = {"type": "string", "enum": [*PICTURE_LETTERS[:picture_count], NONE_ANSWER]}
     return _object_schema(
         {
             str(n): _object_schema({"after": {"type": "string"}, "shown": answer})
-            for n in range(1, steps + 1)
+            for n in range(1, step_count + 1)
         }
     )
 
@@ -157,27 +175,27 @@ def _object_schema(properties: dict[str, Any]) -> Schema:
     }
 
 
-def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
-    """Return the answer about each of `steps` steps in a reply. Any text is parsed.
+def read_choices(text: str, step_count: int, picture_count: int) -> tuple[Reply, ...]:
+    """Return the answer about each step from a reply of the model.
 
     Args:
-        text: of the reply.
-        steps: number of steps.
-        count: number of pictures.
+        text: text of the reply. Any text is accepted, and refused parts have a reason.
+        step_count: number of steps in the question.
+        picture_count: number of pictures in the question.
     """
-    numbers = [str(n) for n in range(1, steps + 1)]
-    return _parse_answers(text, numbers, lambda choice: _read_choice(choice, count))
+    numbers = [str(n) for n in range(1, step_count + 1)]
+    return _parse_answers(text, numbers, lambda choice: _read_choice(choice, picture_count))
 
 
 def _parse_answers(
     text: str, keys: Sequence[str], parse: Callable[[object], Reply]
 ) -> tuple[Reply, ...]:
-    """Return the parsed value of each key of a JSON object, or refusals.
+    """Return the parsed value of each key of a JSON object, or a refusal for each.
 
     Args:
-        text: of the reply. It is refused if it is too long, or no JSON object.
-        keys: that the object may have. Another key refuses the whole reply.
-        parse: parses the value of a key.
+        text: text of the reply. All answers are refused if it is too long or not a JSON object.
+        keys: expected keys. Any other key refuses all answers.
+        parse: function that parses the value of a key, None for a missing key.
     """
     match = _FENCED_JSON.match(text[: MAX_REPLY_CHARS + 1])
     parsed = None
@@ -191,7 +209,7 @@ def _parse_answers(
     return tuple(parse(parsed.get(key)) for key in keys)
 
 
-def _read_choice(parsed: object, count: int) -> Reply:
+def _read_choice(parsed: object, picture_count: int) -> Reply:
     if not isinstance(parsed, dict):
         return Reply(refusal="the reply leaves a step out")
     if not set(parsed) <= {"after", "shown"}:
@@ -204,28 +222,39 @@ def _read_choice(parsed: object, count: int) -> Reply:
         letter = choice.strip(" .():").upper()
     if letter == NONE_ANSWER.upper():
         return Reply(None, after)
-    if len(letter) != 1 or letter not in PICTURE_LETTERS[:count]:
+    if len(letter) != 1 or letter not in PICTURE_LETTERS[:picture_count]:
         return Reply(refusal="the reply names no picture")
     return Reply(PICTURE_LETTERS.index(letter), after)
 
 
 @dataclass(frozen=True)
 class VisionRequests(CheckedRequests):
-    """Asks about the pictures of one video, within the limits of its settings."""
+    """Asks a vision-language model about the pictures of one video.
+
+    It keeps to the limits of its settings: requests, tokens and seconds.
+
+    Attributes:
+        settings: settings of the vision-language model.
+    """
 
     settings: VisionLanguageSettings
 
     @classmethod
     def start(cls, server: Server, settings: VisionLanguageSettings) -> Self:
-        """Return requests to a server, with the user's cache, the settings' limits and a deadline."""
+        """Return requests to a server, with the limits and the deadline of the settings.
+
+        The deadline counts from now. Replies are cached as the settings say.
+        """
         limits = RequestLimits(settings.requests, settings.tokens)
         until = time.monotonic() + settings.deadline
         return cls(server, settings, open_cache(settings.cache), limits, until)
 
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
-        """Ask in which of the pictures each step is done. Return a reply per step.
+        """Ask in which picture each step is done, and return a reply per step.
 
-        steps: texts. pictures: JPEGs.
+        Args:
+            steps: texts of the steps.
+            pictures: a JPEG for each place.
         """
         return self._request(
             [CHOICE_PROMPT, *steps],
@@ -236,7 +265,10 @@ class VisionRequests(CheckedRequests):
         )
 
     def describe(self, pictures: Sequence[bytes]) -> list[Reply]:
-        """Ask what is done in each picture, several per request. Return a reply per picture."""
+        """Ask what is being done in each picture, and return a reply per picture.
+
+        pictures: JPEGs, in the order of the video. Each request has several of them.
+        """
         size = self.settings.choices
         groups = [pictures[first : first + size] for first in range(0, len(pictures), size)]
 
@@ -265,12 +297,14 @@ class VisionRequests(CheckedRequests):
         schema: Schema,
         parse: Callable[[str], tuple[Reply, ...]],
     ) -> tuple[Reply, ...]:
-        """Send a request, and return its parsed replies. A reply that is refused twice has the reason.
+        """Send one request, and return its parsed replies.
+
+        A reply that is refused is asked for once more. If that fails too, the replies give the reason.
 
         Args:
-            texts: the prompt and the steps, for the cache and the limit of tokens.
+            texts: prompt and step texts, for the key of the cache and the number of tokens.
             pictures: JPEGs.
-            content: returns the message. Its options are those of `choice_prompt`.
+            content: returns the message, with the options `together` and `with_reminder` of `choice_prompt`.
             schema: JSON schema of the reply.
             parse: parses the text of a reply.
         """
@@ -301,17 +335,17 @@ class VisionRequests(CheckedRequests):
 
 
 def first_refusal(replies: Sequence[Reply]) -> str:
-    """Return the reason of the first refused reply, "" where none is refused."""
+    """Return the reason of the first refused reply, "" if none is refused."""
     return next((reply.refusal for reply in replies if reply.refusal), "")
 
 
 def tokens_at_most(texts: Sequence[str], pictures: int, settings: VisionLanguageSettings) -> int:
-    """Return the estimated most tokens of a query and its reply.
+    """Return an upper estimate of the tokens of a question and its reply.
 
     Args:
-        texts: the prompt, then the steps.
-        pictures: number of pictures. Each is at most twice as long as wide.
-        settings: with the size of a picture.
+        texts: the prompt, then the texts of the steps.
+        pictures: number of pictures, each at most twice as long as wide.
+        settings: settings with the size of a picture.
     """
     sizes = [(settings.picture_size, 2 * settings.picture_size)] * pictures
     reply_tokens = REPLY_TOKENS_PER_STEP * max(len(texts) - 1, 1)

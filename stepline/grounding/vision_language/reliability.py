@@ -61,8 +61,8 @@ class ChoiceAnswer:
 
     Attributes:
         step: index of the step.
-        choices: indices of the places, in the order shown.
-        answer: index of the chosen one, None for "none".
+        choices: indices of the places, in the order of the pictures.
+        answer: index into `choices` of the chosen place, None for "none".
         is_repeat: whether an earlier question about the step had mostly the same places.
     """
 
@@ -74,14 +74,13 @@ class ChoiceAnswer:
 
 @dataclass(frozen=True)
 class AnswerInference:
-    """The inferred places of the steps, and the reliability of the model.
+    """Where the steps are shown and how reliable the model is, inferred from its answers.
 
     Attributes:
-        places: (K, P + 1) P(step k is shown in place p), with P(it is not shown) as the last column.
-        agreed: the same where all plausible hypotheses agree on the direction of a change, else the
-            prior.
-        adverse: the same under the plausible hypothesis that favours the prior's place most.
-        reliability: (R,) P(r).
+        places: (K, P + 1) P(step k is shown in place p | answers). Last column: P(not shown).
+        agreed: (K, P + 1) as `places` if all plausible hypotheses agree on a change, else the prior.
+        adverse: (K, P + 1) as `places`, under the plausible hypothesis most adverse to a change.
+        reliability: (R,) P(reliability r | answers), for each r of RELIABILITY_GRID.
     """
 
     places: Array
@@ -91,17 +90,17 @@ class AnswerInference:
 
     @property
     def mean_reliability(self) -> float:
-        """The expected reliability."""
+        """Posterior mean of the reliability, P(an answer is not a guess)."""
         return float(self.reliability @ RELIABILITY_GRID)
 
     @property
     def useless_probability(self) -> float:
-        """P(the model is useless)."""
+        """P(the model is useless), that is, its reliability is at most 0.1."""
         is_useless = RELIABILITY_GRID <= MAX_USELESS_RELIABILITY
         return float(self.reliability[is_useless].sum())
 
     def interval(self, mass: float = 0.9) -> tuple[float, float]:
-        """Return the central interval of the reliability with probability `mass`."""
+        """Return the central credible interval (low, high) of the reliability, with probability `mass`."""
         cumulated = self.reliability.cumsum()
         low_tail = (1 - mass) / 2
         high_tail = (1 + mass) / 2
@@ -113,13 +112,13 @@ class AnswerInference:
 def infer(
     prior: Array, choice_answers: Sequence[ChoiceAnswer], right_count: float, wrong_count: float
 ) -> AnswerInference:
-    """Return the posterior of places and reliability, given the answers.
+    """Return where the steps are shown and how reliable the model is, given its answers.
 
     Args:
-        prior: (K, P + 1) of `place_probabilities`.
-        choice_answers: the answers.
-        right_count: earlier right answers, for the Beta prior of reliability.
-        wrong_count: earlier wrong answers.
+        prior: (K, P + 1) P(step k is shown in place p). Last column: P(not shown).
+        choice_answers: the answers of the model.
+        right_count: earlier right answers, a parameter of the Beta prior of the reliability.
+        wrong_count: earlier wrong answers, the other parameter.
     """
     # P(r): the Beta prior on the grid, and P(useless)
     beta = (RELIABILITY_GRID + 0.01) ** (right_count - 1)  # (R,)
@@ -147,7 +146,14 @@ def infer(
 
 
 def highest_density(weight: Array, mass: float) -> npt.NDArray[np.bool_]:
-    """Return a mask of the fewest, most likely entries that sum to `mass` of all weight."""
+    """Return a mask of the highest-density region, in the shape of the weights.
+
+    It contains the fewest entries, the most likely ones, whose sum is `mass` of the total.
+
+    Args:
+        weight: weights of any shape, >= 0.
+        mass: fraction of the total weight, from 0 to 1.
+    """
     order = np.argsort(-weight, axis=None, kind="stable")
     cumulated = weight.ravel()[order].cumsum()
     last = np.searchsorted(cumulated, mass * weight.sum())
@@ -158,12 +164,14 @@ def highest_density(weight: Array, mass: float) -> npt.NDArray[np.bool_]:
 
 
 def _agreed_row(before: Array, after: Array, hypotheses: Array) -> tuple[Array, Array]:
-    """Return the row (P + 1,) of a step on which all hypotheses agree, and the most adverse row.
+    """Return the probabilities of one step on which all hypotheses agree, and the most adverse ones.
+
+    Both are (P + 1,), with P(not shown) last.
 
     Args:
-        before: (P + 1,) the prior.
-        after: (P + 1,) the posterior mean.
-        hypotheses: (N, P + 1) the posterior under each plausible hypothesis.
+        before: (P + 1,) prior of the step.
+        after: (P + 1,) posterior of the step, averaged over the hypotheses.
+        hypotheses: (N, P + 1) posterior of the step under each of N plausible hypotheses.
     """
     # the place
     places = before[:-1]
@@ -185,7 +193,14 @@ def _agreed_row(before: Array, after: Array, hypotheses: Array) -> tuple[Array, 
 
 
 def sharpen(prior: Array, power: float) -> Array:
-    """Return beliefs (K, P + 1) with P(place | shown) raised to a power. P(not shown) stays."""
+    """Return probabilities (K, P + 1) with P(place | shown) raised to a power and normalised.
+
+    The last column, P(not shown), stays the same.
+
+    Args:
+        prior: (K, P + 1) P(step k is shown in place p). Last column: P(not shown).
+        power: exponent. Above 1 it makes the prior more confident.
+    """
     not_shown = prior[:, -1:]
     places = sum_to_one(prior[:, :-1] ** power)
     in_places = places * (1 - not_shown)
@@ -195,12 +210,14 @@ def sharpen(prior: Array, power: float) -> Array:
 def _infer_with_prior(
     prior: Array, choice_answers: Sequence[ChoiceAnswer], beta: Array
 ) -> tuple[Array, dict[int, Array]]:
-    """Return (R,) log P(r, answers), and (R, P + 1) P(place | r, answers) of each asked step.
+    """Return log P(r, answers), (R,), and P(place | r, answers), (R, P + 1), of each asked step.
+
+    The second is a dict from the index of the step.
 
     Args:
-        prior: (K, P + 1), raised to a power.
-        choice_answers: the answers.
-        beta: (R,) prior P(r).
+        prior: (K, P + 1) P(step k is shown in place p), already raised to a power.
+        choice_answers: the answers of the model.
+        beta: (R,) prior P(r) of the reliabilities in RELIABILITY_GRID.
     """
     # P(r) P(g) before any answer
     letters = max((len(choice_answer.choices) for choice_answer in choice_answers), default=1)
@@ -237,12 +254,14 @@ def _infer_with_prior(
 
 
 def answer_likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -> Array:
-    """Return (P + 1, R, G) P(answer | truth, r, g).
+    """Return P(answer | truth, r, g), (P + 1, R, G).
+
+    The truth is one of P places or "not shown", r a reliability, and g one of G behaviours of a guess.
 
     Args:
         choice_answer: the answer to a question about one step.
-        prior: (K, P + 1) beliefs about all steps.
-        letters: the largest number of choices of any question.
+        prior: (K, P + 1) P(step k is shown in place p), for guesses of the places of other steps.
+        letters: largest number of choices of any question.
     """
     answer = choice_answer.answer
     choices = list(choice_answer.choices)
@@ -281,13 +300,13 @@ def answer_likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -
 def expected_gain(
     row: Array, choices: Sequence[int], reliability: float, *, is_repeat: bool = False
 ) -> float:
-    """Return the expected rise of P(the most likely place of a step is right) by an answer.
+    """Return by how much a question is expected to raise P(the most likely place of a step is right).
 
     Args:
-        row: (P + 1,) beliefs about the step.
+        row: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
         choices: indices of the places in the question.
-        reliability: of the model, which otherwise guesses uniformly.
-        is_repeat: whether the question repeats an earlier one.
+        reliability: P(an answer is not a guess). Guesses are uniform here.
+        is_repeat: whether an earlier question about the step had mostly the same places.
     """
     options = [*choices, None]
     count = len(options)
@@ -308,6 +327,11 @@ def expected_gain(
 
 
 def likeliest_places(row: Array, count: int) -> tuple[int, ...]:
-    """Return the indices of the `count` most likely places, the best first. row: (P + 1,) beliefs."""
+    """Return the indices of the most likely places of a step, the best first.
+
+    Args:
+        row: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
+        count: maximal number of places.
+    """
     order = np.argsort(-row[:-1], kind="stable")
     return tuple(order[:count].tolist())

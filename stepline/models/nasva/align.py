@@ -203,10 +203,13 @@ def estimate_posterior(
 
 
 def separate_rivals(probabilities: Array, p_shown: Array, strength: float, rows: int) -> Array:
-    """Return row probabilities (K, T) of texts that keep other texts away from `rows` rows around
-    them.
+    """Return the row probabilities (K, T) after each text has pushed other texts away from its rows.
 
-    strength: exponent of P(the other texts leave the row free).
+    Args:
+        probabilities: (K, T) P(text k is shown in row t, if it is shown at all).
+        p_shown: (K,) P(text k is shown at all).
+        strength: exponent of P(the other texts leave the row free).
+        rows: number of rows around its own row that a text occupies.
     """
 
     def leave_free(log_p: Array, occupancy: Array) -> Array:
@@ -218,8 +221,14 @@ def separate_rivals(probabilities: Array, p_shown: Array, strength: float, rows:
 
 
 def weigh_order(probabilities: Array, p_shown: Array, before: Array) -> Array:
-    """Return row probabilities (K, T) where a pair in the wrong order costs the log odds of its
-    order, at most `MAX_ORDER_COST`."""
+    """Return the row probabilities (K, T) after a cost for pairs of texts in the unlikely order. The
+    cost is the log odds of the likely order, at most `MAX_ORDER_COST` nats.
+
+    Args:
+        probabilities: (K, T) P(text k is shown in row t, if it is shown at all).
+        p_shown: (K,) P(text k is shown at all).
+        before: (K, K) P(text i comes before text j), 0.5 if it is not known.
+    """
     log_odds = np.log(_clip_probability(before)) - np.log(_clip_probability(1 - before))
     # (K, K) of j being shown before i
     cost = np.clip(log_odds, 0.0, MAX_ORDER_COST) * (1 - np.eye(len(log_odds)))
@@ -299,10 +308,10 @@ def extract_spans(
     """Return one span per text, inside the video, by the rule of the settings.
 
     Args:
-        probabilities: (K, T) of each row, T at least 1.
-        rate: rows per second.
-        settings: the rule, and its lengths.
-        end: seconds of the video. None: that of the rows.
+        probabilities: (K, T) P(text k is shown in row t), T at least 1.
+        rate: feature rows per second.
+        settings: the rule of the spans and their lengths. None: the defaults.
+        end: length of the video in seconds. None: the length of its feature rows.
     """
     settings = settings or AlignerSettings()
     if end is None:
@@ -325,8 +334,14 @@ def extract_spans(
 def find_best_seconds(
     probabilities: Array, spans: Sequence[Span], rate: float, *, end: float
 ) -> list[float]:
-    """Return the best second of each text: the middle of its most likely row in its span. end:
-    seconds of the video."""
+    """Return the best second of each text: the middle of its most likely row in its span.
+
+    Args:
+        probabilities: (K, T) P(text k is shown in row t).
+        spans: span of each text in seconds.
+        rate: feature rows per second.
+        end: length of the video in seconds.
+    """
     seconds = []
     for row, span in zip(probabilities, spans, strict=True):
         first = math.floor(span.start * rate)

@@ -48,8 +48,14 @@ class TextVectors:
     network's own text encoder."""
 
     def __init__(self, path: Path | None, loaded: LoadedAligner) -> None:
-        """path: of the store, folder or file. None: the network's text encoder makes the vectors.
-        Raises ModelError where that encoder is not known."""
+        """Open the vectors.
+
+        Args:
+            path: the store, folder or file. None: the network's text encoder makes the vectors.
+            loaded: the network.
+
+        Raises ModelError if the network's encoder is needed and cannot be loaded.
+        """
         self._path = path
         self._store: FeatureStore | None = None
         if path is None:
@@ -145,8 +151,15 @@ class BenchmarkInputs:
 def read_benchmark_questions(
     name: BenchmarkName, reference: Path, subset: str | None = None
 ) -> BenchmarkQuestions[AlignmentQuestion]:
-    """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
-    cannot be read, or name no text."""
+    """Return the videos and texts that a benchmark asks for, in the order of its files.
+
+    Args:
+        name: name of the benchmark.
+        reference: path of the benchmark's annotations.
+        subset: name of a split. None: all videos.
+
+    Raises DatasetError if the annotations cannot be read or name no text.
+    """
     # Splits whose truth is hidden are asked by a file of the server.
     queries = find_queries(reference, subset) if name == "ht-step" else None
     if queries is not None:
@@ -225,7 +238,15 @@ def score_questions(
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> BenchmarkAnswers[TextScores]:
-    """Return the scores of the texts of each video."""
+    """Return the network's scores of the texts of each question, by question id, and why others have
+    none.
+
+    Args:
+        questions: videos with the texts to localize.
+        loaded: the network.
+        inputs: features of the videos and vectors of the texts.
+        settings: how long videos are split, and whether texts are in order.
+    """
 
     def score(question: AlignmentQuestion) -> TextScores:
         features = inputs.features.read(question.video)
@@ -248,11 +269,11 @@ def write_alignments(
     behind them.
 
     Args:
-        name: of the benchmark.
-        questions: what it asks.
+        name: name of the benchmark.
+        questions: videos with the texts to localize.
         loaded: the network.
-        inputs: features and text vectors.
-        out: a JSON file, or for ht-step also a .csv.
+        inputs: features of the videos and vectors of the texts.
+        out: file to write: JSON, or for ht-step also .csv.
         settings: how texts are localized.
 
     Raises DatasetError when no video can be answered.

@@ -74,17 +74,18 @@ class LoadedAligner(LoadedNetwork):
 
     Attributes:
         aligner: the network.
-        calibration: next to its file. None: there is none.
+        calibration: the calibration of P(shown) that is stored next to the network's file. None:
+            there is none.
     """
 
     aligner: "Aligner"
     calibration: Calibration | None
 
     def get_text_encoder_name(self, option: str) -> str:
-        """Return the encoder of the network's texts, as `text.embed` takes it.
+        """Return the name of the network's text encoder for `text.embed`.
 
-        option: the command's option that takes text vectors instead, for messages. Raises
-        ModelError where such vectors must be given.
+        option: command-line option by which the user gives text vectors, for the message. Raises
+        ModelError if `text.embed` has no such encoder, so that text vectors must be given.
         """
         width = self.aligner.settings.text_width
         if self.space == NO_SPACE and width == MINILM_WIDTH:
@@ -100,29 +101,35 @@ class LoadedAligner(LoadedNetwork):
 
 
 def load_aligner(path: Path) -> LoadedAligner:
-    """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
-    does not fit."""
+    """Return the network in a file or folder, with its calibration. Raises ModelError with the fault
+    of the file."""
     import torch  # noqa: F401   (a missing package is reported before a faulty file)
 
     file = NETWORK.find_file(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
     space, aligner = _read_network(file)
-    settings = aligner.settings
-    accepts_unit_rows = settings.feature_scale != "none"
-    return LoadedAligner(
-        file, digest, space, settings.video_width, accepts_unit_rows, aligner, calibration
-    )
+    width = aligner.settings.video_width
+    accepts_unit_rows = aligner.settings.feature_scale != "none"
+    return LoadedAligner(file, digest, space, width, accepts_unit_rows, aligner, calibration)
 
 
 def read_aligner(path: Path) -> "Aligner":
-    """Return the network in a file or folder, in evaluation mode. Raises ModelError, naming what
-    does not fit."""
+    """Return the network in a file or folder, in evaluation mode. Raises ModelError with the fault
+    of the file."""
     return _read_network(NETWORK.find_file(path))[1]
 
 
 def write_aligner(network: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
-    """Write a network as float32 weights. Raises StoreError when the disk refuses."""
+    """Write a network as float32 weights.
+
+    Args:
+        network: the network.
+        path: the .safetensors file.
+        space: features that the network was trained on. None: the file does not say.
+
+    Raises StoreError if the file cannot be written.
+    """
     NETWORK.write(path, network, {} if space is None else {"space": asdict(space)})
 
 

@@ -44,12 +44,12 @@ def make_labelled_sample(
     """Return a video with its texts as a training sample.
 
     Args:
-        name: of the sample, for messages.
-        features: of the video.
+        name: name of the sample, for messages.
+        features: feature rows of the video.
         vectors: (K, C) text vectors.
-        spans: of each text, the spans of its label. Empty without a label.
-        ordered: whether the texts are in spoken order.
-        rule: which rows a span labels.
+        spans: for each text, the spans of its label in seconds. Empty for a text without a label.
+        ordered: True if the texts are in spoken order.
+        rule: which feature rows a span labels; see `make_label_matrix`.
 
     Raises ShapeError when they do not fit together.
     """
@@ -142,8 +142,16 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         *,
         as_asked: bool = False,
     ) -> None:
-        """as_asked: texts are ordered as benchmarks ask for them: narrations in order, steps in
-        none. Otherwise all are in order."""
+        """Make the list of samples, without reading features.
+
+        Args:
+            parts: videos with the indices of their texts and labels.
+            features: store of the videos' features.
+            vectors: for each kind of text, the store of the text vectors.
+            settings: which videos and texts become samples.
+            omitted: videos and texts that were left out.
+            as_asked: True to give only narrations an order, as benchmarks do. False: steps too.
+        """
         shards = [features[part.video].shard for part in parts]
         lengths = [part.length for part in parts]
         super().__init__(self._read_sample, lengths, shards, parts, omitted)
@@ -208,10 +216,10 @@ def gather_samples(
     """Return the training samples of labelled texts: one per video and kind of text.
 
     Args:
-        texts: of each video and kind.
+        texts: labelled texts, one item per video and kind.
         features: store of the videos' features.
-        vectors: of each kind, a store of text vectors by video id. It must hold vectors of the same
-            texts.
+        vectors: for each kind, a store of text vectors by video id. A video whose stored vectors are
+            of other texts is left out.
         settings: which videos and texts become samples.
         excluded: ids of videos that are left out, such as a benchmark's.
     """

@@ -24,13 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.calibration import (
-    MIN_ITEMS,
-    Flags,
-    Logistic,
-    calibration_error,
-    fit_logistic,
-)
+from stepline.evaluate.bootstrap import Flags
+from stepline.evaluate.calibration import MIN_ITEMS, Logistic, calibration_error, fit_logistic
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.models.nasva.align import TextScores

@@ -40,12 +40,14 @@ class StepPlacement:
     """Localized steps of one video. K steps, T feature rows.
 
     Attributes:
-        steps: with spans, at, score and status. A step that is not shown has no span.
+        steps: K steps with span, best second, P(shown) as the score, and status. A step that counts
+            as not shown has no span.
         alignment: (K, T) P(step k is being shown in row t).
-        posterior: of where and whether each step is shown.
-        spans: the most likely span of each step, shown or not, as benchmarks ask for it.
-        at: the best second in each of these spans.
-        calibrated: whether P(shown) is calibrated.
+        posterior: where, and whether, each step is shown, as probabilities.
+        spans: the most likely span of each step in seconds, also for steps that are not shown.
+            Benchmarks ask for these spans.
+        at: the best second of each step, inside its span in `spans`.
+        calibrated: True if P(shown) comes from a calibration of the network.
     """
 
     steps: tuple[Step, ...]
@@ -61,8 +63,8 @@ class AlignerReport:
     """Which network localized the steps.
 
     Attributes:
-        aligner: sha256 of the network's file.
-        calibrated: whether its P(shown) is calibrated.
+        aligner: SHA-256 of the network's file, in hexadecimal.
+        calibrated: True if P(shown) comes from a calibration of the network.
     """
 
     aligner: str
@@ -76,12 +78,12 @@ class AlignerReport:
 
 @dataclass(frozen=True)
 class AlignerGrounding:
-    """Steps that a trained network localized, in the form that `ground` returns without one.
+    """Steps that a trained network localized. Its fields are those of the result of `ground`.
 
     Attributes:
-        steps: with spans, at, score and status.
-        alignment: (K, T) P(step k is being shown in row t).
-        report: which network it was.
+        steps: K steps with span, best second, P(shown) as the score, and status.
+        alignment: (K, T) P(step k is being shown in feature row t).
+        report: the network, and whether its P(shown) is calibrated.
     """
 
     steps: tuple[Step, ...]
@@ -98,17 +100,20 @@ def place_steps(
     duration: float | None = None,
     before: Array | None = None,
 ) -> StepPlacement:
-    """Localize steps by their scores and by when they are said.
+    """Return where each step is shown in a video, by the network's scores and the times of speech.
 
     Args:
-        steps: K steps. Where `said` is known, it weighs in by `settings.speech`.
-        text_scores: scores of the steps' texts, in the same order.
-        calibration: of the network. None: every step counts as shown.
-        settings: how texts compete, whether their order counts, and how long spans are.
-        duration: seconds of the video. None: that of the feature rows.
-        before: (K, K) P(step i is shown before step j), 0.5 where it is not known.
+        steps: K steps. If `said` of a step is known, it counts with the weight `settings.speech`.
+        text_scores: the network's scores of the K steps' texts, in the same order.
+        calibration: regressions that turn the scores into P(shown). None, or none for the mode of
+            the settings: every step counts as shown.
+        settings: how texts compete, whether their order counts, and how long spans are. None: the
+            defaults.
+        duration: length of the video in seconds. None: the length of its feature rows.
+        before: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
+            the settings.
 
-    Raises ShapeError where scores and steps differ in number.
+    Raises ShapeError if there is not one row of scores per step.
     """
     settings = settings or AlignerSettings()
     if len(text_scores.scores) != len(steps):
@@ -160,22 +165,23 @@ def ground_by_aligner(
     duration: float | None = None,
     before: Array | None = None,
 ) -> AlignerGrounding:
-    """Localize steps in a video by a trained network. It returns what `ground` returns without a
-    network.
+    """Return the steps of a video with the spans in which a trained network finds them.
 
-    Spans that grow around a peak end where the next step's span begins. Spans of a fixed length may
-    overlap.
+    A span that is grown around a peak ends where the next step's span begins. Spans of a fixed
+    length may overlap.
 
     Args:
         steps: K steps.
         loaded: the network.
-        features: of the video.
+        features: feature rows of the video.
         vectors: (K, C) text vectors of the steps, by the network's text encoder.
-        settings: as `place_steps` takes them, and how long videos are split.
-        duration: seconds of the video. None: that of the feature rows.
-        before: (K, K) P(step i is shown before step j), 0.5 where it is not known.
+        settings: settings of `place_steps`, and how long videos are split into windows. None: the
+            defaults.
+        duration: length of the video in seconds. None: the length of its feature rows.
+        before: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
+            the settings.
 
-    Raises ModelError or ShapeError where the features or vectors do not fit the network.
+    Raises ModelError or ShapeError if the features or vectors do not fit the network.
     """
     settings = settings or AlignerSettings()
     loaded.check_features(features)
@@ -183,15 +189,23 @@ def ground_by_aligner(
     placement = place_steps(
         steps, text_scores, loaded.calibration, settings=settings, duration=duration, before=before
     )
-    grown = settings.spans == "grown"
-    placed_steps = separate_overlapping_spans(placement.steps) if grown else placement.steps
+    placed_steps = placement.steps
+    if settings.spans == "grown":
+        placed_steps = separate_overlapping_spans(placed_steps)
     report = AlignerReport(loaded.sha256, placement.calibrated)
     return AlignerGrounding(placed_steps, placement.alignment, report)
 
 
 def _add_verdict(step: Step, span: Span, at: float, p: float, min_probability: float) -> Step:
-    """Return the step with span and score. Below `min_probability` it counts as not shown and has
-    no span."""
+    """Return the step with its span and score.
+
+    Args:
+        step: a step without a span.
+        span: its most likely span in seconds.
+        at: its best second.
+        p: P(the step is shown), which becomes its score.
+        min_probability: with a lower P(shown) the step counts as not shown and gets no span.
+    """
     if p >= min_probability:
         return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
     status: Status = "not found" if step.said is None else "said"
@@ -199,8 +213,8 @@ def _add_verdict(step: Step, span: Span, at: float, p: float, min_probability: f
 
 
 def _compute_speech_prior(steps: Sequence[Step], text_scores: TextScores) -> Array | None:
-    """Return (K, T) P(step k is shown in row t | when it is said), or None where no step is
-    said."""
+    """Return (K, T) P(step k is shown in row t | when it is said), or None if no step has a time of
+    speech."""
     if all(step.said is None for step in steps):
         return None
     rows = np.arange(text_scores.scores.shape[1])

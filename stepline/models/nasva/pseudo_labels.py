@@ -131,7 +131,13 @@ def choose_labels(
 
 
 def place_label(row: Matrix, rate: float, settings: RefineSettings) -> Span:
-    """Return the label of a text with scores (T,), in seconds, inside the video."""
+    """Return the label of a text: a span in seconds inside the video.
+
+    Args:
+        row: (T,) score of the text in each feature row.
+        rate: feature rows per second.
+        settings: length and position of the label.
+    """
     best = int(row.argmax())
     # As far as the score stays near its peak. Where nothing fits, the best row alone.
     if settings.seconds is None:
@@ -239,8 +245,14 @@ def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) ->
 
 
 def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpans, ...]:
-    """Read the labels of videos, given as id and number of texts. Raises StoreError where they do
-    not fit."""
+    """Return the labels of the texts of each video, from a file of `write_labels`.
+
+    Args:
+        path: the JSON file.
+        videos: id and number of texts of each video.
+
+    Raises StoreError if the file cannot be read or holds other videos or numbers of texts.
+    """
     try:
         tree = parse_json(path.read_text(encoding="utf-8"))
         labels = [
@@ -264,8 +276,13 @@ def iterate_matrices(
 ) -> Iterator[tuple[int, list[Matrix]]]:
     """Yield the index of each sample, and the cosines (K, T) of its texts by every network.
 
-    One batch is in memory at a time and is read once for all networks. Of `of` processes, number
-    `rank` gets its share of the batches, which do not depend on the number of processes.
+    One batch is in memory at a time and is read once for all networks.
+
+    Args:
+        networks: the networks.
+        samples: videos with texts.
+        rank: number of this process, from 0. Each process gets its share of the batches.
+        world_size: number of processes. The batches do not depend on it.
     """
     for indices, videos, outputs in iterate_outputs(
         networks, samples, rank=rank, world_size=world_size
@@ -282,8 +299,8 @@ def iterate_outputs(
 ) -> Iterator[tuple[tuple[int, ...], list[Sample], list[AlignerOutput]]]:
     """Yield for each batch the indices of its samples, the samples, and the output of each network.
 
-    The networks are left in evaluation mode. A video of more than `MAX_ROWS` rows is seen as a
-    whole, unlike in training. Labels have no effect.
+    The networks are left in evaluation mode. A video of more than `MAX_ROWS` rows is not cut, unlike
+    in training. Labels have no effect. Arguments are those of `iterate_matrices`.
     """
     for network in networks:
         network.eval()

@@ -64,14 +64,15 @@ class RefineSources:
     """What a run reads.
 
     Attributes:
-        dataset: records with steps, as `read_records` takes them.
-        features: a store of the videos' features, or its URL.
-        step_vectors: a store of text vectors, or an encoder as `load_text_encoder` takes it.
-        narrations: a source of transcripts, which the final network learns next to the steps. None:
-            steps only.
-        narration_vectors: like step_vectors. None: those of the narrations' store, or of the steps'
-            encoder.
-        excluded: lists of videos that `stepline curate excluded` wrote.
+        dataset: source of records with steps, for `read_records`.
+        features: path or URL of a store of the videos' features.
+        step_vectors: a store of the steps' text vectors, or an encoder's name for
+            `load_text_encoder`.
+        narrations: source of sentences that the final network is also trained on, for
+            `read_labelled_texts`. None: steps only.
+        narration_vectors: a store of the sentences' vectors, or an encoder's name. None: the store
+            in `narrations` if it is one, else the steps' encoder, or MiniLM if that is a store.
+        excluded: files of excluded videos, written by `stepline curate excluded`.
     """
 
     dataset: str
@@ -98,9 +99,9 @@ class RefineResult:
     """Result of a run.
 
     Attributes:
-        trained: networks and labels.
-        videos: number of videos that were written.
-        omitted: videos that were left out, with the reasons.
+        trained: the final network, its labels and the reports of the rounds.
+        videos: number of videos that were labelled.
+        omitted: videos and texts that were left out, with the reasons.
     """
 
     trained: SelfTrainingResult
@@ -120,10 +121,10 @@ def refine_dataset(
     Under torchrun the processes share the work and the first one writes.
 
     Args:
-        sources: what is read.
-        folder: of the run.
-        settings: of the run.
-        progress: is called with the name of the network and its training progress.
+        sources: records, features and text vectors.
+        folder: folder of the run.
+        settings: settings of the run. None: the defaults.
+        progress: called with the name of the network and its progress after each training step.
 
     Raises ShapeError when no video is left or hardly any text keeps a label, SettingsError when the
     folder holds another run, and what the sources raise.
@@ -209,8 +210,12 @@ def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> N
 def make_refined_records(
     records: Iterator[Record], labels: Mapping[str, StepSpans]
 ) -> Iterator[Record]:
-    """Yield the records of videos that have labels, with their labels as spans. Steps that lost
-    their label are moved to `dropped`."""
+    """Yield the records of videos that have labels, with the labels as the steps' spans.
+
+    Args:
+        records: the records. Only the first one of each video is used.
+        labels: by video id, the label of each step. A step with None is moved to `dropped`.
+    """
     remaining = dict(labels)
     for record in records:
         spans = remaining.pop(record.video.id, None)  # a video counts once

@@ -78,8 +78,8 @@ class SelfTrainingResult:
 
     Attributes:
         network: the final network.
-        labels: of the steps of each video, on which it was trained.
-        rounds: a report per round.
+        labels: for each video, the spans of its steps on which the final network was trained.
+        rounds: one report per round, from round 0 on.
     """
 
     network: Aligner
@@ -92,16 +92,16 @@ class SelfTraining:
     """A run of self-training.
 
     Attributes:
-        videos: with their steps, which are labelled.
-        folder: of the run.
-        others: further samples, which only the final network learns (narrations).
+        videos: the videos with the steps that get labels.
+        folder: folder of the run.
+        others: further samples, such as narrations, for the final network only.
         model: settings of the networks.
-        loss: settings of their loss.
-        training: of the final network. Teachers stop after `settings.teacher_epochs`.
-        settings: of the rounds.
-        sources: where the videos come from, to tell runs apart.
-        space: feature space, which the networks' files state.
-        progress: is called with the name of the network and its training progress.
+        loss: settings of the networks' loss.
+        training: settings of the training loop. Teachers stop after `settings.teacher_epochs`.
+        settings: number of rounds and teachers, and how labels are made.
+        sources: names and paths of the videos' sources, stored in run.json to identify the run.
+        space: features of the videos, stored in the networks' files. None: not stored.
+        progress: called with the name of the network and its progress after each training step.
     """
 
     videos: Sequence[StepVideo]
@@ -111,9 +111,8 @@ class SelfTraining:
     loss: AlignerLossSettings = field(default_factory=AlignerLossSettings)
     training: TrainSettings = field(default_factory=TrainSettings)
     settings: SelfTrainSettings = field(default_factory=SelfTrainSettings)
-    # where the videos come from, to tell runs apart
     sources: Mapping[str, str | None] = field(default_factory=dict)
-    space: FeatureSpace | None = None  # whose features they are, for the networks' files to say
+    space: FeatureSpace | None = None
     progress: Callable[[str, Progress], None] | None = None
 
     def run(self) -> SelfTrainingResult:

@@ -37,24 +37,25 @@ class AlignerNetworkSettings(Settings):
         768, description="C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512"
     )
     text_width: Width = Field(768, description="C of a sentence vector")
-    width: Width = Field(256, description="D; supplement")
-    heads: Heads = Field(8, description="supplement")
-    encoder_layers: LayersOrZero = Field(3, description="section 3.2")
-    decoder_layers: Layers = Field(3, description="section 3.2")
-    feed_forward: Width = Field(2048, description="released code; the paper gives none")
+    width: Width = Field(256, description="D, width of the network; supplement")
+    heads: Heads = Field(8, description="attention heads; supplement")
+    encoder_layers: LayersOrZero = Field(3, description="layers over feature rows; section 3.2")
+    decoder_layers: Layers = Field(3, description="layers over texts; section 3.2")
+    feed_forward: Width = Field(2048, description="hidden width of the feed-forward; released code")
     projection: Width = Field(
         64, description="d of the vectors whose cosine is the score; supplement"
     )
     text_positions: Width = Field(
-        1024, description="most texts that can be in order; released code"
+        1024, description="largest number of texts in order; released code"
     )
     dropout: DropoutRate = Field(
-        0.1, description="of what each block adds, and inside the feed-forward (released code)"
+        0.1,
+        description="dropout of each block's output and inside the feed-forward (released code)",
     )
     attention_dropout: DropoutRate = Field(
         0.0,
-        description="of attention weights. Released code: 0.1, which costs 2-4 times the time and "
-        "memory",
+        description="dropout of attention weights. Released code: 0.1, which takes 2-4 times the time "
+        "and memory",
     )
     form: NetworkForm = Field(
         "released",
@@ -62,10 +63,10 @@ class AlignerNetworkSettings(Settings):
     )
     feature_scale: FeatureScale = Field(
         "unit_variance",
-        description='of each row, else unit rows drown in positions. Released: "none"',
+        description='scale of feature rows: mean square 1, or as they are. Released: "none"',
     )
     alignability: bool = Field(
-        False, description="whether it has the head y of equation 1. The release never uses its own"
+        False, description="whether the network has the alignability head, y of equation 1"
     )
 
     @model_validator(mode="after")
@@ -78,7 +79,7 @@ class AlignerNetworkSettings(Settings):
 
 
 class AlignerLossSettings(Settings):
-    """How the network is trained: NaSVA, section 3.3."""
+    """The loss of the network, and the shuffling of texts: NaSVA, section 3.3."""
 
     form: LossForm = Field(
         "paper",
@@ -87,12 +88,11 @@ class AlignerLossSettings(Settings):
     )
     temperature: Positive = Field(0.07, description="tau; NaSVA section 4.2, smaller is sharper")
     shuffled: Fraction = Field(
-        0.5, description="chance that texts lose their order; supplement 6.3"
+        0.5, description="probability that texts are shuffled; supplement 6.3"
     )
     drawn: OrderDraw = Field(
         "sample",
-        description="whether each sample draws that chance or all of a batch together (released "
-        "code)",
+        description="whether shuffling is drawn for each sample, or once per batch (released code)",
     )
 
 
@@ -108,23 +108,22 @@ class AlignerDataSettings(Settings):
         "`dataset.find_labelled_rows`",
     )
     step_place: StepLabelSource = Field(
-        "shown_or_said",
-        description="which of a step's places is its label. Said alone: stage 1 of the paper",
+        "shown_or_said", description='span that labels a step. "said": stage 1 of the paper'
     )
     unlabelled: UnlabelledTexts = Field(
         "keep",
         description="texts without a label: context, and what the alignability head learns from",
     )
     longest: Annotated[int, Field(ge=1, le=1200)] = Field(
-        1200, description="rows of a video that are seen. Supplement: 1200 s"
+        1200, description="feature rows of a video that are used. Supplement: 1200 s"
     )
     slack: NonNegative = Field(
         5.0, description="seconds that a video's stated length may differ from its features'"
     )
     held_out: Fraction = Field(
         0.0,
-        description="share of the videos, by their ids, that are not trained on but choose the "
-        "best",
+        description="fraction of the videos, chosen by id, that are not trained on and choose the best "
+        "network",
     )
 
 
@@ -159,25 +158,29 @@ class AlignerSettings(Settings):
     whole: Count = Field(
         1200, description="rows up to which a video is aligned as a whole. NaSVA trained on as many"
     )
-    window: Count = Field(600, description="rows of a window of a longer video; TAN: 64")
+    window: Count = Field(600, description="rows of each window of a longer video; TAN: 64")
     stride: Count = Field(
-        300, description="rows from window to window, at most half a window; TAN: 16"
+        300, description="rows between the starts of windows, at most half a window; TAN: 16"
     )
     batch: Batch = Field(4, description="windows aligned together")
     temperature: Positive = Field(
         0.07,
-        description="tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)",
+        description="tau that turns cosines into probabilities; smaller is sharper (NaSVA section 4.2)",
     )
-    compete: NonNegative = Field(1.0, description="how far texts compete for seconds; 0 not at all")
+    compete: NonNegative = Field(
+        1.0, description="weight of the competition of texts for feature rows. 0: none"
+    )
     order: TextOrder = Field(
         "none",
         description='"given": two texts that are shown in another order than in the list cost up to '
         "1.5 nats",
     )
     speech: NonNegative = Field(
-        0.25, description="weight of when a text is said, where that is known; 0 not at all"
+        0.25, description="weight of the time at which a text is said, if it is known. 0: none"
     )
-    typical: Count = Field(8, description="rows that a text keeps from others; NaSVA's 8 s")
+    typical: Count = Field(
+        8, description="feature rows that a text occupies when texts compete; NaSVA: 8 s"
+    )
     spans: SpanRule = Field(
         "grown",
         description='"start", "center": `duration` from, around the best row. "grown": around the '
@@ -187,9 +190,10 @@ class AlignerSettings(Settings):
         8.0, description="seconds of a span that is not grown; NaSVA section 4.2"
     )
     smooth: Count = Field(
-        7, description="rows, odd, over which chances are summed before a span is grown"
+        7,
+        description="odd number of rows over which probabilities are summed before a span is grown",
     )
-    grow: Fraction = Field(0.4, description="share of the peak at which it stops growing")
+    grow: Fraction = Field(0.4, description="fraction of the peak at which a grown span ends")
     shown_threshold: Fraction = Field(
         0.5, description="P(shown) below which a text counts as not shown"
     )
@@ -224,14 +228,15 @@ class RefineSettings(Settings):
         "prefers",
     )
     seconds: Positive | None = Field(
-        8.0, description="length of a label. None: grown around the best second. NaSVA section 4.2"
+        8.0,
+        description="length of a label in seconds. None: grown around the best second. NaSVA section 4.2",
     )
     grow: Fraction = Field(
-        0.7, description="zeta, share of the peak at which a grown label ends; NaSVA section 4.2"
+        0.7, description="zeta, fraction of the peak at which a grown label ends; NaSVA section 4.2"
     )
     agree: Positive | None = Field(
         4.0,
-        description="seconds that the teachers' best seconds may be apart. None: they need not "
+        description="largest distance in seconds of the teachers' best seconds. None: they need not "
         "agree",
     )
 
@@ -260,7 +265,7 @@ class SelfTrainSettings(Settings):
     )
     teacher_epochs: Count = Field(
         4,
-        description="a teacher stops early: one that trains long learns its labels' noise by heart",
+        description="epochs of a teacher. A teacher that trains long overfits the noise of its labels",
     )
     refine: RefineSettings = RefineSettings()
     by_round: RoundTable = Field(

@@ -75,12 +75,12 @@ def train_aligner(
 
     Args:
         samples: videos with texts and labels.
-        folder: of checkpoint and log.
-        model: settings of the network.
-        loss: settings of the loss.
-        settings: how long and how fast it learns.
-        report: is called with the progress after each step.
-        scorer: of held-out samples.
+        folder: folder of the checkpoint and the log.
+        model: settings of the network. None: the defaults.
+        loss: settings of the loss. None: the defaults.
+        settings: settings of the training loop. None: the defaults.
+        report: called with the progress after each step. None: no reports.
+        scorer: scores held-out samples and keeps the best network. None: nothing is held out.
 
     Raises ShapeError when there is nothing to train on.
     """
@@ -117,7 +117,13 @@ def make_aligner_task(
 def shuffle_texts(
     samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator
 ) -> list[Sample]:
-    """Return the samples, some of them with their texts shuffled (supplement 6.3: half of them)."""
+    """Return the samples, some of them with their texts in random order (NaSVA, supplement 6.3).
+
+    Args:
+        samples: the samples of a batch.
+        settings: chance of the random order, and whether it is drawn once per sample or per batch.
+        rng: source of the random numbers.
+    """
     count = len(samples) if settings.drawn == "sample" else 1
     is_shuffled_flags = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
     return [
@@ -129,13 +135,17 @@ def shuffle_texts(
 def make_aligner_scorer(
     samples: Sequence[Sample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[Sample]:
-    """Return the scorer of held-out samples: R@1, the share of labelled texts whose best row is one
-    of their labelled rows."""
+    """Return the scorer of held-out samples. Its score is R@1: the fraction of labelled texts whose
+    best feature row is one of their labelled rows.
+
+    Args:
+        samples: the held-out samples.
+        keep: called with the network whenever its score is higher than every score before.
+    """
 
     def score_batch(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
         batch = collate(batch_samples).to(device_of(network))
-        alignment = network(batch)
-        hits, labelled = count_recall(alignment, batch)
+        hits, labelled = count_recall(network(batch), batch)
         return float(hits), float(labelled)
 
     return HeldOutScorer(samples, HELD_OUT_SAMPLES, score_batch, keep)
@@ -155,13 +165,13 @@ class AlignerSources:
     """What a training run reads.
 
     Attributes:
-        features: a store of video features, or its URL.
-        narrations: a source of sentences, as `read_labelled_texts` takes it. None: none are learnt.
-        steps: a source of steps, likewise.
-        narration_vectors: a store of text vectors, or an encoder as `load_text_encoder` takes it.
-            None: see `vectors`.
-        step_vectors: likewise.
-        excluded: lists of videos that `stepline curate excluded` wrote.
+        features: path or URL of a store of video features.
+        narrations: source of spoken sentences for `read_labelled_texts`. None: no sentences.
+        steps: source of steps for `read_labelled_texts`. None: no steps.
+        narration_vectors: a store of the sentences' vectors, or an encoder's name for
+            `load_text_encoder`. None: the store in `narrations` if it is one, else MiniLM.
+        step_vectors: the same for the steps.
+        excluded: files of excluded videos, written by `stepline curate excluded`.
     """
 
     features: Path | str
@@ -172,7 +182,7 @@ class AlignerSources:
     excluded: tuple[Path, ...] = ()
 
     def get_text_source(self, kind: TextKind) -> str | None:
-        """Return the source of the texts of a kind."""
+        """Return the source of the texts of a kind, or None if no such texts are read."""
         return self.narrations if kind == "narration" else self.steps
 
     def get_vector_source(self, kind: TextKind) -> str:
@@ -188,9 +198,9 @@ class PreparedAligner:
     """A training run before its first step.
 
     Attributes:
-        samples: to train on.
-        held_out: samples that choose the best network.
-        network: that is trained.
+        samples: the training samples.
+        held_out: samples whose score chooses the best network. There may be none.
+        network: the network before its training.
     """
 
     samples: AlignerSamples
@@ -212,12 +222,12 @@ def train_aligner_run(
     Under torchrun the processes share the work and the first one writes.
 
     Args:
-        sources: what is read.
-        folder: of the run.
-        settings: of the run.
-        start: file of a network that is fine-tuned, ours or the authors' .pth.
-        report: is called with the progress after each step.
-        on_prepared: is called before the first step.
+        sources: features, texts and text vectors.
+        folder: folder of the run.
+        settings: settings of the run.
+        start: file of a network that is fine-tuned, ours or the authors' .pth. None: fresh weights.
+        report: called with the progress after each step. None: no reports.
+        on_prepared: called with the samples and the network before the first step.
 
     Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
     on, and what the sources raise.
@@ -265,7 +275,16 @@ def train_aligner_run(
 def prepare_aligner_run(
     sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None = None
 ) -> PreparedAligner:
-    """Read the sources of a run, and return its samples and its network."""
+    """Read the sources of a run, and return its samples and its network.
+
+    Args:
+        sources: features, texts and text vectors.
+        folder: folder of the run, where text vectors are stored.
+        settings: settings of the run.
+        start: file of a network that is fine-tuned. None: fresh weights.
+
+    Raises DatasetError without a source of texts, ShapeError if a source gives no sample.
+    """
     kinds = [kind for kind in TEXT_KINDS if sources.get_text_source(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
@@ -298,10 +317,15 @@ def prepare_aligner_run(
 def make_starting_network(
     settings: AlignerRunSettings, widths: tuple[int, int], start: Path | None
 ) -> Aligner:
-    """Return a fresh network for features of these widths, or the one in a file. Raises where they
-    do not fit.
+    """Return a network with fresh weights, or the network in a file.
 
-    widths: of video feature rows and of text vectors.
+    Args:
+        settings: settings of the run. A network from a file keeps its own model settings, except the
+            dropout rates that the user set.
+        widths: widths of the video feature rows and of the text vectors.
+        start: file of the network. None: fresh weights.
+
+    Raises ShapeError if the network does not take features of these widths.
     """
     if start is None:
         # Fresh, and as wide as the features.

@@ -14,7 +14,7 @@ feature rows, S keys, H heads, D width, V vocabulary, d projection.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -66,17 +66,6 @@ class CaptionerOutput:
     text_vectors: Tensor | None
 
 
-class KeyValueSource(Protocol):
-    """Keys and values for the cross-attention of captions, stored per caption or shared by all
-    captions of a video."""
-
-    def attend(self, query: Tensor) -> Tensor:
-        """Return the attention output (M, H, W, D/H) of W query vectors per caption.
-
-        query: (M, H, W, D/H), M captions, H heads, D the width.
-        """
-
-
 @dataclass(frozen=True)
 class KeyValueCache:
     """Attention keys and values of M captions.
@@ -99,13 +88,14 @@ class KeyValueCache:
 
     def concat(self, later: "KeyValueCache") -> "KeyValueCache":
         """Return a cache (M, H, S + S', D/H) with the keys and values of `later` appended."""
-        keys = torch.cat((self.keys, later.keys), dim=2)
-        return KeyValueCache(keys, torch.cat((self.values, later.values), dim=2))
+        return KeyValueCache(
+            torch.cat((self.keys, later.keys), dim=2), torch.cat((self.values, later.values), dim=2)
+        )
 
 
 @dataclass(frozen=True)
 class CaptionSlots:
-    """Row and column of each of M captions in a padded table (B, K) of videos by captions.
+    """Row and column of each of M captions in a padded table (B, K) with one row per video.
 
     Attributes:
         video: (M,) row of each caption, which is its video.
@@ -121,7 +111,7 @@ class CaptionSlots:
 
     @staticmethod
     def of(video: Tensor, video_count: int) -> "CaptionSlots":
-        """Return the table positions of M > 0 captions.
+        """Return the table positions of M captions. There must be at least one caption.
 
         Args:
             video: (M,) index of each caption's video, in any order.
@@ -152,7 +142,7 @@ class VideoKeyValues:
         own: (M, H, 1, D/H) key and value of the decoder query of each caption. Only that caption
             attends to it.
         keep: (B, T), False on padded feature rows. None: no padding.
-        slots: position of each caption in a table of videos by captions.
+        slots: row and column of each caption in a table with one row per video.
     """
 
     shared: KeyValueCache
@@ -180,8 +170,11 @@ class VideoKeyValues:
         return torch.cat((shared, table.transpose(1, 2)), dim=2)
 
     def _attention_mask(self, word_count: int) -> Tensor:
-        """Return the attention mask (B or 1, 1, K W, T + K). A word attends to the rows of its
-        video and to the query of its caption."""
+        """Return the attention mask (B or 1, 1, K W, T + K), True if word i may attend to row j: all
+        rows of its video that are not padded, and the query of its caption.
+
+        word_count: W, words per caption.
+        """
         device = self.shared.keys.device
         sees_query = torch.eye(self.slots.slot_count, dtype=torch.bool, device=device)
         sees_query = sees_query.repeat_interleave(word_count, dim=0)  # (K W, K)
@@ -192,8 +185,13 @@ class VideoKeyValues:
         return torch.cat((sees_video, sees_query.expand(len(keep), 1, -1, -1)), dim=3)
 
 
+# what the words of captions attend to: rows per caption, or once for all captions of a video
+KeyValueSource: TypeAlias = KeyValueCache | VideoKeyValues
+
+
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Multi-head attention from the words of a caption to given keys and values."""
+    """Multi-head attention of the words of captions: to given keys and values, or among
+    themselves."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -208,7 +206,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return KeyValueCache(self._split_heads(keys), self._split_heads(values))
 
     def forward(self, rows: Tensor, context: KeyValueSource) -> Tensor:
-        """Return the cross-attention output (M, W, D).
+        """Return the attention output (M, W, D) of words that attend to given keys and values.
 
         Args:
             rows: (M, W, D) word vectors of M captions.
@@ -239,13 +237,13 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
-    """Pre-norm transformer decoder layer: self-attention of the words, optional cross-attention,
-    feed-forward block."""
+    """Pre-norm transformer decoder layer: self-attention of the words, optional cross-attention to
+    query and video, feed-forward block."""
 
-    def __init__(
-        self, width: int, heads: int, inner: int, dropout: float, *, has_cross_attention: bool
-    ) -> None:
+    def __init__(self, settings: CaptionerSettings, *, has_cross_attention: bool) -> None:
         super().__init__()
+        width = settings.width
+        heads = settings.heads
         self.within = Attention(width, heads)
         self.within_norm = nn.LayerNorm(width)
         self.across: Attention | None = None
@@ -253,11 +251,11 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         if has_cross_attention:
             self.across = Attention(width, heads)
             self.across_norm = nn.LayerNorm(width)
-        wide = Linear(width, inner)
-        narrow = Linear(inner, width)
-        self.feed = nn.Sequential(wide, nn.GELU(), Dropout(dropout), narrow)
+        wide = Linear(width, settings.feed_forward)
+        narrow = Linear(settings.feed_forward, width)
+        self.feed = nn.Sequential(wide, nn.GELU(), Dropout(settings.dropout), narrow)
         self.feed_norm = nn.LayerNorm(width)
-        self.drop = Dropout(dropout)
+        self.drop = Dropout(settings.dropout)
 
     def forward(
         self,
@@ -302,8 +300,7 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         if self.across is not None and self.across_norm is not None and context is not None:
             normed = self.across_norm(rows)
             rows = rows + self.drop(self.across(normed, context))
-        normed = self.feed_norm(rows)
-        return rows + self.drop(self.feed(normed))
+        return rows + self.drop(self.feed(self.feed_norm(rows)))
 
 
 @dataclass
@@ -311,7 +308,7 @@ class DecoderState:
     """State of M captions that are decoded word by word.
 
     Attributes:
-        contexts: cross-attention keys and values of each layer with cross-attention.
+        contexts: keys and values for the cross-attention of each layer that has one.
         pasts: self-attention keys and values (M, H, S, D/H) of the decoded words, one entry per
             layer. None: no word yet.
         length: S, number of tokens decoded so far.
@@ -341,8 +338,12 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         self.places = nn.Embedding(settings.longest, width)
         # CLS: comes after the words, has no position
         self.whole = nn.Parameter(torch.randn(width) * EMBEDDING_STD)
-        self.text_layers = _layers(settings, settings.text_layers, has_cross_attention=False)
-        self.joint_layers = _layers(settings, settings.joint_layers, has_cross_attention=True)
+        self.text_layers = nn.ModuleList(
+            CaptionerLayer(settings, has_cross_attention=False) for _ in range(settings.text_layers)
+        )
+        self.joint_layers = nn.ModuleList(
+            CaptionerLayer(settings, has_cross_attention=True) for _ in range(settings.joint_layers)
+        )
         self.norm = nn.LayerNorm(width)
         self.text_norm = nn.LayerNorm(width)
 
@@ -391,8 +392,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             tokens: (M,) number of the latest token of each caption.
             state: changed in place.
         """
-        words = self.words(tokens)[:, None]
-        rows = words + self.places.weight[state.length]  # (M, 1, D)
+        rows = self.words(tokens)[:, None] + self.places.weight[state.length]  # (M, 1, D)
         contexts = [*[None] * len(self.text_layers), *state.contexts]
         for index, layer in enumerate((*self.text_layers, *self.joint_layers)):
             rows, state.pasts[index] = layer.step(rows, state.pasts[index], contexts[index])
@@ -403,10 +403,9 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         """Return the word vectors (M, W, D) after the text-only layers, and the unit vectors (M, d)
         of the sentences."""
         captions, width = tokens.shape
-        words = self.words(tokens) + self.places.weight[:width]
-        rows = self.drop(words)  # (M, W, D)
+        words = self.drop(self.words(tokens) + self.places.weight[:width])  # (M, W, D)
         cls = self.whole.expand(captions, 1, -1)
-        rows = torch.cat((rows, cls), dim=1)  # (M, W + 1, D)
+        rows = torch.cat((words, cls), dim=1)  # (M, W + 1, D)
 
         # the mask (M, 1, W + 1, W + 1): words see earlier ones and themselves, CLS all real ones
         itself = torch.eye(width + 1, dtype=torch.bool, device=token_pad.device)
@@ -415,16 +414,15 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         keep = (earlier & real[:, None, None]) | itself
         for layer in self.text_layers:
             rows = layer(rows, keep=keep)
-        whole = self.text_norm(rows[:, -1])
-        whole = self.text_out(whole)  # (M, d)
+        whole = self.text_out(self.text_norm(rows[:, -1]))  # (M, d)
         return rows[:, :-1], F.normalize(whole.float(), dim=-1)
 
     def _logits(self, rows: Tensor) -> Tensor:
         return linear(self.norm(rows), self.words.weight, self.bias)
 
     def _layer_contexts(self, context: CaptionContext) -> Sequence[KeyValueSource]:
-        """Return the keys and values of each cross-attention layer. Captions of a video share its
-        rows."""
+        """Return the keys and values of M captions for each joint layer: the decoder query, and the
+        feature rows of the video if the context has some."""
         attentions: list[Attention] = [layer.across for layer in self.joint_layers]
         queries = (context.queries + self.kinds[0])[:, None]  # (M, 1, D)
         if context.features is None or not len(queries):
@@ -438,17 +436,3 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             VideoKeyValues(attention.key_values(rows), attention.key_values(queries), keep, slots)
             for attention in attentions
         ]
-
-
-def _layers(settings: CaptionerSettings, count: int, *, has_cross_attention: bool) -> nn.ModuleList:
-    layers = nn.ModuleList()
-    for _ in range(count):
-        layer = CaptionerLayer(
-            settings.width,
-            settings.heads,
-            settings.feed_forward,
-            settings.dropout,
-            has_cross_attention=has_cross_attention,
-        )
-        layers.append(layer)
-    return layers

@@ -34,7 +34,7 @@ from stepline.models.training.layers import Linear
 @dataclass(frozen=True)
 class SamplingPoints:
     """Table rows and interpolation weights for the sampling points of deformable attention. B
-    batch, N queries, H heads, L levels, P points per level, M positions of all levels, K = 2 L P.
+    videos, N queries, H heads, L levels, P points per level, M positions of all levels, K = 2 L P.
 
     Attributes:
         left_weight: (B, N, H, L P) interpolation weight of the row to the left of each point.
@@ -43,9 +43,10 @@ class SamplingPoints:
         row: (B, N, H, K) int32: the same rows as indices into the flattened table (B, M, H).
         query_row: row of the query in the flattened table (B, N, H), for each entry of
             `entry_order`. Empty without gradients.
-        entry_order: indices into the flattened `row`, sorted by table row. Empty without gradients.
-        row_start: index in `entry_order` of the first entry of each table row. Empty without
-            gradients.
+        entry_order: indices into the flattened `row` that sort its entries by table row. Empty
+            without gradients.
+        row_start: (B M H,) index in `entry_order` of the first entry of each table row. Empty
+            without gradients.
     """
 
     left_weight: Tensor
@@ -78,20 +79,16 @@ def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool
     heads = locations.shape[2]
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
     # of every head, level and point: long rows broadcast fast, short ones slowly
-    length = numbers[:, None].expand(locations.shape[2:])
-    length = length.flatten()  # (H L P,)
-    position_in_level = locations.flatten(2) * length
-    position_in_level = position_in_level - 0.5  # (B, N, H L P), in positions of its level
+    length = numbers[:, None].expand(locations.shape[2:]).flatten()  # (H L P,)
+    position_in_level = locations.flatten(2) * length - 0.5  # (B, N, H L P)
     # the positions on both sides of each location, and their weights by its fraction between them
     floor = position_in_level.detach().floor()
     fraction = position_in_level - floor  # (B, N, H L P) in [0, 1)
     floor = floor.nan_to_num(0.0)
     below, below_exists = _clamp_position(floor, length)
     above, above_exists = _clamp_position(floor + 1, length)
-    left_weight = (1 - fraction) * below_exists
-    right_weight = fraction * above_exists
-    left_weight = left_weight.unflatten(2, (heads, -1))  # (B, N, H, L P)
-    right_weight = right_weight.unflatten(2, (heads, -1))
+    left_weight = ((1 - fraction) * below_exists).unflatten(2, (heads, -1))  # (B, N, H, L P)
+    right_weight = (fraction * above_exists).unflatten(2, (heads, -1))
 
     position, row = _table_row_numbers(below, above, lengths, heads)
     entries = _entries_by_row(row, sum(lengths), backward=backward)
@@ -99,10 +96,14 @@ def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool
 
 
 def _clamp_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Return positions clamped to the positions of a level, and a mask that is 1 for unchanged
-    positions and 0 otherwise.
+    """Return positions clamped to those of their level, and a mask that is 1 for positions that
+    exist in the level and 0 for others. Both have the shape of `position`.
 
-    It uses arithmetic because comparisons take ten times as long on a CPU.
+    The mask is computed by arithmetic, since comparisons take ten times as long on a CPU.
+
+    Args:
+        position: (B, N, H L P) whole numbers, which may be outside of the level.
+        length: (H L P,) number of positions of the level of each point.
     """
     nearest = position.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
     is_equal = (1 - (position - nearest).abs()).clamp(min=0)
@@ -121,26 +122,28 @@ def _table_row_numbers(
         heads: H.
     """
     device = below.device
-
-    # where each level begins. An empty one at the end needs some row
+    # the first position of each level. An empty level at the end gets the last position
     total = sum(lengths)
     starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]
     start = torch.tensor(starts, dtype=torch.int32, device=device)
     points = below.shape[2] // (heads * len(lengths))
     start = start.repeat_interleave(points).repeat(2)  # (K,)
 
-    below_by_head = below.int().unflatten(2, (heads, -1))
-    above_by_head = above.int().unflatten(2, (heads, -1))
-    both = torch.cat((below_by_head, above_by_head), dim=3)
-    position = both + start  # (B, N, H, K)
+    sides = [side.int().unflatten(2, (heads, -1)) for side in (below, above)]
+    position = torch.cat(sides, dim=3) + start  # (B, N, H, K)
     video_first = _int_range(len(below), device)[:, None] * (total * heads)
     first = video_first + _int_range(heads, device)  # (B, H)
     return position, position * heads + first[:, None, :, None]
 
 
 def _entries_by_row(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return query_row, entry_order and row_start of `SamplingPoints`. They are empty unless
-    `backward`."""
+    """Return query_row, entry_order and row_start of `SamplingPoints`.
+
+    Args:
+        row: (B, N, H, K) table rows of `SamplingPoints`.
+        total: M, number of positions of all levels.
+        backward: whether they are needed for gradients. False: empty tensors.
+    """
     if not backward:
         nothing = row.new_empty(0)
         return nothing, nothing, nothing
@@ -166,9 +169,8 @@ def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Te
         weight: (B, N, H, L P) attention weight of each point.
         points: sampling points of the N queries.
     """
-    on_left = weight * points.left_weight
-    on_right = weight * points.right_weight
-    both = torch.cat((on_left, on_right), dim=3)  # (B, N, H, K)
+    sides = (weight * points.left_weight, weight * points.right_weight)
+    both = torch.cat(sides, dim=3)  # (B, N, H, K)
     total: Tensor = _WeightedGather.apply(value.contiguous(), both, *points.index_tensors)
     return total  # (B, N, H, D)
 
@@ -241,9 +243,7 @@ def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     """
     width = table.shape[-1]
     flat = table.view(-1, width)  # (B M H, D)
-    reads = weight.shape[-1]
-    weights = weight.to(table.dtype)
-    weights = weights.view(-1, reads)  # (B N H, K)
+    weights = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
     rows = row.view(weights.shape)
     bags = F.embedding_bag(rows, flat, mode="sum", per_sample_weights=weights)
     return bags.view(*row.shape[:3], width)
@@ -257,29 +257,39 @@ def _scatter_sum(
     entry_order: Tensor,
     start: Tensor,
 ) -> Tensor:
-    """Return for each table row the weighted sum of the queries (B, N, H, D) that sample it, in the
-    shape of the table. This is the transpose of `_gather_sum`."""
+    """Return for each table row the weighted sum of the queries that sample it, (B, M, H, D). This
+    is the transpose of `_gather_sum`.
+
+    Args:
+        query: (B, N, H, D) queries.
+        weight: (B, N, H, K) weight of each row that a query samples.
+        table: a tensor in the shape of the result.
+        query_row: see `SamplingPoints`.
+        entry_order: see `SamplingPoints`.
+        start: `row_start` of `SamplingPoints`.
+    """
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
-    by_reader = weight.view(-1).index_select(0, entry_order)
-    weights = by_reader.to(query.dtype)  # (B N H K,)
+    weights = weight.view(-1).index_select(0, entry_order).to(query.dtype)  # (B N H K,)
     bags = F.embedding_bag(query_row, flat, start, mode="sum", per_sample_weights=weights)
     return bags.view_as(table)
 
 
 def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
-    """Return the dot products (B, N, H, K) of queries with the table rows at positions, taken from
-    dense products.
+    """Return the dot products (B, N, H, K) of queries with table rows, taken from the dense product
+    of all queries and rows.
 
-    A CPU computes one head at a time, so that the dense products of a head fit into the cache.
+    On a CPU one head is computed at a time, so that its dense product fits into the cache.
+
+    Args:
+        query: (B, N, H, D) queries.
+        table: (B, M, H, D) keys or values.
+        position: (B, N, H, K) position of each row that a query samples.
     """
     # the cells (B, H, N K) of a dense (N, M) table of products
     videos, count, heads, reads = position.shape
     positions = table.shape[1]
-    numbers = _int_range(count, position.device)
-    row_offset = numbers[:, None] * positions  # (N, 1)
-    cells = position.transpose(1, 2) + row_offset
-    cells = cells.flatten(2)
-
+    row_offset = _int_range(count, position.device)[:, None] * positions  # (N, 1)
+    cells = (position.transpose(1, 2) + row_offset).flatten(2)
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         dense = torch.einsum("bnhd,bmhd->bhnm", query, table)
         products = dense.flatten(2).gather(2, cells.long())
@@ -334,10 +344,9 @@ def key_aware_attention(
 
     Source: equations 11 and 12, with the scaling of the paper's text and of Lite-DETR.
     """
-    width = value.shape[-1]
     points = _build_points(locations, lengths, key, value)
     products = gather_dot_products(query, key, points)
-    logits = products / math.sqrt(width)  # (B, N, H, L P)
+    logits = products / math.sqrt(value.shape[-1])  # (B, N, H, L P)
     return weighted_gather(value, logits.softmax(dim=-1), points)
 
 
@@ -378,16 +387,12 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         # the axis of time of directions on a square: the larger of cosine and sine is 1
         heads = self.settings.heads
         points = self.settings.points
-        turn = 2 * math.pi / heads
-        angles = torch.arange(heads) * turn  # (H,)
+        angles = torch.arange(heads) * (2 * math.pi / heads)  # (H,)
         cosine = angles.cos()
-        sine = angles.sin()
-        side = cosine / torch.maximum(cosine.abs(), sine.abs())  # (H,)
-        numbers = torch.arange(1, points + 1)
-        spread = side[:, None, None] * numbers  # (H, 1, P)
-        spread = spread.expand(heads, self.settings.levels, points)
+        side = cosine / torch.maximum(cosine.abs(), angles.sin().abs())  # (H,)
+        spread = side[:, None, None] * torch.arange(1, points + 1)  # (H, 1, P)
         with torch.no_grad():
-            self.offsets.bias.copy_(spread.flatten())
+            self.offsets.bias.copy_(spread.expand(heads, self.settings.levels, points).flatten())
 
     def forward(
         self,
@@ -414,8 +419,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             by_head = self._split_heads(self.query(query))  # (B, N, H, D)
             attended = key_aware_attention(by_head, key, value, locations, lengths)
         else:
-            logits = self.weights(query).to(locations.dtype)
-            logits = self._split_heads(logits)  # (B, N, H, L P)
+            logits = self._split_heads(self.weights(query).to(locations.dtype))  # (B, N, H, L P)
             weights = logits.softmax(dim=-1).view_as(locations)
             attended = deformable_attention(value, locations, weights, lengths)
         return self.out(attended.flatten(2))
@@ -435,16 +439,14 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         """
         levels = self.settings.levels
         points = self.settings.points
-        references = _as_float32(references)
-        references = references[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
+        references = _as_float32(references)[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
         offsets = self.offsets(query).to(references.dtype)
         offsets = offsets.unflatten(-1, (-1, levels, points))  # (B, N, H, L, P)
         if references.shape[4] == 2:
             unit = references[..., 1, :] * (0.5 / points)
         else:
             length = torch.tensor(lengths, dtype=references.dtype, device=references.device)
-            at_least_one = length.clamp(min=1)
-            unit = 1 / at_least_one[:, None]  # (L, 1)
+            unit = 1 / length.clamp(min=1)[:, None]  # (L, 1)
         return references[..., 0, :] + offsets * unit
 
     def _split_heads(self, rows: Tensor, pad: Tensor | None = None) -> Tensor:
@@ -454,14 +456,19 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
 
 
 def _as_float32(positions: Tensor) -> Tensor:
-    """Return positions in at least float32, since half precision would round them to tenths of a
-    row."""
+    """Return positions as float32, or unchanged if they are float64. Half precision would round
+    them to tenths of a row."""
     return positions if positions.dtype == torch.float64 else positions.float()
 
 
 def _build_points(locations: Tensor, lengths: Sequence[int], *tables: Tensor) -> SamplingPoints:
-    """Return the sampling points. Indices for gradients are computed only if one of `tables` needs
-    a gradient."""
-    is_trained = any(table.requires_grad for table in tables)
-    backward = torch.is_grad_enabled() and is_trained
+    """Return the sampling points of locations. Indices for gradients are computed only if one of
+    `tables` needs a gradient.
+
+    Args:
+        locations: (B, N, H, L, P) sampling locations.
+        lengths: number of positions of each level.
+        tables: keys and values that are sampled.
+    """
+    backward = torch.is_grad_enabled() and any(table.requires_grad for table in tables)
     return sampling_points(_as_float32(locations), lengths, backward=backward)

@@ -69,7 +69,7 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
 
     Args:
         proposals: proposals for one video.
-        settings: number of steps and least confidence.
+        settings: `count`, `least` and `floor`: number of steps and least confidence.
     """
     # How many: as asked, else as many as the network counts.
     limit = settings.count
@@ -317,14 +317,15 @@ def _describe_batch(
         for number, captions in enumerate(generate_captions(model, output, all_queries)):
             likelihood = caption_likelihood(captions, settings.caption_weight)
             proposals[number] = replace(proposals[number], likelihood=likelihood)
-    queries = []
-    for video, own_proposals in zip(videos, proposals, strict=True):
-        queries.append(select_proposals(own_proposals, settings) if len(video.values) else [])
+    queries = [
+        select_proposals(own, settings) if len(video.values) else []
+        for video, own in zip(videos, proposals, strict=True)
+    ]
     sentences = generate_captions(model, output, queries)
     for video, own, selected, captions in zip(videos, proposals, queries, sentences, strict=True):
-        confidence = own.confidence[selected]  # (k,)
-        spans = own.boxes[selected]  # (k, 2)
-        yield _description(video, confidence, spans, vocabulary, captions)
+        yield _description(
+            video, own.confidence[selected], own.boxes[selected], vocabulary, captions
+        )
 
 
 def _description(
@@ -360,11 +361,8 @@ def _description(
         span = Span(start, end)
         at = round(span.center, ROUND_DECIMALS)
         score = round(score, ROUND_DECIMALS)
-        step = Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score)
-        steps.append(step)
+        steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
     # Numbered last, so that dropped proposals leave no gap.
-    numbered = []
-    for number, step in enumerate(steps, start=1):
-        numbered.append(step.model_copy(update={"id": str(number)}))
+    numbered = (step.model_copy(update={"id": str(n)}) for n, step in enumerate(steps, start=1))
     return Description(tuple(numbered), tuple(dropped))

@@ -173,7 +173,14 @@ def localization_losses(
 def _confidence_loss(
     logits: Tensor, matches: Matches, agreement: Tensor, settings: LossSettings
 ) -> Tensor:
-    """Return the confidence loss of each query, (L, B, N). agreement: (M,) gIoU of each match."""
+    """Return the confidence loss of each query, (L, B, N).
+
+    Args:
+        logits: (L, B, N) confidence logits of N queries in B videos at L decoder layers.
+        matches: M pairs of a query and a step.
+        agreement: (M,) gIoU of the boxes of each pair.
+        settings: `confidence` selects the form.
+    """
     index = (matches.layer, matches.video, matches.query)
     # PDVC's: a matched query is simply right, however well its box fits.
     if settings.confidence == "focal":
@@ -363,7 +370,14 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
 
 
 def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
-    """Return -log of the total probability of the positives along `dim`, 0 without a positive."""
+    """Return -log of the total softmax probability of the positives along a dimension. It is 0 in
+    rows without a positive.
+
+    Args:
+        logits: (M, P) logits of the softmax.
+        positive: (M, P), True for positives.
+        dim: dimension of the softmax, which the result lacks.
+    """
     positive_logits = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
     everything = logits.logsumexp(dim)
     return torch.where(positive.any(dim), everything - positive_logits, 0.0)

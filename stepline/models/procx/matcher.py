@@ -140,12 +140,9 @@ class Matches(QueryIndex):
 
     Attributes:
         step: (M,) number of the step in its video.
-        unmatched_count: number of steps without a query, summed over all layers. It is above 0 if a
-            video has more steps than there are queries.
     """
 
     step: Tensor
-    unmatched_count: int
 
     def __len__(self) -> int:
         return len(self.query)
@@ -153,13 +150,8 @@ class Matches(QueryIndex):
     def select_layer(self, layer: int) -> "Matches":
         """Return the matches of one decoder layer. layer: its number, from 0."""
         rows = self.layer == layer
-        return Matches(
-            self.layer[rows],
-            self.video[rows],
-            self.query[rows],
-            self.step[rows],
-            self.unmatched_count,
-        )
+        columns = (self.layer, self.video, self.query, self.step)
+        return Matches(*(column[rows] for column in columns))
 
     def gather_queries(self, values: Tensor) -> Tensor:
         """Return the values (M, ...) of the matched queries, from values (L, B, N, ...) by layer,
@@ -174,7 +166,7 @@ class Matches(QueryIndex):
 
 def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
     """Return the minimum-cost assignment of queries to annotated steps, for each video and decoder
-    layer. Ties are resolved the same way every time.
+    layer. If a video has more steps than queries, the costliest steps stay without a query.
 
     Args:
         logits: (L, B, N) confidence logits of L layers, B videos and N queries.
@@ -194,10 +186,7 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
         )
 
     # numbers of each video's steps
-    real = []
-    for pad in targets.box_pad.cpu():
-        numbers = (~pad).nonzero().flatten()
-        real.append(numbers.tolist())
+    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]
 
     # the cheapest pairs of each layer and video
     rows: list[tuple[int, int, int, int]] = []
@@ -208,10 +197,7 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
             for query, column in zip(queries.tolist(), columns, strict=True):
                 rows.append((layer, video, query, numbers[column]))
     table = torch.tensor(rows, dtype=torch.int64, device=logits.device)
-    table = table.view(-1, 4)  # (M, 4)
-    layers, batch_rows, queries, steps = table.unbind(1)
-    step_count = sum(map(len, real)) * len(logits)
-    return Matches(layers, batch_rows, queries, steps, step_count - len(rows))
+    return Matches(*table.view(-1, 4).unbind(1))
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here

@@ -89,14 +89,13 @@ def standardise(values: Tensor) -> Tensor:
     The values of unit rows are near 1 / sqrt(F), too small against the initial biases of the
     convolutions.
     """
-    mean = values.float().square().mean(dim=(1, 2), keepdim=True)
-    size = mean.sqrt()  # (B, 1, 1)
+    size = values.float().square().mean(dim=(1, 2), keepdim=True).sqrt()  # (B, 1, 1)
     return values / size.clamp(min=1e-12)
 
 
 class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Temporal pyramid of features: a linear layer, then strided convolutions that halve the
-    length. Source: PDVC's code."""
+    """Temporal pyramid of a video's features. The first level keeps all rows, each further level
+    halves the number of rows by a strided convolution. Source: PDVC's code."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -104,13 +103,12 @@ class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to m
         self.steps = nn.ModuleList()
         for level in range(settings.attention.levels):
             # the second level is made of the features too, as PDVC's code has it
-            width_in = width
-            if level <= 1:
-                width_in = settings.features
+            width_in = settings.features if level <= 1 else width
             self.steps.append(_pyramid_step(width_in, width, level))
 
     def forward(self, values: Tensor) -> list[Tensor]:
-        """Return the levels of the pyramid, finest first: (B, R / 2^level, D), lengths rounded up.
+        """Return the levels of the pyramid, finest first. Level l from 0 is (B, R / 2^l, D), where the
+        number of rows is rounded up.
 
         values: (B, R, F) feature rows of B videos.
         """
@@ -138,7 +136,8 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
 
     Half of the channels are sines and cosines of the position as a fraction of the video. The other
     half is a linear map of the duration, given as a vector with 1 for each elapsed second and 0
-    after it. If `longest_duration` is 0, all channels are sines and cosines. Source: PDVC's code.
+    after it. If `longest_duration` is 0, all channels are sines and cosines. A learned vector of the
+    level is added. Source: PDVC's code.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -151,8 +150,7 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         if self.longest:
             self.sines = width // 2
             self.duration = nn.Linear(self.longest, width - self.sines)
-        level = torch.randn(settings.attention.levels, width)
-        self.level = nn.Parameter(level)
+        self.level = nn.Parameter(torch.randn(settings.attention.levels, width))
 
     def forward(self, lengths: Sequence[int], durations: Tensor) -> Tensor:
         """Return the encoding of the P positions of all levels, (B, P, D) float32.
@@ -174,9 +172,8 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         # how long the video is
         if self.duration is not None:
             seconds = torch.arange(self.longest, device=device)
-            is_within = seconds < durations[:, None].floor()  # (B, 256)
-            ones = is_within.to(self.level.dtype)
-            duration = self.duration(ones)[:, None]  # (B, 1, D / 2)
+            is_elapsed = seconds < durations[:, None].floor()  # (B, 256)
+            duration = self.duration(is_elapsed.to(self.level.dtype))[:, None]  # (B, 1, D / 2)
             by_position = duration.expand(-1, encoding.shape[1], -1)
             encoding = torch.cat((encoding, by_position), dim=-1)  # (B, P, D)
 
@@ -187,18 +184,15 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
 
 
 def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
-    """Return alternating sines and cosines, (P, width).
+    """Return the sinusoidal encoding of positions, (P, width), with alternating sines and cosines.
 
     Args:
         fraction: (P,) positions as fractions of the video.
         width: number of channels.
     """
-    columns = torch.arange(width, device=fraction.device)
-    slow = columns // 2 * 2 / width  # (width,)
+    slow = torch.arange(width, device=fraction.device) // 2 * 2 / width  # (width,)
     angle = fraction[:, None] * (2 * math.pi) / SINE_PERIOD**slow  # (P, width)
-    sines = angle[:, 0::2].sin()
-    cosines = angle[:, 1::2].cos()
-    return torch.stack((sines, cosines), dim=2).flatten(1)
+    return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=2).flatten(1)
 
 
 def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
@@ -206,13 +200,10 @@ def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
 
     Args:
         lengths: number of positions of each level. They sum to P.
-        like: a tensor on the device of the result.
+        like: any tensor on the device on which the result is needed.
     """
-    fractions = []
-    for length in lengths:
-        rows = torch.arange(length, device=like.device)
-        fractions.append((rows + 0.5) / length)
-    return torch.cat(fractions)
+    device = like.device
+    return torch.cat([(torch.arange(length, device=device) + 0.5) / length for length in lengths])
 
 
 def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -263,8 +254,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
             pad: (B, P), True on padding. None: no padding.
         """
         attended = self.attention(rows + encoding, references, rows, lengths, pad)
-        rows = rows + self.drop(attended)
-        return self.feed(self.attention_norm(rows))
+        return self.feed(self.attention_norm(rows + self.drop(attended)))
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
@@ -302,11 +292,9 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
             pad: (B, P), True on padding. None: no padding.
         """
         attended = self.among(queries + encoding, queries)
-        queries = queries + self.drop(attended)
-        queries = self.among_norm(queries)
+        queries = self.among_norm(queries + self.drop(attended))
         attended = self.attention(queries + encoding, references, levels, lengths, pad)
-        queries = queries + self.drop(attended)
-        return self.feed(self.attention_norm(queries))
+        return self.feed(self.attention_norm(queries + self.drop(attended)))
 
 
 class SelfAttention(nn.Module):  # type: ignore[misc]
@@ -327,7 +315,7 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
             nn.init.zeros_(layer.bias)
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
-        """Return the self-attention output (B, N, D).
+        """Return the self-attention output of N queries of B videos, (B, N, D).
 
         Args:
             encoded: (B, N, D) query vectors plus positional encoding, from which attention queries
@@ -335,9 +323,8 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
             rows: (B, N, D) query vectors, from which attention values are computed.
         """
         queries, keys = self.asked(encoded).chunk(2, dim=-1)
-        values = self.value(rows)
         attended_rows = F.scaled_dot_product_attention(
-            self._split_heads(queries), self._split_heads(keys), self._split_heads(values)
+            *map(self._split_heads, (queries, keys, self.value(rows)))
         )  # (B, H, N, D/H)
         return self.out(attended_rows.transpose(1, 2).flatten(2))
 
@@ -380,8 +367,7 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         box_out = nn.Linear(width, 2)
         self.box = nn.Sequential(first_layer, nn.ReLU(), second_layer, nn.ReLU(), box_out)
         self.count = nn.Linear(width, settings.most_steps + 1)
-        odds_against = (1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY
-        nn.init.constant_(self.sure.bias, -math.log(odds_against))
+        nn.init.constant_(self.sure.bias, -math.log((1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY))
         nn.init.zeros_(box_out.weight)
         nn.init.zeros_(box_out.bias)
         if first:
@@ -398,12 +384,8 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
         """
         # (B, N, 1 or 2), no gradient passes at 0 and 1
         start = references.float().logit(eps=LOGIT_EPSILON)
-        numbers = self.box(queries).float()
-        moved = start.shape[-1]
-        move, length = numbers.tensor_split([moved], dim=-1)
-        moved_start = move + start
-        logits = torch.cat((moved_start, length), dim=-1)  # (B, N, 2)
-        boxes = logits.sigmoid()
+        move, length = self.box(queries).float().tensor_split([start.shape[-1]], dim=-1)
+        boxes = torch.cat((move + start, length), dim=-1).sigmoid()  # (B, N, 2)
         return self.sure(queries)[..., 0], boxes, self.count(queries.amax(dim=1))
 
 
@@ -415,8 +397,7 @@ class Temperature(nn.Module):  # type: ignore[misc]
 
     def __init__(self, start: float = 0.07) -> None:
         super().__init__()
-        logarithm = torch.tensor(math.log(start))
-        self.logarithm = nn.Parameter(logarithm)
+        self.logarithm = nn.Parameter(torch.tensor(math.log(start)))
 
     def forward(self) -> Tensor:
         """Return sigma as a scalar tensor."""
@@ -446,9 +427,9 @@ class ProcX(nn.Module):  # type: ignore[misc]
         self.query_places = nn.Embedding(settings.queries, width)
         self.reference = nn.Linear(width, 1)
         self.decoder = _decoder_layers(settings)
-        self.heads = nn.ModuleList()
-        for layer in range(settings.decoder_layers):
-            self.heads.append(PredictionHeads(settings, first=layer == 0))
+        self.heads = nn.ModuleList(
+            PredictionHeads(settings, first=layer == 0) for layer in range(settings.decoder_layers)
+        )
         if settings.query_form == "roles":
             self.word_queries = nn.Embedding(settings.queries, width)
             self.word_query_places = nn.Embedding(settings.queries, width)
@@ -477,12 +458,10 @@ class ProcX(nn.Module):  # type: ignore[misc]
         queries, predictions = self._decode(levels, lengths, pad)
         word_queries = queries
         if self.settings.query_form == "roles":
-            boxes = predictions.boxes.detach()
-            word_queries = self._decode_words(boxes, levels, lengths, pad)
+            word_queries = self._decode_words(predictions.boxes.detach(), levels, lengths, pad)
         fused = None
         if self.fused_norm is not None:
-            total = fuse_levels(levels, lengths)
-            fused = self.fused_norm(total)  # (B, R, D)
+            fused = self.fused_norm(fuse_levels(levels, lengths))  # (B, R, D)
         return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
 
     def _encode(self, videos: VideoBatch) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
@@ -496,8 +475,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
         rows = torch.cat(levels, dim=1)  # (B, P, D)
         encoding = self.places(lengths, videos.durations)  # (B, P, D)
         pad = _padding_of_empty_videos(rows, videos.empty)
-        points = reference_points(lengths, rows)
-        points = points[None, :, None, None]  # (1, P, 1, 1)
+        points = reference_points(lengths, rows)[None, :, None, None]  # (1, P, 1, 1)
         references = points.expand(len(rows), -1, len(lengths), -1)  # (B, P, L, 1)
         for layer in self.encoder:
             rows = layer(rows, encoding, references, lengths, pad)
@@ -506,14 +484,18 @@ class ProcX(nn.Module):  # type: ignore[misc]
     def _decode(
         self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
     ) -> tuple[Tensor, Predictions]:
-        """Return the query vectors (L, B, N, D) and the predictions of all decoder layers."""
+        """Return the query vectors (L, B, N, D) and the predictions of all decoder layers.
+
+        Args:
+            levels: (B, P, D) encoder outputs.
+            lengths: number of positions of each level.
+            pad: (B, P), True on padding. None: no padding.
+        """
         size = (len(levels), -1, -1)
         queries = self.queries.weight.expand(size)  # (B, N, D)
         places = self.query_places.weight
         encoding = places.expand(size)  # (B, N, D)
-        points = self.reference(places).sigmoid()
-        start = points.expand(size)  # (B, N, 1)
-        references = start
+        references = self.reference(places).sigmoid().expand(size)  # (B, N, 1)
         queries_by_layer = []
         logits = []
         boxes = []
@@ -535,6 +517,12 @@ class ProcX(nn.Module):  # type: ignore[misc]
     ) -> Tensor:
         """Return the word queries (L, B, N, D) of all layers. Each layer attends to the video at
         the boxes that the main decoder predicted in the same layer.
+
+        Args:
+            boxes: (L, B, N, 2) predicted boxes of each layer.
+            levels: (B, P, D) encoder outputs.
+            lengths: number of positions of each level.
+            pad: (B, P), True on padding. None: no padding.
 
         Source: queries by role are from ROS-DVC and DDVC. Attention at these boxes is an addition
         of this implementation.
@@ -583,6 +571,10 @@ def _repeat_for_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 def _padding_of_empty_videos(rows: Tensor, empty: Tensor | None) -> Tensor | None:
-    """Return the padding mask (B, P) of rows (B, P, D), True for empty videos. None: no video is
-    empty."""
+    """Return the padding mask (B, P), True on all rows of empty videos. None: no video is empty.
+
+    Args:
+        rows: (B, P, D) rows of the videos.
+        empty: (B,), True for a video without feature rows. None: every video has rows.
+    """
     return None if empty is None else empty[:, None].expand(rows.shape[:2])

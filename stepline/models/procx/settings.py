@@ -33,17 +33,18 @@ class AttentionSettings(Settings):
     """Sizes and form of the multi-scale deformable attention (ProcX section 5, equations 9 to
     12)."""
 
-    width: Width = Field(512, description="D, of queries, memory and output; PDVC's code")
-    heads: Heads = Field(8, description="PDVC's code")
+    width: Width = Field(512, description="D, width of queries, video rows and output; PDVC's code")
+    heads: Heads = Field(8, description="number of attention heads; PDVC's code")
     levels: Annotated[int, Field(ge=1, le=16)] = Field(
-        4, description="temporal scales; PDVC's code"
+        4, description="number of temporal scales; PDVC's code"
     )
     points: Annotated[int, Field(ge=1, le=64)] = Field(
-        4, description="points read per query, head and level, PDVC's code"
+        4, description="sampling points per query, head and level; PDVC's code"
     )
     form: AttentionForm = Field(
         "key-aware",
-        description='weights from sampled keys (eq. 12). "vanilla": from the query alone (eq. 10)',
+        description='attention weights from the sampled keys (eq. 12). "vanilla": from the query only '
+        "(eq. 10)",
     )
 
     @model_validator(mode="after")
@@ -60,33 +61,43 @@ class VocabularySettings(Settings):
     """Size and characters of the captions' WordPiece vocabulary (ProcX section 6.3)."""
 
     size: Annotated[int, Field(ge=64, le=1_000_000)] = Field(
-        10_000, description="most tokens; ProcX section 6.3"
+        10_000, description="largest number of tokens; ProcX section 6.3"
     )
-    lower: bool = Field(True, description="all in lower case, as the sentences of YouCook2 are")
+    lower: bool = Field(
+        True, description="lower-case all sentences; those of YouCook2 are in lower case"
+    )
     rare: Count = Field(
-        2, description="a character seen less often is spelt in bytes, as unseen ones are"
+        2,
+        description="least occurrences of a character with its own token; others are spelled in "
+        "UTF-8 bytes",
     )
 
 
 class CaptionerSettings(Settings):
     """Sizes of the network that writes the captions: a transformer as in CoCa, or PDVC's LSTM."""
 
-    kind: CaptionerKind = Field("transformer", description='"lstm": PDVC\'s, one layer')
-    width: Width = Field(512, description="D, as of the queries; PDVC")
-    heads: Heads = 8
+    kind: CaptionerKind = Field(
+        "transformer", description='"transformer": as in CoCa. "lstm": PDVC\'s'
+    )
+    width: Width = Field(
+        512, description="D, width of a word vector, equal to that of the queries; PDVC"
+    )
+    heads: Heads = Field(8, description="number of attention heads")
     text_layers: Layers = Field(
         2, description="number of layers with self-attention only; CoCa: as many as joint layers"
     )
     joint_layers: Layers = Field(
         2, description="number of layers that also attend to the query and the video"
     )
-    feed_forward: Width = 2048
+    feed_forward: Width = Field(2048, description="hidden width of the feed-forward blocks")
     projection: Width = Field(
-        256, description="d of the vectors that the contrastive loss compares"
+        256, description="width of the vectors that the contrastive loss compares"
     )
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.1, description="section E.2")
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.1, description="dropout rate; section E.2"
+    )
     longest: Width = Field(
-        48, description="most tokens of a caption, its end mark included; PDVC: 30 words"
+        48, description="largest number of tokens of a caption, end mark included; PDVC: 30 words"
     )
 
     @model_validator(mode="after")
@@ -100,7 +111,7 @@ class ModelSettings(Settings):
     """Sizes and forms of the network that localizes and captions steps (ProcX section 5, appendix
     D)."""
 
-    features: Width = Field(512, description="C of a feature row; S3D: 512")
+    features: Width = Field(512, description="width of a feature row; S3D: 512")
     rows: Width = Field(256, description="number of rows each video is resized to; section 6.3")
     standardise: bool = Field(
         True,
@@ -112,16 +123,22 @@ class ModelSettings(Settings):
         description="attention of encoder and decoder; its width is that of the network",
     )
     decoder_form: AttentionForm | None = Field(
-        None, description="form of the decoder's attention, None: the encoder's; table 2b"
+        None, description="attention form of the decoder; table 2b. None: that of the encoder"
     )
     encoder_layers: Layers = Field(
         4, description='number of layers; PDVC: 2, "scaled up" in section 5'
     )
-    decoder_layers: Layers = 4
-    feed_forward: Width = Field(512, description="inside each layer; PDVC's code")
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.1, description="section E.2")
+    decoder_layers: Layers = Field(4, description="number of layers")
+    feed_forward: Width = Field(
+        512, description="hidden width of the feed-forward blocks; PDVC's code"
+    )
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.1, description="dropout rate; section E.2"
+    )
     queries: Width = Field(
-        100, description="N, most steps that can be found; PDVC's code, the paper gives none"
+        100,
+        description="number of decoder queries, the most steps that can be found; PDVC's code, not in "
+        "the paper",
     )
     query_form: QueryForm = Field(
         "shared",
@@ -138,13 +155,16 @@ class ModelSettings(Settings):
     )
     longest_duration: CountOrZero = Field(
         256,
-        description="seconds above which durations are encoded alike; PDVC's code. 0: no duration",
+        description="seconds above which all durations are encoded alike; PDVC's code. 0: durations "
+        "are not encoded",
     )
     fuse: bool = Field(
         True,
         description="whether the captioner also attends to the fused pyramid levels; appendix D",
     )
-    captioner: CaptionerSettings = CaptionerSettings()
+    captioner: CaptionerSettings = Field(
+        CaptionerSettings(), description="sizes of the network that writes the captions"
+    )
 
     @property
     def decoder_attention(self) -> AttentionSettings:
@@ -177,34 +197,46 @@ class LossSettings(Settings):
     """Forms and weights of the training losses (ProcX equation 14 and section E.2)."""
 
     confidence: ConfidenceForm = Field(
-        "varifocal", description='equation 13 with its second branch corrected. "focal": PDVC\'s'
+        "varifocal",
+        description="form of the confidence loss: equation 13 with its second branch corrected. "
+        '"focal": PDVC\'s',
     )
     count: CountForm = Field(
-        "pdvc", description="PDVC's binary form; \"cross_entropy\": as equation 8's text has it"
+        "pdvc",
+        description='form of the step-count loss: PDVC\'s binary form. "cross_entropy": as the text of '
+        "equation 8 says",
     )
     contrast: ContrastForm = Field(
-        "pair", description='InfoNCE (fine-tuning); "multiple": MIL-InfoNCE (pre-training)'
+        "pair",
+        description='form of the contrastive loss: InfoNCE (fine-tuning). "multiple": MIL-InfoNCE '
+        "(pre-training)",
     )
     neighbours: CountOrZero = Field(
         1, description="steps on each side whose texts are also positives in MIL-InfoNCE"
     )
     text_layers: TextLayers = Field(
         "last",
-        description='decoder layers whose queries are captioned and contrasted, PDVC: "every"',
+        description='decoder layers whose queries are captioned and contrasted. PDVC: "every"',
     )
     caption_mean: CaptionMean = Field(
         "tokens",
-        description="what the captions' loss is a mean over. \"captions\": of each caption's own "
-        "mean, PDVC",
+        description='the caption loss is a mean over all tokens. "captions": a mean over captions of '
+        "each caption's own mean, as in PDVC",
     )
-    giou_weight: NonNegative = Field(4.0, description="section E.2")
-    l1_weight: NonNegative = Field(0.5, description="section E.2; PDVC: 0")
-    confidence_weight: NonNegative = Field(2.0, description="section E.2")
-    count_weight: NonNegative = Field(0.5, description="section E.2")
-    caption_weight: NonNegative = Field(5.0, description="section E.2; PDVC: 2")
-    contrast_weight: NonNegative = Field(0.8, description="section E.2")
+    giou_weight: NonNegative = Field(4.0, description="weight of the gIoU loss; section E.2")
+    l1_weight: NonNegative = Field(0.5, description="weight of the L1 loss; section E.2; PDVC: 0")
+    confidence_weight: NonNegative = Field(
+        2.0, description="weight of the confidence loss; section E.2"
+    )
+    count_weight: NonNegative = Field(0.5, description="weight of the step-count loss; section E.2")
+    caption_weight: NonNegative = Field(
+        5.0, description="weight of the caption loss; section E.2; PDVC: 2"
+    )
+    contrast_weight: NonNegative = Field(
+        0.8, description="weight of the contrastive loss; section E.2"
+    )
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.2, description="of the captions' cross-entropy, section E.2"
+        0.2, description="label smoothing of the caption loss; section E.2"
     )
 
 
@@ -217,19 +249,23 @@ class DataSettings(Settings):
 
     target: StepSource | None = Field(
         None,
-        description="what a video's steps are, None: what its dataset gives, of other records the "
-        "steps",
+        description="part of a record that gives the steps. None: the annotations of its dataset, or the "
+        "steps of other records",
     )
     wording: TextChoice = Field(
-        "own", description='of swapped steps. "own": the step. "said": what was said (only-sieve)'
+        "own",
+        description='text of a swapped step. "own": the written step. "said": what was said '
+        "(only-sieve)",
     )
     slack: NonNegative = Field(
-        5.0, description="seconds that a video's stated length may differ from its features'"
+        5.0,
+        description="largest difference in seconds between the stated length of a video and that of its "
+        "features",
     )
     held_out: Fraction = Field(
         0.0,
-        description="share of the videos, chosen by id, that are not trained on. The best network "
-        "is chosen on them by SODA-D",
+        description="share of the videos, chosen by id, that are left out of the training. The best "
+        "network is chosen on them by SODA-D",
     )
 
 
@@ -245,16 +281,19 @@ class DescribeSettings(Settings):
     )
     when: DescribeWhen = Field(
         "speechless",
-        description='speech describes no step. "always": as `captions`. "alone": speech is not '
-        "asked",
+        description='when the network describes a video: if the speech gives no step. "always": its steps '
+        'are added as `captions`. "alone": always, and the speech is not used',
     )
     count: CountOrZero | None = Field(
-        None, description="steps of a video; None: as many as the network counts"
+        None, description="number of steps of a video. None: as many as the network counts"
     )
     least: CountOrZero = Field(
         1, description="least number of steps, if the network counts fewer; PDVC's code"
     )
-    floor: Fraction = Field(0.0, description="least confidence of a step, whatever the count")
+    floor: Fraction = Field(
+        0.0,
+        description="least confidence of a step; with it a video can have fewer steps than counted",
+    )
     caption_weight: NonNegative = Field(
         0.0, description="weight of a caption's log likelihood added to the confidence. PDVC: 1.0"
     )
@@ -262,22 +301,32 @@ class DescribeSettings(Settings):
 
 
 class ProcxTrainSettings(TrainSettings):
-    """Length and learning rate of ProcX training. Defaults are those of section E.2 for
-    YouCook2."""
+    """Length, batch size and regularization of ProcX training. Defaults are those of section E.2
+    for YouCook2, unless the text of a field says otherwise."""
 
-    epochs: Count = Field(20, description="section E.2; Tasty: 30; pre-training: 10")
-    batch: Batch = Field(8, description="videos per step; section E.2; pre-training: 64")
+    epochs: Count = Field(
+        20, description="passes over the training videos; section E.2; Tasty: 30; pre-training: 10"
+    )
+    batch: Batch = Field(8, description="videos per update; section E.2; pre-training: 64")
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
         0.1, description="share of the updates in which the learning rate rises; not in the paper"
     )
     weight_decay: NonNegative = Field(
-        1e-3, description="AdamW's weight decay, of matrices only; section E.2"
+        1e-3, description="weight decay of AdamW, for matrices only; section E.2"
     )
-    clip: Positive = Field(0.1, description="greatest norm of a gradient; section E.2")
+    clip: Positive = Field(0.1, description="largest norm of the gradient; section E.2")
 
 
 class ProcxRunSettings(Settings):
-    """All settings of `stepline train procx`. `model.features` is taken from the features."""
+    """All settings of `stepline train procx`. `model.features` is taken from the features.
+
+    Attributes:
+        model: sizes and forms of the network.
+        vocabulary: tokens of the captions.
+        loss: forms and weights of the losses.
+        data: videos, steps and texts that are used.
+        train: length and learning rate of the training.
+    """
 
     model: ModelSettings = ModelSettings()
     vocabulary: VocabularySettings = VocabularySettings()

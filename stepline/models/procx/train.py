@@ -107,7 +107,7 @@ class PreparedRun:
 
     @cached_property
     def trained(self) -> TrainingFeatures:
-        """Kind of the training features, as stored in the network's file."""
+        """Backbone, rate and scaling of the training features, as stored in the network's file."""
         spec = self.samples.spec
         # The first video says whether rows have length 1. Rows of zeros say nothing of it.
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
@@ -259,6 +259,11 @@ def _settings_of_start(
 ) -> ModelSettings:
     """Return the settings of a network to fine-tune, with the dropout of `settings`.
 
+    Args:
+        loaded: the network.
+        settings: settings of the run.
+        spec: backbone, width and rate of the features.
+
     Raises ModelError if it was trained on another kind of features, SettingsError if another
     setting differs.
     """
@@ -313,7 +318,6 @@ def train_procx(
     """
     # A network that is trained on keeps its own sizes.
     sizes = start.settings if start else model or ModelSettings()
-    loss_settings = loss or LossSettings()
     # A dataset knows its counts without reading a sample.
     counts = getattr(samples, "counts", None)
     if counts is None:
@@ -325,14 +329,11 @@ def train_procx(
         device = device_of(network)
         collated = collate(batch, vocabulary, sizes).to(device)
         count_rates = None if rates is None else rates.to(device)
-        return training_losses(network, collated, loss_settings, count_rates)
-
-    def augment(batch: Sequence[StepSample], _: np.random.Generator) -> list[StepSample]:
-        return list(batch)
+        return training_losses(network, collated, loss or LossSettings(), count_rates)
 
     return train_network(
         lambda: start or ProcX(sizes, len(vocabulary)),
-        TrainingTask(samples, lambda _: 1, augment, losses),
+        TrainingTask(samples, lambda _: 1, lambda batch, _: list(batch), losses),
         settings or ProcxTrainSettings(),
         folder,
         report,

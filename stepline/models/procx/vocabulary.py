@@ -244,54 +244,35 @@ class CaptionTokens(TensorRecord):
         tokens: (M, W) input tokens: begin mark, then words.
         targets: (M, W) next tokens to predict: words, then end mark.
         token_pad: (M, W), True on padding.
-        truncated: number of captions that were cut to W tokens and so lack an end mark.
     """
 
     tokens: Tensor
     targets: Tensor
     token_pad: Tensor
-    truncated: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def take(self, rows: Tensor) -> "CaptionTokens":
-        """Return a selection of the captions. `truncated` is not changed.
-
-        rows: (M',) indices of captions.
-        """
-        tokens = self.tokens[rows]
-        targets = self.targets[rows]
-        return CaptionTokens(tokens, targets, self.token_pad[rows], self.truncated)
+        """Return the captions with the given indices. rows: (M',) indices, in any order."""
+        return CaptionTokens(self.tokens[rows], self.targets[rows], self.token_pad[rows])
 
 
 def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> CaptionTokens:
-    """Return sentences as token tensors. A blank sentence has only the end mark.
+    """Return captions as padded input and target tensors. A blank caption has only the end mark.
 
     Args:
         sentences: texts of the captions.
         vocabulary: vocabulary of the tokens.
-        longest: largest number of tokens of a caption, end mark included. Longer captions are cut.
+        longest: largest number of tokens of a caption, end mark included. A longer caption is cut.
     """
-    return pack_tokens([vocabulary.encode(sentence) for sentence in sentences], longest)
-
-
-def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
-    """Return padded input and target tensors for captions.
-
-    Args:
-        rows: token numbers of each caption, without begin and end mark.
-        longest: largest number of tokens of a caption, end mark included. Longer captions are cut.
-    """
-    targets = [[*row, END_TOKEN] for row in rows]
     # A caption that is cut has no end mark, so that nothing learns to stop there.
-    truncated = sum(len(row) > longest for row in targets)
-    targets = [row[:longest] for row in targets]
+    targets = [[*vocabulary.encode(sentence), END_TOKEN][:longest] for sentence in sentences]
     # The input is the target moved by one: the begin mark, then the words.
     tokens = [[BEGIN_TOKEN, *row[:-1]] for row in targets]
     padded_targets, token_pad = pad_tokens(targets)
     padded_tokens, _ = pad_tokens(tokens)
-    return CaptionTokens(padded_tokens, padded_targets, token_pad, truncated)
+    return CaptionTokens(padded_tokens, padded_targets, token_pad)
 
 
 def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -300,12 +281,8 @@ def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     rows: token numbers of each of M captions.
     """
     width = max(map(len, rows), default=0)
-    filled = []
-    for row in rows:
-        padding = [PAD_TOKEN] * (width - len(row))
-        filled.append([*row, *padding])
-    padded = torch.tensor(filled, dtype=torch.int64)
+    filled = [[*row, *[PAD_TOKEN] * (width - len(row))] for row in rows]
     # Without any row the view still has two dimensions.
-    padded = padded.view(len(rows), width)  # (M, W)
+    padded = torch.tensor(filled, dtype=torch.int64).view(len(rows), width)  # (M, W)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
     return padded, torch.arange(width) >= lengths[:, None]

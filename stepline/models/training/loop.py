@@ -83,11 +83,13 @@ class TrainingTask(Generic[SampleT]):
     """What a network is trained on.
 
     Attributes:
-        samples: all samples. Those of `LazySamples` are read when a step needs them.
-        length: returns the length of a sample. Samples of similar length share a batch.
-        augment: makes random changes to the samples of a step. It runs in reading threads, so it
-            draws only from the generator that it is given.
-        losses: returns the terms of the loss of a batch. The loss is the sum of their means.
+        samples: all training samples. `LazySamples` reads each one when a step needs it.
+        length: returns the number of feature rows of a sample. Samples of similar length share a
+            batch.
+        augment: returns the samples of a step with random changes. It runs in reading threads, so
+            it draws random numbers only from the generator in its second argument.
+        losses: returns the terms of the loss of a batch, from the network and the batch's samples.
+            The loss is the sum of the terms' means.
     """
 
     samples: Sequence[SampleT]
@@ -101,11 +103,11 @@ class HeldOutScorer(Generic[SampleT]):
     """Scores the network every `score_every` epochs on held-out samples, and keeps the best one.
 
     Attributes:
-        samples: that are not trained on.
-        batch: most samples that are scored together.
-        score: returns the sum of the scores of some samples, and their count. The score of the
-            network is the quotient over all samples. More is better.
-        keep: is called with a network whose score is better than all before.
+        samples: the held-out samples, which are not trained on.
+        batch: largest number of samples that are scored together.
+        score: returns the sum of the scores of some samples, and the number of scored items. The
+            network's score is the total sum divided by the total number. Higher is better.
+        keep: called with the network whenever its score is higher than every score before.
     """
 
     samples: Sequence[SampleT]
@@ -120,13 +122,13 @@ class Progress:
 
     Attributes:
         step: number of the step, from 1.
-        steps: number of all steps.
-        loss: of the step.
-        learning_rate: of the step.
-        seconds: since the training was started or resumed.
-        steps_taken: since then.
-        waited: seconds of these in which the step waited for samples.
-        score: on held-out samples, after a step that was scored.
+        steps: number of steps of the whole training.
+        loss: loss of the step.
+        learning_rate: learning rate of the step.
+        seconds: seconds since the training was started or resumed.
+        steps_taken: number of steps since the training was started or resumed.
+        waited: seconds, out of `seconds`, that were spent waiting for samples.
+        score: score on the held-out samples after the step. None: the step was not scored.
     """
 
     step: int
@@ -140,7 +142,8 @@ class Progress:
 
     @property
     def log_row(self) -> dict[str, float]:
-        """The row of the step in log.jsonl."""
+        """The line of the step in log.jsonl: step, loss and learning rate, and the score if there
+        is one."""
         row = {"step": self.step, "loss": self.loss, "learning_rate": self.learning_rate}
         return row if self.score is None else row | {"score": self.score}
 
@@ -150,7 +153,13 @@ PlannedStep: TypeAlias = tuple[int, tuple[int, ...]]  # its number from 0, and i
 
 @dataclass(frozen=True)
 class _StepBatch(Generic[SampleT]):
-    """The augmented samples of a step, its number from 0, and the seed of its dropout."""
+    """The batch of one training step.
+
+    Attributes:
+        step: number of the step, from 0.
+        samples: the augmented samples.
+        seed: seed of torch's random numbers in the step, such as dropout.
+    """
 
     step: int
     samples: Sequence[SampleT]
@@ -173,13 +182,13 @@ def train_network(
     resumed.
 
     Args:
-        build: makes the network.
-        task: what the network is trained on.
-        settings: how long and how fast it learns.
-        folder: of checkpoint and log.
-        report: is called with the progress after each step.
-        scorer: of held-out samples.
-        device: torch's name of the device. None: the one of the settings.
+        build: makes the network with fresh weights.
+        task: samples, augmentation and losses.
+        settings: length of the training, learning rate and the like.
+        folder: folder of the checkpoint and the log.
+        report: called with the progress after each step. None: no reports.
+        scorer: scores held-out samples and keeps the best network. None: nothing is held out.
+        device: torch's device. None: the device of the settings.
     """
     # The seed comes first, because making the network draws its weights.
     torch.manual_seed(settings.seed)
@@ -273,8 +282,11 @@ def _resume(
     folder: Path,
     samples: int,
 ) -> TrainingState:
-    """Make the folder of a run, or load its checkpoint. Raises ModelError where processes find
-    different checkpoints."""
+    """Make the folder of a run, load its checkpoint if there is one, and return the run's progress.
+
+    samples: number of training samples, which must be that of the checkpoint. Raises ModelError if
+    processes find different checkpoints.
+    """
     if is_first():
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
@@ -288,7 +300,8 @@ def _resume(
 def _plan_steps(
     task: TrainingTask[SampleT], settings: TrainSettings, first: int
 ) -> Iterator[PlannedStep]:
-    """Yield the steps from number `first` on."""
+    """Yield number and sample indices of each step of the training. first: number of the first step
+    that is yielded, counted from 0."""
     # All steps are planned again, because the order of an epoch does not depend on the last one.
     lengths, shards = get_lengths_and_shards(task.samples, task.length)
     number = 0
@@ -354,7 +367,14 @@ def _take_step(
 
 
 def _compute_learning_rate_factor(step: int, steps: int, warmup: float) -> float:
-    """Return the fraction of the learning rate at a step: linear warm-up, then a cosine to 0."""
+    """Return the factor of the learning rate at a step: it rises linearly, then falls to 0 as a
+    cosine.
+
+    Args:
+        step: number of the step, from 0.
+        steps: number of steps of the training.
+        warmup: fraction of the steps in which the factor rises.
+    """
     rising = round(warmup * steps)
     if step < rising:
         return (step + 1) / (rising + 1)
@@ -375,7 +395,10 @@ def _make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Ad
 
 
 def _score_held_out(model: nn.Module, scorer: HeldOutScorer[SampleT], best: float | None) -> float:
-    """Return the held-out score of a network, and keep the network where it is the best so far."""
+    """Return the held-out score of a network, and keep the network if its score is the best so far.
+
+    best: the best score before. None: there is none.
+    """
     rank, size = rank_and_world_size()
     indices = range(rank, len(scorer.samples), size)  # of the samples of this process
     # In float64, so that the order of the samples hardly matters.
@@ -397,10 +420,12 @@ def _score_held_out(model: nn.Module, scorer: HeldOutScorer[SampleT], best: floa
 def prefetch(
     jobs: Iterable[JobT], work: Callable[[JobT], ResultT], workers: int
 ) -> Generator[ResultT, None, None]:
-    """Yield the results of `work` on each job, in order, computed by threads ahead of their use.
+    """Yield the result of each job, in order. Threads compute the results before they are needed.
 
-    workers: number of threads. With 0 each result is computed when it is asked for.
-    An error that `work` raises is raised in the place of its result.
+    Args:
+        jobs: arguments of `work`, one per call.
+        work: function that computes the result of a job. Its error is raised when its result is due.
+        workers: number of threads. With 0 each result is computed when it is asked for.
     """
     if not workers:
         yield from map(work, jobs)

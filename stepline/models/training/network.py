@@ -47,18 +47,18 @@ class NetworkSpec(Generic[H, N]):
     """The file format of one kind of trained network.
 
     Attributes:
-        kind: in the header. Files of another kind are refused.
-        version: of the names of the weights, in the header. Files of another version are refused.
+        kind: name of the kind in the header. Files of another kind are refused.
+        version: version of the weights' names, in the header. Files of another version are refused.
             None: files have no version.
-        title: the network in error messages, such as "a ProcX network".
-        command: that writes such files, for error messages.
-        file_names: names that are looked for in a folder, in this order. The last is the final
-            network.
-        parse: turns the header into what `build` needs. Its errors mean that the file is of another
-            kind.
-        build: makes a network with fresh weights.
-        removed_weights: starts of the names of weights that only earlier versions had, which are not
-            read.
+        title: name of the network in error messages, such as "a ProcX network".
+        command: command that writes such files, for error messages.
+        file_names: file names to look for in a folder, in this order. The last one is that of the
+            final network.
+        parse: turns the JSON header into the argument of `build`. If it raises an error, the file is
+            refused.
+        build: makes a network with fresh weights from the parsed header.
+        removed_weights: prefixes of names of weights that only earlier versions had. These weights
+            are not read.
     """
 
     kind: str
@@ -74,7 +74,10 @@ class NetworkSpec(Generic[H, N]):
         """Write a network as float32 weights. A killed process leaves the old file or the new one,
         never a part. Raises StoreError when the disk refuses.
 
-        header: what it holds besides kind, version and settings.
+        Args:
+            path: the file.
+            network: the network.
+            header: entries of the header besides kind, version and settings.
         """
         from safetensors.torch import save_file
 
@@ -97,7 +100,7 @@ class NetworkSpec(Generic[H, N]):
         """Return the file of a network: the path itself, the first of `file_names` in a folder, or
         the only network in it.
 
-        Raises ModelError where there is no network, or where the training run in the folder is not
+        Raises ModelError if there is no network, or if the training run in the folder is not
         finished.
         """
         if path.is_file():
@@ -149,7 +152,8 @@ class NetworkSpec(Generic[H, N]):
 
 
 def parse_settings(settings: type[T], tree: Mapping[str, Any]) -> T:
-    """Return the settings in a header, validated like those of a settings file."""
+    """Return settings of a class from their JSON values in a header. They are validated like those
+    of a settings file."""
     return settings.model_validate_json(json.dumps(without_constants(tree)))
 
 
@@ -160,7 +164,13 @@ def read_tensors(file: Any) -> dict[str, Any]:
 
 def check_network_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
     """Raise ModelError unless weights have the names and shapes of the network that `build` makes,
-    and finite numbers."""
+    and finite values.
+
+    Args:
+        build: makes the network. Only the shapes of its weights are used.
+        weights: tensors by name.
+        path: file of the weights, for the message.
+    """
     import torch
 
     with torch.device("meta"):  # shapes only: a network that is refused takes no memory
@@ -172,13 +182,13 @@ def check_network_weights(build: "Callable[[], nn.Module]", weights: Weights, pa
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """The features that a network was trained on. "" and None mean that its file does not say.
+    """The features that a network was trained on.
 
     Attributes:
-        video: backbone of the video features.
-        text: encoder of the texts, as `text.embed` takes it ("minilm"), or the backbone whose own
-            text encoder it is ("clip").
-        rate: feature rows per second.
+        video: backbone of the video features. "": not known.
+        text: name of the text encoder for `text.embed`, such as "minilm", or a backbone with its own
+            text encoder, such as "clip". "": not known.
+        rate: feature rows per second. None: not known.
     """
 
     video: str = ""
@@ -192,11 +202,11 @@ class LoadedNetwork:
     ModelError.
 
     Attributes:
-        path: of its file.
-        sha256: of its file.
-        space: the features that it was trained on.
-        width: of its video feature rows.
-        accepts_unit_rows: whether rows may be scaled to length 1.
+        path: the network's file.
+        sha256: SHA-256 of the file, in hexadecimal.
+        space: the features that the network was trained on.
+        width: width of the video feature rows that the network takes.
+        accepts_unit_rows: True if feature rows may be scaled to length 1.
     """
 
     path: Path
@@ -207,7 +217,12 @@ class LoadedNetwork:
 
     def check_features(self, features: FeatureSequence, texts: str = "") -> None:
         """Check that features have the network's width, backbone and rate, and that texts have its
-        encoder."""
+        encoder.
+
+        Args:
+            features: feature rows of a video.
+            texts: name of the text vectors' encoder. "": not known, which passes.
+        """
         width = features.values.shape[1]
         if width != self.width:
             own = f"trained on features {self.width} wide"
@@ -217,8 +232,13 @@ class LoadedNetwork:
         self.check_space(features.backbone, texts, rate=features.rate)
 
     def check_space(self, video: str, texts: str = "", *, rate: float) -> None:
-        """Check backbone, text encoder and rows per second. An unknown backbone or encoder
-        passes."""
+        """Check that features come from the network's backbone, text encoder and rate.
+
+        Args:
+            video: backbone of the video features. An unknown one passes.
+            texts: encoder of the text vectors. An unknown one passes.
+            rate: feature rows per second.
+        """
         space = self.space
         for what, own, other in (("features", space.video, video), ("texts", space.text, texts)):
             if own != other and {own, other}.isdisjoint(UNKNOWN_SOURCES):
@@ -230,7 +250,8 @@ class LoadedNetwork:
             raise ModelError(f"{self.path}: {rates}; set vision.rate={space.rate:g}")
 
     def check_row_scale(self, *, unit: bool) -> None:
-        """Check that rows of length 1 (`unit`) are given only to a network that accepts them."""
+        """Check that the network accepts the scale of feature rows. unit: True if the rows are
+        scaled to length 1."""
         if unit and not self.accepts_unit_rows:
             cure = "set vision.unit=false, with internvideo or ready features"
             raise ModelError(

@@ -58,11 +58,13 @@ class TrainingRun(Generic[ResultT]):
     """What a training run is, and how its networks are written.
 
     Attributes:
-        folder: of all files of the run.
-        spec: of the network. It names the files of the best and of the final network.
-        identity: settings and sources as plain values. The folder refuses a run of another identity.
-        write: writes a network to a file.
-        facts: plain values that may change from one start to the next, such as versions and counts.
+        folder: folder of all files of the run.
+        spec: file format of the network. Its first file name is that of the best network, its last
+            one that of the final network.
+        identity: settings and sources as JSON values. A folder with another identity is refused.
+        write: writes a network to a file, given the network and the path.
+        facts: further JSON values of run.json, which may change when the run is resumed, such as
+            versions and counts.
         omitted: rows of omitted.jsonl. None: the run has no such file.
     """
 
@@ -77,7 +79,11 @@ class TrainingRun(Generic[ResultT]):
 def run_training(run: TrainingRun[ResultT], train: Callable[[KeepBest], ResultT]) -> ResultT:
     """Claim the folder of a run, train, write the final network, and return what `train` returns.
 
-    train: gets the function that writes the best network.
+    Args:
+        run: the run.
+        train: trains the network and returns it. Its argument is a function that writes the best
+            network so far.
+
     Raises SettingsError when the folder holds another run.
     """
     # The folder is claimed before any work, by one process.
@@ -100,12 +106,13 @@ def run_training(run: TrainingRun[ResultT], train: Callable[[KeepBest], ResultT]
 def claim_run_folder(
     folder: Path, identity: Mapping[str, Any], facts: Mapping[str, Any] | None = None
 ) -> None:
-    """Write what a run is to run.json, so that no other run continues in its folder.
+    """Write settings and sources of a run to run.json, so that no other run uses its folder.
 
     Args:
-        folder: of the run.
-        identity: plain values that tell the run from others.
-        facts: further values, which may change from one start to the next.
+        folder: folder of the run.
+        identity: JSON values, such as settings and sources, that must equal those of a run.json
+            that exists.
+        facts: further values of run.json, which may change when the run is resumed.
 
     Raises SettingsError when the folder holds another run, StoreError when run.json cannot be read.
     """
@@ -137,7 +144,8 @@ def write_omitted(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def result_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings of a run that decide its result, as plain values."""
+    """Return the settings of a run as JSON values, without those that do not change its result
+    (`NO_EFFECT_ON_RESULT`)."""
     return settings.model_dump(mode="json", exclude={"train": set(NO_EFFECT_ON_RESULT)})
 
 
@@ -182,7 +190,13 @@ def fine_tuning_settings(
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Progress of a run: steps taken, best held-out score, and scores since the best one."""
+    """Progress of a run.
+
+    Attributes:
+        step: number of steps taken.
+        best: best held-out score. None: there is none.
+        scores_since_best: number of held-out scores since the best one.
+    """
 
     step: int = 0
     best: float | None = None
@@ -195,7 +209,8 @@ class TrainingState:
         return replace(self, scores_since_best=self.scores_since_best + 1)
 
     def is_at_plateau(self, patience: int) -> bool:
-        """Return whether the last `patience` scores did not beat the best. Never with 0."""
+        """Return whether the last `patience` held-out scores did not beat the best one. With a
+        patience of 0 the result is False."""
         return 0 < patience <= self.scores_since_best
 
 
@@ -213,7 +228,13 @@ def save_checkpoint(
 ) -> None:
     """Write a checkpoint: weights, AdamW's moments and the progress of the run.
 
-    samples: how many there are, which a resumed run must have as well.
+    Args:
+        model: the network.
+        optimizer: the network's optimizer.
+        settings: settings of the run, which a resumed run must have too.
+        path: file of the checkpoint.
+        state: progress of the run.
+        samples: number of training samples, which a resumed run must have too.
     """
     # Weights and moments share one file, each with a prefix of its own.
     tensors = {}
@@ -243,9 +264,17 @@ def resume_checkpoint(
 ) -> TrainingState:
     """Load a checkpoint into network and optimizer and return the progress of its run.
 
-    Without a file, return the state of a fresh run.
-    Raises SettingsError when it is of another run, ModelError when it is damaged or of another
-    network.
+    Without a file, return the progress of a fresh run.
+
+    Args:
+        model: network that gets the stored weights.
+        optimizer: optimizer that gets the stored moments.
+        settings: settings of the run. They must be those of the checkpoint.
+        path: file of the checkpoint.
+        samples: number of training samples. It must be that of the checkpoint.
+
+    Raises SettingsError if the checkpoint is of another run, ModelError if it is damaged or of
+    another network.
     """
     if not path.exists():
         return TrainingState()
@@ -290,7 +319,7 @@ class StepLog:
     """
 
     def __init__(self, path: Path, steps: int) -> None:
-        """Open the log for appending, and drop the lines after its first `steps`."""
+        """Open the log for appending. steps: number of lines to keep. Later lines are removed."""
         check_own_file(path)
         if path.exists():
             # A killed run may have logged steps that its checkpoint has not. They are taken again.
@@ -301,7 +330,7 @@ class StepLog:
         self._file = path.open("a", encoding="utf-8", buffering=1)
 
     def write(self, row: Mapping[str, float]) -> None:
-        """Append the numbers of a step."""
+        """Append a line with numbers of a step, given by name."""
         try:
             self._file.write(json.dumps(row) + "\n")
         except OSError as error:

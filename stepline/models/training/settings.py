@@ -25,37 +25,44 @@ NO_EFFECT_ON_RESULT: Final = ("readers", "device", "save_every")
 
 
 class TrainSettings(Settings):
-    """How long and how fast a network learns. The defaults are those of NaSVA, section 4.2, and of
-    its released code."""
+    """Length, optimizer and checkpoints of a training run. The defaults are those of NaSVA, section
+    4.2, and of its released code."""
 
-    epochs: Count = Field(12, description="NaSVA section 4.2; its released configuration has 20")
-    batch: Batch = Field(8, description="videos per step; supplement")
+    epochs: Count = Field(
+        12,
+        description="passes over all samples. NaSVA section 4.2; its released configuration has 20",
+    )
+    batch: Batch = Field(8, description="samples per step; NaSVA, supplement")
     learning_rate: Positive = Field(
-        1e-4, description="at the start; falls to 0 as a cosine; section 4.2"
+        1e-4, description="highest learning rate; it falls to 0 as a cosine; NaSVA section 4.2"
     )
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.0, description="share of the steps in which it first rises from 0 (0: none)"
+        0.0, description="fraction of the steps in which the learning rate rises linearly. 0: none"
     )
-    weight_decay: NonNegative = Field(5e-5, description="AdamW's, of matrices alone; released code")
-    clip: Positive = Field(1.0, description="greatest norm of a gradient; released code")
+    weight_decay: NonNegative = Field(
+        5e-5, description="weight decay of AdamW, on weight matrices only; released code"
+    )
+    clip: Positive = Field(1.0, description="gradients are scaled down to this norm; released code")
     patience: CountOrZero = Field(
         0,
-        description="held-out scores without a better one after which training ends. 0: it takes "
-        "all epochs",
+        description="training ends after this many held-out scores without a better one. 0: it "
+        "runs all epochs",
     )
     score_every: Count = Field(1, description="epochs between held-out scores")
     seed: Seed = Field(
-        0, description="of the order of videos, of dropout and of whatever a batch draws"
+        0, description="seed of fresh weights, sample order, dropout and augmentation"
     )
     bf16: bool = Field(
-        False, description="mixed precision; twice as slow on a CPU without its own bf16 units"
+        False,
+        description="mixed precision (bfloat16); twice as slow on a CPU without bfloat16 units",
     )
     save_every: Count = Field(
         200, description="steps between checkpoints: what a killed run loses at most"
     )
     readers: ThreadsOrZero = Field(
-        2, description="threads that read the next batches. 0: none, each step reads its own"
+        2, description="threads that read the next batches. 0: each step reads its own batch"
     )
     device: DeviceName = Field(
-        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps. --device wins"
+        "auto",
+        description="auto (a CUDA GPU if there is one), cpu, cuda, cuda:N or mps. --device overrides it",
     )

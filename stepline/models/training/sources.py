@@ -45,11 +45,14 @@ SHARD_PATTERN = "shard-*.parquet"  # names of the files of a feature store
 
 
 def read_records(*sources: str, subset: str | None = None) -> Iterator[Record]:
-    """Yield the records of sources: .parquet, .json, folders of them, or `NAME:PATH` of a public
-    dataset.
+    """Yield the records of sources, one source after another.
 
-    subset: a split of a dataset. Raises DatasetError or StoreError for other sources, and for a
-    subset of plain records.
+    Args:
+        sources: each is a .parquet or .json file of records, a folder of such files, or `NAME:PATH`
+            of a public dataset.
+        subset: name of a split of the datasets. None: all videos.
+
+    Raises DatasetError or StoreError for any other source, and for a subset of plain records.
     """
     for source in sources:
         # A public dataset is read by its name, in its own form.
@@ -94,7 +97,12 @@ def parse_dataset_source(source: str) -> tuple[str, str] | None:
 
 
 def read_transcripts(*sources: str, videos: Container[str] | None = None) -> dict[str, Transcript]:
-    """Return the transcripts of sources by video id. videos: only these ids."""
+    """Return the transcripts of the records of sources, by video id.
+
+    Args:
+        sources: sources of `read_records`.
+        videos: ids of the videos whose transcripts are returned. None: all.
+    """
     transcripts = {}
     for record in read_records(*sources):
         video = record.video.id
@@ -148,10 +156,10 @@ class LabelledTexts:
 
     Attributes:
         video: id of the video.
-        kind: of the texts.
+        kind: "narration" for spoken sentences, "step" for steps.
         texts: K texts.
-        spans: of each text, the seconds in which it is shown or said. Empty where the text has no
-            label.
+        spans: for each text, the spans in seconds in which it is shown or said. Empty for a text
+            without a label.
         duration: seconds of the video as its source states them. None: not stated.
     """
 
@@ -168,10 +176,11 @@ def read_labelled_texts(
     """Yield the labelled texts of each video of a source.
 
     Args:
-        source: as `read_records` takes it, or a feature store of texts with times. Of a dataset
-            that people annotated, their steps are used.
+        source: a source of `read_records`, or a feature store of texts with times. For a dataset
+            with steps that people annotated, these steps are used.
         kind: "narration" for the sentences of the transcript, "step" for the steps.
-        label: which span of a step is its label.
+        label: the span that labels a step: the first span in which it is shown, the span in which
+            it is said, or the first of these that is known.
 
     Raises DatasetError or StoreError for any other source.
     """
@@ -203,8 +212,15 @@ def iterate_labelled_texts(
     *,
     annotated: bool = False,
 ) -> Iterator[LabelledTexts]:
-    """Yield the labelled texts of each record. annotated: use the steps that people annotated,
-    which only public datasets may give."""
+    """Yield the labelled texts of each record.
+
+    Args:
+        records: the records.
+        kind: "narration" for the sentences of the transcript, "step" for the steps.
+        label: the span that labels a step, as in `read_labelled_texts`.
+        annotated: True to use the steps that people annotated (`Record.reference`), with all their
+            spans.
+    """
     for record in records:
         spans: list[tuple[Span, ...]]
         if kind == "narration":
@@ -221,8 +237,8 @@ def iterate_labelled_texts(
 
 
 def _choose_label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
-    """Return the span that labels a step: the best one in which it is shown, else the one in which
-    it is said."""
+    """Return the span that labels a step: the first one in which it is shown, else the one in which
+    it is said. Empty if the step has neither."""
     if step.spans and source != "said":
         return step.spans[:1]
     if step.said is not None and source != "shown":
@@ -282,8 +298,14 @@ def get_text_space_name(source: str) -> str:
 def open_or_store_text_vectors(
     source: str, texts: Iterable[LabelledTexts], folder: Path
 ) -> FeatureStore:
-    """Return the store of text vectors at a path or URL. For an encoder's name, encode the texts
-    and store them in `folder`."""
+    """Return a store of text vectors, by video id.
+
+    Args:
+        source: path or URL of a feature store, which is opened. Any other value is the name of an
+            encoder for `load_text_encoder`, which makes the vectors.
+        texts: texts of the videos. They are read only if vectors are made.
+        folder: folder of the new store.
+    """
     if is_feature_store(source):
         return open_store(source)
     return store_text_vectors(
@@ -294,11 +316,16 @@ def open_or_store_text_vectors(
 def store_text_vectors(
     texts: Iterable[LabelledTexts], encode: TextEncoder, folder: Path, *, name: str
 ) -> FeatureStore:
-    """Encode the texts of each video and return the store of their vectors, by video id. Vectors
-    that are stored already are not made again.
+    """Encode the texts of each video and return the store of their vectors, by video id. Videos that
+    the store already holds are not encoded again.
 
-    Raises ShapeError when the encoder returns another number of rows, or when there is no text at
-    all.
+    Args:
+        texts: texts of the videos.
+        encode: returns the vectors (K, C) of K texts.
+        folder: folder of the store.
+        name: name of the vector space, stored as the backbone.
+
+    Raises ShapeError if the encoder returns another number of rows, or if there is no text at all.
     """
     with FeatureWriter(folder) as writer:
         for labelled in texts:
@@ -362,8 +389,9 @@ class FeatureJoin:
     feature store is read.
 
     Attributes:
-        specs: of the first video's features ("video"), and of the first texts' vectors ("text").
-        omitted: what was left out, with the reasons.
+        specs: width, backbone and rate of the first video's features, under "video", and of the
+            first text vectors, under "text".
+        omitted: videos and texts that were left out, with the reasons.
     """
 
     def __init__(
@@ -377,10 +405,10 @@ class FeatureJoin:
         """Look up videos in a feature store.
 
         Args:
-            features: a store, or features by video id.
-            slack: seconds by which a stated duration may differ from that of the features.
+            features: a feature store, or features by video id.
+            slack: largest difference in seconds between a stated duration and that of the features.
             excluded: ids of videos that are left out.
-            one_rate: whether all videos must have the first one's rows per second.
+            one_rate: True if all videos must have the rows per second of the first video.
         """
         self._features = features
         self._slack = slack
@@ -399,14 +427,15 @@ class FeatureJoin:
         missing: str | None = None,
         vectors: FeatureStore | None = None,
     ) -> OmitReason | None:
-        """Return why a video cannot be trained on, or None where it can.
+        """Return why a video cannot be trained on, or None if it can.
 
         Args:
-            video: its id.
-            duration: seconds, as its source states them. None: not stated.
-            key: a key that may come once only. None: not checked.
-            missing: what its source lacks. None: nothing.
-            vectors: a store that must hold the vectors of its texts.
+            video: id of the video.
+            duration: seconds of the video as its source states them. None: not stated.
+            key: a second call with the same key returns `SEEN_TWICE`. None: not checked.
+            missing: a reason that the caller found. It is returned for a video that is not excluded.
+                None: there is no such reason.
+            vectors: a store that must hold the vectors of the video's texts. None: not checked.
         """
         # What its id and its source say.
         if key is not None:
@@ -435,12 +464,20 @@ class FeatureJoin:
         return omit_reason
 
     def omit(self, kind: RejectedKind, video: str, omit_reason: OmitReason, text: str = "") -> None:
-        """Note that something is left out, and why. text: of the step, where a step is left out."""
+        """Add a row to `omitted`.
+
+        Args:
+            kind: kind of the item that is left out, such as "step".
+            video: id of the item's video.
+            omit_reason: the reason, and the value that was found.
+            text: text of the item. "": the item is all texts of the video.
+        """
         reason, value = omit_reason
         self.omitted.append(Rejected(kind, reason, text=text, id=video, value=value))
 
     def _find_mismatch(self, name: str, spec: FeatureSpec) -> OmitReason | None:
-        """Return how a spec differs from the first one of its kind, or None."""
+        """Return how a spec differs from the first one under the same name ("video" or "text"), or
+        None. The first spec is stored."""
         first = self.specs.setdefault(name, spec)
         if spec.width != first.width:
             return OTHER_WIDTH, f"{name} {spec.width}, not {first.width}"
@@ -462,8 +499,11 @@ SOURCE_CURES = {
 
 
 def explain_empty_source(omitted: Sequence[Rejected]) -> str:
-    """Return why nothing of a source can be trained on, with the cure for the most frequent reason,
-    in one line."""
+    """Return a one-line message that no video of a source can be trained on: the counted reasons,
+    and the cure for the most frequent one.
+
+    omitted: the items of the source that were left out.
+    """
     if not omitted:
         return "no video is left to train on: it holds none; give another source"
     reason = next(iter(count_reasons(omitted)))

@@ -125,8 +125,8 @@ def replace_pronouns(sentences: Sequence[str]) -> list[str]:
 
 
 def _check_duration(record: Record) -> float:
-    """Return the length of a record's video in seconds, or of its narration if the length is
-    unknown. Raises DatasetError for a record that cannot be cut into clips."""
+    """Return the length of a record's video in seconds. If it is unknown, return the end of the
+    narration. Raises DatasetError for a record that cannot be cut into clips."""
     sentences = record.sentences
     if not sentences:
         raise DatasetError(
@@ -207,14 +207,14 @@ class FrameClip:
         return self.frames
 
     def read_frames(self) -> npt.NDArray[np.uint8]:
-        """Return the frames of the clip, (T, side, side, 3) uint8. Past the end of the video the
+        """Return the T frames of the clip, (T, side, side, 3) uint8. Past the end of the video the
         last frame is repeated.
 
         Raises MediaError if the file cannot be read, or has no frame before the end of the clip.
         """
         start = self.span.start
-        length = self.span.end - start
         side = self.side
+        length = self.span.end - start
         times = [start + (number + 0.5) * length / self.frames for number in range(self.frames)]
         # After its end a video shows its last picture.
         frames_by_time = self._read_frames(times) or self._read_last_frame_before(start)
@@ -231,7 +231,8 @@ class FrameClip:
         return np.stack(images)
 
     def _read_last_frame_before(self, start: float) -> dict[float, npt.NDArray[np.uint8]]:
-        """Return the last frame before `start` seconds, for a clip past the end of the video."""
+        """Return {time: image} of the last frame before `start` seconds, for a clip past the end of
+        the video."""
         # Farther back each time, until there is a picture.
         back = 1.0
         while True:
@@ -258,7 +259,7 @@ class ClipTextPair:
 
     Attributes:
         id: id of the clip, for messages.
-        video: float32 feature rows (R, C), uint8 RGB frames (T, H, W, 3), or frames in a file.
+        video: R float32 feature rows (R, C), T uint8 RGB frames (T, H, W, 3), or frames in a file.
         text: (P, D) float32 vectors of P candidate texts. The first is the text of the clip.
     """
 
@@ -374,7 +375,8 @@ UNREADABLE_FILE = "its video cannot be read"
 class StoredClips:
     """Reads clips as rows of stored features.
 
-    store: the feature store.
+    Attributes:
+        store: the feature store.
     """
 
     store: FeatureStore
@@ -433,7 +435,7 @@ class VideoFrames:
         return None if media.has_picture else (NO_PICTURE, "")
 
     def make_pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
-        """Return one clip with its texts. Its frames are decoded when they are read.
+        """Return one clip with its texts. Its frames are decoded later, when they are read.
 
         Args:
             video: id of the video.

@@ -54,8 +54,8 @@ class ClipDataset:
     """N clips with their texts, as training data.
 
     Attributes:
-        clips: description of each clip.
-        pairs: video input and text vectors of each clip.
+        clips: times, sentence and key-step of each clip.
+        pairs: video input and text vectors of each clip, in the order of `clips`.
         omitted: videos that were left out, with the reasons.
     """
 
@@ -203,18 +203,15 @@ def compute_key_step_similarity(
         encode: turns texts into unit vectors. None: MiniLM.
     """
     # every text once
-    with_step = [
-        (index, clip.text, clip.key_step)
-        for index, clip in enumerate(clips)
-        if clip.key_step is not None
-    ]
-    texts = sorted({text for _, *pair in with_step for text in pair})
+    pairs = [(clip.text, clip.key_step) for clip in clips if clip.key_step is not None]
+    texts = sorted({text for pair in pairs for text in pair})
     vectors = encode(texts) if encode else embed(texts)
     vector_of = dict(zip(texts, vectors.astype(np.float64), strict=True))
     # Rows of length 1, so that the products below are cosines.
     cosine = np.full(len(clips), np.nan)
-    for index, narration, key_step in with_step:
-        cosine[index] = vector_of[narration] @ vector_of[key_step]
+    for index, clip in enumerate(clips):
+        if clip.key_step is not None:
+            cosine[index] = vector_of[clip.text] @ vector_of[clip.key_step]
     # The paper leaves open how a cosine becomes a similarity. NaN stays NaN.
     similarity: Array = np.clip(cosine, 0.0, 1.0)
     return similarity
@@ -255,8 +252,10 @@ def label_by_visual_relevance(clips: Sequence[NarratedClip]) -> Mask:
 
 
 def require_key_steps(has_step: Mask) -> Mask:
-    """Return its argument, the mask (N,) of clips with a key-step. Raises DatasetError when no clip
-    has one."""
+    """Return the given mask (N,) unchanged. Raises DatasetError when no clip has a key-step.
+
+    has_step: (N,), True for clips with a key-step.
+    """
     if not has_step.any():
         raise DatasetError(
             f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times"
@@ -281,9 +280,8 @@ def label_by_modality_consensus(
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
         shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
         raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
-    labels = _is_among_best(tasks, video, settings.rank) & _is_among_best(
-        tasks, text, settings.rank
-    )
+    by_video, by_text = (_is_among_best(tasks, scores, settings.rank) for scores in (video, text))
+    labels = by_video & by_text
     if not labels.any():
         raise DatasetError(
             f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank"
@@ -292,11 +290,15 @@ def label_by_modality_consensus(
 
 
 def _is_among_best(tasks: Tasks, scores: Array, fraction: float) -> Mask:
-    """Return whether each clip is in the best fraction of its task's clips, (N,). scores: (N, O)
-    score of each clip for each task."""
-    count = len(tasks)
-    own = scores[np.arange(count), tasks]  # (N,)
-    high = np.zeros(count, dtype=np.bool_)
+    """Return whether each clip is in the best fraction of its task's clips, (N,).
+
+    Args:
+        tasks: (N,) task number of each clip.
+        scores: (N, O) score of each clip for each of O tasks.
+        fraction: fraction of a task's clips that is the best.
+    """
+    own = scores[np.arange(len(tasks)), tasks]  # (N,)
+    high = np.zeros(len(tasks), dtype=np.bool_)
     for task in np.unique(tasks):
         rows = np.flatnonzero(tasks == task)
         order = np.argsort(-own[rows], kind="stable")
@@ -311,7 +313,7 @@ def predict_task_log_probabilities(features: Matrix, tasks: Tasks, videos: Seque
     Args:
         features: (N, C) feature rows.
         tasks: (N,) true task numbers, 0 to O - 1.
-        videos: id of the video of each row.
+        videos: id of the video of each row. A row is classified by a fit to other videos.
 
     Raises DatasetError for fewer than two tasks or videos.
     """

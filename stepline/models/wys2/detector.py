@@ -74,7 +74,8 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return torch.einsum("bd,bd->b", clips.float(), texts.float())
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
-        """Return unnormalised vectors of the clips of a batch, (B, D)."""
+        """Return unnormalised vectors of the clips of a batch, (B, D). Raises ShapeError for frames if
+        the detector takes feature rows, and the other way around."""
         tower = self.settings.video
         takes_frames = tower == "s3d"
         if takes_frames != (batch.video_pad is None):
@@ -83,8 +84,12 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return cast(Tensor, self.video(batch))
 
     def encode_texts(self, texts: Tensor) -> Tensor:
-        """Return unnormalised vectors (M, D) of texts. texts: (M, E) vectors from the text
-        encoder."""
+        """Return unnormalised vectors of M texts, (M, D).
+
+        texts: (M, E) vectors from the text encoder, of width `text_width`.
+
+        Raises ShapeError for vectors of another width.
+        """
         width = texts.shape[-1]
         expected = self.settings.text_width
         if width != expected:
@@ -172,8 +177,14 @@ class JointScore(nn.Module):  # type: ignore[misc]
 
 
 def _make_head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module:
-    """Return two layers after a LayerNorm without parameters. The values of unit rows are too small
-    against the bias of the first layer."""
+    """Return a network of two layers after a LayerNorm without parameters. Without the norm, the
+    values of unit rows are too small against the bias of the first layer.
+
+    Args:
+        inputs: width of the input vectors.
+        settings: hidden width and dropout.
+        width: width of the output vectors.
+    """
     return nn.Sequential(
         nn.LayerNorm(inputs, elementwise_affine=False),
         nn.Linear(inputs, settings.hidden),
@@ -190,7 +201,8 @@ def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
         scores: (B, B, P) score of clip i with candidate text p of clip j.
         settings: form of the loss.
 
-    Raises ShapeError for a batch of one clip, which has no negatives.
+    Raises ShapeError for scores of another shape, and with "nce" for a batch of one clip, which has
+    no negatives.
     """
     shape = tuple(scores.shape)
     if len(shape) != 3 or shape[0] != shape[1]:
@@ -206,7 +218,7 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
 
     Args:
         scores: (B, B) score of clip i with text j.
-        settings: number of negatives, drawn with torch's random generator.
+        settings: `negatives` is their number. They are drawn with torch's random generator.
     """
     own = scores.diagonal()  # (B,)
     candidates = torch.cat([own[:, None], _sample_negatives(scores, settings.negatives)], dim=1)
@@ -226,13 +238,12 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
-    device = scores.device
-    row = torch.arange(b, device=device)
+    row = torch.arange(b, device=scores.device)
     own = scores[row, row]  # (B, P)
     by_text = scores.transpose(0, 1)  # (B, B, P)
     if not released:
         # The clip's own candidates count once, among its texts.
-        diagonal = torch.eye(b, dtype=torch.bool, device=device)
+        diagonal = torch.eye(b, dtype=torch.bool, device=scores.device)
         by_text = by_text.masked_fill(diagonal[:, :, None], -torch.inf)
     candidates = torch.cat([scores.flatten(1), by_text.flatten(1)], dim=1)  # (B, 2 B P)
     losses = candidates.logsumexp(1) - own.logsumexp(1)  # (B,)
@@ -240,7 +251,14 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
-    """Return `count` sampled off-diagonal scores of each row, (B, count). None: all of them."""
+    """Return randomly chosen scores of each clip with texts of other clips, (B, min(count, B - 1)).
+
+    Args:
+        scores: (B, B) score of clip i with text j.
+        count: number of scores per clip. None: all B - 1.
+
+    Raises ShapeError for a batch of one clip.
+    """
     b = len(scores)
     if b < 2:
         raise ShapeError(

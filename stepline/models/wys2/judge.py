@@ -63,8 +63,8 @@ def judge_by_grounding(
     Args:
         transcript: transcript with S sentences.
         steps: K steps with the times at which they are shown.
-        alignment: (K, T) scores of steps and feature rows. Those of kind "probability" are P(step k
-            is shown in row t).
+        alignment: (K, T) scores of K steps in T feature rows. Scores of kind "probability" are P(step
+            k is shown in row t).
         seconds: least length of the clip in which a sentence is judged.
 
     Raises ShapeError when steps and alignment differ in number.
@@ -103,8 +103,10 @@ def collect_grounding_evidence(
     Args:
         transcript: transcript with S sentences.
         steps: K steps with the times at which they are shown.
-        alignment: (K, T) scores of steps and feature rows.
+        alignment: (K, T) scores of K steps in T feature rows.
         seconds: least length of the clip of a sentence.
+
+    Raises ShapeError when steps and alignment differ in number.
     """
     row_count = len(alignment.scores)
     if row_count != len(steps):
@@ -140,7 +142,10 @@ def _predict_probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
 
 @functools.cache
 def load_regression_weights(kind: str) -> Array:
-    """Return the fitted weights of the logistic regression, (3,): evidence, citation by a step, and
-    intercept. kind: "words" or "grounding"."""
+    """Return the weights of a fitted logistic regression, (3,): of the evidence, of being cited by a
+    step, and the intercept.
+
+    kind: regression "words" of `judge_by_words`, or "grounding" of `judge_by_grounding`.
+    """
     file = resources.files("stepline.models.wys2").joinpath("judge.json")
     return np.array(json.loads(file.read_text(encoding="utf-8"))[kind], dtype=np.float64)

@@ -68,7 +68,7 @@ class DetectorCalibration:
 
 def load_detector(path: Path) -> LoadedDetector:
     """Return the calibrated detector of a file or run folder, in evaluation mode. Raises ModelError
-    for other files and for a detector without calibration."""
+    if the file is no detector or has no calibration of its own."""
     file = path / NETWORK.file_names[0] if path.is_dir() else path
     space, network = read_detector(file)
     path = calibration_path(file)
@@ -169,7 +169,8 @@ def calibration_path(detector: Path) -> Path:
 
 
 def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
-    """Write a calibration beside the detector's file."""
+    """Write a calibration next to the detector that it was fitted to. detector: file of the
+    detector, which must exist."""
     tree = {
         "kind": CALIBRATION_KIND,
         "detector": sha256(detector),

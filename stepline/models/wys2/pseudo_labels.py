@@ -63,7 +63,8 @@ class UnlabelledClips(Protocol):
 
     def __len__(self) -> int: ...
     def iterate_blocks(self) -> Iterator[Block]:
-        """Yield all clips in blocks of (references, pairs), in the same order each time."""
+        """Yield all clips in blocks, in the same order each time. A block is the references of n
+        clips, which `get_pairs` takes, and the n clips with their texts."""
         ...
 
     def get_pairs(self, references: References) -> Sequence[ClipTextPair]:
@@ -72,8 +73,8 @@ class UnlabelledClips(Protocol):
 
 
 class ClipStream:
-    """Clips of narrated videos, each with the sentence spoken in it, cut anew in each pass to save
-    memory.
+    """Clips of narrated videos, each with the sentence spoken in it. To save memory, each pass over
+    the clips cuts the videos again.
 
     Attributes:
         omitted: videos that were left out, with the reasons. A video that occurs twice is used
@@ -130,8 +131,8 @@ class ClipStream:
             yield LabelledTexts(record.video.id, "narration", _get_sentence_texts(record), ())
 
     def iterate_blocks(self) -> Iterator[Block]:
-        """Yield all clips in blocks of (references, pairs). The features of each video are read
-        once.
+        """Yield all clips in blocks: the references of n clips, which `get_pairs` takes, and the n
+        clips with their texts. The features of each video are read once.
 
         Raises DatasetError if the records have changed since the stream was created.
         """
@@ -210,7 +211,7 @@ class ValidationClips:
     positive: Mask
 
     def compute_auc(self, network: Detector) -> float:
-        """Return the area under the ROC curve of a detector's scores for the validation labels."""
+        """Return the area under the ROC curve of a detector's scores, by the validation labels."""
         return roc_auc(self.positive.astype(np.float64), score_pairs(network, self.pairs))
 
 
@@ -222,7 +223,7 @@ class TrainingRound:
         number: number of the round. Round 0 uses no pseudo-labels.
         pairs: number of training clips.
         pseudo_labelled: number of training clips with a pseudo-label.
-        of: number of unlabelled clips.
+        of: number of unlabelled clips that the detector scored.
         threshold: least detector score of a pseudo-labelled clip. None: round 0.
         auc: area under the ROC curve on the validation clips.
         precision: fraction of the pseudo-labelled clips that are true positives. None: true labels
@@ -290,11 +291,10 @@ def train_with_pseudo_labels(
     count = 0 if unlabelled is None else len(unlabelled)
     if unlabelled is not None and not count:
         raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
-    positive_count = int(validation.positive.sum())
-    if unlabelled is None and positive_count in (0, len(validation.positive)):
+    clip_count = len(validation.positive)
+    if unlabelled is None and int(validation.positive.sum()) in (0, clip_count):
         raise DatasetError(
-            f"all {len(validation.positive)} validation clips are of one class; "
-            "give more videos, or other labels"
+            f"all {clip_count} validation clips are of one class; give more videos, or other labels"
         )
     # Round 0: the labelled clips alone.
     network = train(labelled, 0)
@@ -354,10 +354,12 @@ def choose_threshold(
     """Return the least detector score of a clip that gets a positive pseudo-label.
 
     Args:
-        scores: (U,) detector scores of the unlabelled clips.
-        validation: (N,) detector scores of the validation clips.
+        scores: (U,) detector scores of the unlabelled clips, needed for a share of them.
+        validation: (N,) detector scores of the validation clips, needed for the best F1.
         positive: (N,), True for positive validation clips.
         settings: rule for the threshold.
+
+    Raises DatasetError if the best F1 is asked for and all validation clips have the same label.
     """
     if settings.threshold == "share":
         return float(np.quantile(scores, 1 - settings.share))

@@ -39,17 +39,19 @@ class LabelSettings(Settings):
     """Rule by which clips are labelled as visual narrations (WYS2, section 3.1)."""
 
     kind: LabelKind = Field(
-        "ss", description="sentence similarity, visual relevance, or consensus of the modalities"
+        "ss", description="ss: sentence similarity. vr: visual relevance. mc: modality consensus"
     )
     similarity: Fraction = Field(
-        0.5, description="ss: c, the least similarity of narration and key-step"
+        0.5, description="ss: least similarity of narration and key-step; c in the paper"
     )
     quantile: Fraction | None = Field(
         None,
         description="ss: instead of c, the share of clips with a key-step that is kept, the most "
         "similar first",
     )
-    rank: Fraction = Field(0.35, description="mc: k, as a share of the clips of a task")
+    rank: Fraction = Field(
+        0.35, description="mc: share of the clips of a task that rank high; k in the paper"
+    )
 
 
 class DetectorSettings(Settings):
@@ -58,7 +60,7 @@ class DetectorSettings(Settings):
     video_width: Width = Field(512, description="width of a feature row; S3D: 512")
     text_width: Width = Field(512, description="width of a text vector")
     video: Literal["head", "s3d"] = Field(
-        "head", description="two layers on ready features, or S3D itself, trained on frames"
+        "head", description="head: two layers on stored features. s3d: S3D, trained on frames"
     )
     frames: Annotated[int, Field(ge=2, le=512, multiple_of=2)] = Field(
         32, description="s3d: evenly spaced frames per clip, as in MIL-NCE; not in the paper"
@@ -67,7 +69,7 @@ class DetectorSettings(Settings):
         224, description="s3d: side in pixels of the cropped square; not in the paper"
     )
     text: Literal["head", "frozen"] = Field(
-        "head", description="two layers, or unchanged text vectors (the paper's choice)"
+        "head", description="head: two layers. frozen: unchanged text vectors, as in the paper"
     )
     hidden: Width = Field(128, description="width between a head's two layers")
     width: Width = Field(
@@ -75,7 +77,8 @@ class DetectorSettings(Settings):
     )
     score: Score = Field(
         "cosine",
-        description="a cosine over temperature, the paper's raw dot product, or TAN's joint head",
+        description="cosine: over the temperature. dot: dot product, as in the paper. joint: TAN's joint "
+        "head",
     )
     temperature: Positive = Field(0.1, description="cosine: divisor of the cosine")
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
@@ -88,7 +91,8 @@ class ContrastSettings(Settings):
 
     objective: Objective = Field(
         "nce",
-        description='"mil-nce-released" counts a clip\'s own candidates twice in the denominator',
+        description="nce: WYS2. mil-nce: MIL-NCE. mil-nce-released: as in the published code, which "
+        "counts a clip's own candidates twice in the denominator",
     )
     negatives: Count | None = Field(
         4, description="number of other texts of the batch used as negatives; None: all"
@@ -102,7 +106,9 @@ class PseudoSettings(Settings):
         1, description="number of rounds of pseudo-labelling and training"
     )
     threshold: Literal["best F1", "share"] = Field(
-        "best F1", description="best F1 on the validation clips, or a share of the unlabelled clips"
+        "best F1",
+        description="least score of a positive clip: best F1 on the validation clips, or a share of the "
+        "unlabelled clips",
     )
     share: Fraction = Field(
         0.1, description="share: fraction of the unlabelled clips to keep, best scores first"
@@ -110,7 +116,16 @@ class PseudoSettings(Settings):
 
 
 class Wys2Settings(Settings):
-    """All settings of `stepline train wys2`."""
+    """All settings of `stepline train wys2`.
+
+    Attributes:
+        clips: length and spacing of the clips.
+        labels: rule for positive clips.
+        detector: sizes and forms of the network.
+        contrast: loss.
+        pseudo: pseudo-labels for unlabelled clips.
+        train: length and learning rate of the training.
+    """
 
     clips: ClipSettings = ClipSettings()
     labels: LabelSettings = LabelSettings()
@@ -125,8 +140,8 @@ class JudgeSettings(Settings):
 
     detector: Path | None = Field(
         None,
-        description="file or run folder of a trained detector. None: the wording and the "
-        "picture's fit",
+        description="file or run folder of a trained detector. None: estimated from the wording and the "
+        "grounded steps",
     )
     seconds: Positive = Field(
         3.0, description="least length in seconds of the clip in which a sentence is judged"

@@ -80,6 +80,12 @@ def _select_segments(
 
     Remaining seconds are filled with parts of other segments around their most likely times, by
     decreasing value.
+
+    Args:
+        candidates: segments to choose from, each of one step.
+        target: largest total length in seconds.
+        pauses: moves the ends of parts out of words.
+        gap: seconds between two segments below which they become one.
     """
     # whole segments
     selected: list[SummarySegment] = []
@@ -88,21 +94,18 @@ def _select_segments(
     while remaining:
         # a segment near a selected one also adds the gap that is closed between them
         current = _count_merged_seconds(selected, gap)
-        best = None
-        best_seconds = 0.0
-        best_rate = -1.0
+        fitting = []
         for segment in remaining:
             seconds = _count_merged_seconds([*selected, segment], gap) - current
-            rate = segment.value / max(seconds, MIN_ADDED_SECONDS)
-            if length + seconds <= target and rate > best_rate:
-                best = segment
-                best_seconds = seconds
-                best_rate = rate
-        if best is None:
+            if length + seconds <= target:
+                rate = segment.value / max(seconds, MIN_ADDED_SECONDS)
+                fitting.append((rate, seconds, segment))
+        if not fitting:
             break
+        _, seconds, best = max(fitting, key=lambda row: row[0])
         selected.append(best)
         remaining.remove(best)
-        length += best_seconds
+        length += seconds
     # parts of the others
     for segment in sorted(remaining, key=lambda segment: -segment.value):
         room = target - _count_merged_seconds(selected, gap)
@@ -129,8 +132,8 @@ def _sum_seconds(segments: Iterable[SummarySegment]) -> float:
 
 
 def _merge_close(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
-    """Return segments in order, with those less than `gap` seconds apart merged. A merged segment
-    has the largest value of its parts."""
+    """Return segments in order of time, with those less than `gap` seconds apart merged. A merged
+    segment has all steps of its parts and their largest value."""
     merged: list[SummarySegment] = []
     for segment in sorted(segments, key=lambda segment: segment.span.start):
         if not merged or segment.span.start - merged[-1].span.end >= gap:
@@ -208,8 +211,14 @@ class PauseFinder:
         return Span(inner_start, inner_end)
 
     def _move_end(self, time: float, middle: float, *, starts: bool) -> float:
-        """Return the start or end of a span in seconds, moved out of its sentence, otherwise out of
-        its word."""
+        """Return the start or end of a span in seconds, moved out of the sentence that is spoken
+        there, or else out of the word.
+
+        Args:
+            time: the start or end in seconds.
+            middle: most likely time of the step, which the span must keep.
+            starts: whether `time` is the start of the span.
+        """
         padded = self._pad_start if starts else self._pad_end
         sentence = _find_span_around(self._sentence_spans, time)
         if sentence is None:
@@ -231,8 +240,8 @@ class PauseFinder:
         return word.start if starts else word.end
 
     def _pad_start(self, time: float) -> float:
-        """Return a start in seconds that includes some of the pause before the speech that begins
-        there."""
+        """Return a start in seconds, moved into the pause before it by `settings.pad` at most, if
+        speech begins there."""
         spans = self._sentence_spans
         # Only where speech begins is there a pause before it.
         if not any(abs(span.start - time) < TOUCHING_SECONDS for span in spans):
@@ -241,8 +250,8 @@ class PauseFinder:
         return max(0.0, *earlier_ends, time - self._settings.pad)
 
     def _pad_end(self, time: float) -> float:
-        """Return an end in seconds that includes some of the pause after the speech that ends
-        there."""
+        """Return an end in seconds, moved into the pause after it by `settings.pad` at most, if speech
+        ends there. It is never after the start of the next speech."""
         spans = self._sentence_spans
         later_starts = [span.start for span in spans if span.start >= time]
         next_start = min(later_starts, default=self._end)

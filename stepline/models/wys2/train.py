@@ -87,7 +87,8 @@ class DetectorRun(TrainedDetector):
 
     Attributes:
         calibration: regression from scores to P(shown). None: too few validation clips.
-        counts: numbers of training clips, of positive training clips, and of validation clips.
+        counts: number of training clips ("clips"), of positive ones ("positive"), and of validation
+            clips ("validation").
         validation_positive: number of positive validation clips.
         unlabelled_omitted: unlabelled videos that were left out, with the reasons.
     """
@@ -287,8 +288,15 @@ def _train_on_clips(
     settings: Wys2Settings,
     report: Callable[[Progress], None] | None,
 ) -> DetectorRun:
-    """Split the videos, train, and calibrate. Rounds with pseudo-labels follow if there are
-    unlabelled clips."""
+    """Return a detector trained on the training split of the videos, calibrated on the validation
+    split. Rounds with pseudo-labels follow the first training if there are unlabelled clips.
+
+    Args:
+        clips: training clips.
+        folder: folder of the run.
+        settings: settings of the run.
+        report: called with the progress after each update.
+    """
     # the videos of each split
     labelled = clips.labelled
     splits = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
@@ -363,8 +371,15 @@ def _fit_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSet
 
 
 def _make_detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
-    """Return a fresh detector of frames with released S3D weights. Raises ModelError for another
-    file."""
+    """Return a fresh detector of frames with released S3D weights.
+
+    Args:
+        settings: sizes and forms of the network.
+        weights: file of the S3D weights.
+        seed: seed of the random weights of all other layers.
+
+    Raises ModelError for a file without S3D weights, SettingsError for a detector of features.
+    """
     from stepline.vision.s3d import DICTIONARY_FILE, read_dictionary, read_s3d
 
     torch.manual_seed(seed)
@@ -417,13 +432,18 @@ def make_detector_task(
     pairs: Sequence[ClipTextPair], settings: ContrastSettings
 ) -> TrainingTask[ClipTextPair]:
     """Return the training task (losses and augmentation) of the detector. The last batch of an
-    epoch can hold one pair, and then has a loss of 0."""
+    epoch can hold one pair, and then has a loss of 0.
+
+    Args:
+        pairs: positive clips, each with its texts.
+        settings: form of the loss.
+    """
 
     def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
         collated = collate_pairs(batch).to(device_of(network))
         scores = network(collated)
         if len(batch) < 2:
-            # what is not padding, so that the gradient is finite
+            # Padding is left out, so that the gradient is finite.
             return [Loss(0 * scores[scores.isfinite()].sum(), scores.new_zeros(()))]
         return [contrastive_loss(scores, settings)]
 

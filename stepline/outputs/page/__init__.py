@@ -53,8 +53,7 @@ def page(
         digest: hex digest in the page, by which a later run recognises the page. None:
             `record_digest`.
     """
-    if digest is None:
-        digest = record_digest(record)
+    digest = record_digest(record) if digest is None else digest
     if len(record.steps) > MAX_PICTURED_STEPS:
         keyframes = None
 
@@ -110,9 +109,7 @@ def _cut_to_page(record: Record, alignment: Alignment | None) -> tuple[Record, A
 
 def _first_lines(record: Record) -> Record:
     """Return a record with the first MAX_PAGE_LINES items of each list."""
-    update: dict[str, Any] = {}
-    for name in LIST_FIELDS:
-        update[name] = getattr(record, name)[:MAX_PAGE_LINES]
+    update: dict[str, Any] = {name: getattr(record, name)[:MAX_PAGE_LINES] for name in LIST_FIELDS}
     # A step may cite only sentences that are on the page.
     steps = []
     for step in update["steps"]:

@@ -158,17 +158,18 @@ def _layout_row(
     bars = []
     for item, lane in zip(items, lanes, strict=True):
         width = percent(item.span.duration, total)
-        bar = {
-            "x": percent(item.span.start, total),
-            "width": width,
-            "y": bars_top + lane * lane_pixels,
-            "height": height,
-            "look": item.look,
-            "seek": _seek_second(item.span),
-            "label": item.label if width >= MIN_LABELLED_PERCENT else "",
-            "title": item.title,
-        }
-        bars.append(bar)
+        bars.append(
+            {
+                "x": percent(item.span.start, total),
+                "width": width,
+                "y": bars_top + lane * lane_pixels,
+                "height": height,
+                "look": item.look,
+                "seek": _seek_second(item.span),
+                "label": item.label if width >= MIN_LABELLED_PERCENT else "",
+                "title": item.title,
+            }
+        )
     bottom = bars_top + (max(lanes) + 1) * lane_pixels
     return {"name": name, "y": top, "bars": bars}, bottom + ROW_GAP_PIXELS
 

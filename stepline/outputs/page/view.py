@@ -109,7 +109,8 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
 def total_seconds(record: Record, alignment: Alignment | None) -> float:
     """Return the length of the page's time axis in seconds, 1 or more.
 
-    It is the duration, or the end of the last step, sentence or alignment column after it.
+    It is the duration of the video, or the latest end of a step, caption, sentence or alignment
+    column if that is later.
     """
     ends = [record.video.duration or 0.0, 1.0]
     for step in (*record.steps, *record.captions, *record.reference):
@@ -176,6 +177,11 @@ def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
 
     `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second
     to which a click leads. They are None if the step has no time.
+
+    Args:
+        number: number of the step in the record, from 1 on.
+        step: the step.
+        sentences: all sentences of the transcript, to which `step.sources` refers by index.
     """
     best = shown_span(step)
     verdict = step_verdict(step)
@@ -225,9 +231,12 @@ def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
 
 
 def _material_view(material: Material) -> View:
-    amount = " + ".join(map(amount_text, material.amounts))
-    name = one_line(material.name)
-    return {"amount": amount, "name": name, "seek": material.at, "clock": clock(material.at)}
+    return {
+        "amount": " + ".join(map(amount_text, material.amounts)),
+        "name": one_line(material.name),
+        "seek": material.at,
+        "clock": clock(material.at),
+    }
 
 
 def _drift_text(step: Step) -> str | None:

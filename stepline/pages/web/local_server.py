@@ -6,6 +6,7 @@ another site can send (against CSRF).
 """
 
 import re
+import shutil
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,12 +20,14 @@ import uvicorn
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from stepline.errors import SettingsError, SteplineError
 from stepline.pages.layout import base_style, page_html, policy
@@ -102,29 +105,37 @@ class Guards:
             return error_response(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
         if _is_cross_site(request):
             return error_response(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
-        # Requests that only read need no token.
-        if request.method in ("GET", "HEAD"):
-            if request.headers.get("Content-Length", "0") != "0":
-                return error_response(HTTPStatus.BAD_REQUEST, "a GET has no body")
-        else:
-            reason = self._body_error(request)
-            if reason is not None:
-                return error_response(HTTPStatus.BAD_REQUEST, reason)
-        return self.refuse(request)
+        # Who may not ask learns so, whatever else is wrong with the request.
+        response = self.refuse(request)
+        if response is not None:
+            return response
+        reason = self._body_error(request)
+        return None if reason is None else error_response(HTTPStatus.BAD_REQUEST, reason)
 
     def _body_error(self, request: Request) -> str | None:
-        """Return why a request with a body is refused, None if it is accepted."""
-        if request.headers.get("X-Stepline") != self.token:
+        """Return why the token or the body of a request is refused, None if it is accepted."""
+        headers = request.headers
+        # A request without a body has neither header.
+        length = "" if "Transfer-Encoding" in headers else headers.get("Content-Length", "0")
+        if request.method in ("GET", "HEAD"):  # they need no token
+            return None if length == "0" else "a GET has no body"
+        if headers.get("X-Stepline") != self.token and not self._has_bearer(headers):
             if not self.sets_header:
                 return "not an answer of this page"
             return f"a request that sends something needs the header `X-Stepline: {self.token}`"
-        length = request.headers.get("Content-Length", "")
         if not is_whole_number(length):
             return "state the size of the body in the header Content-Length"
         limit = self.max_bytes(request)
         if int(length) > limit:
             return f"a body of {length} bytes is too long; the limit here is {limit}"
         return None
+
+    def _has_bearer(self, headers: Headers) -> bool:
+        """Return whether a program sends a key, which `refuse` has checked.
+
+        No page of another site can make a browser send this header.
+        """
+        return self.sets_header and headers.get("Authorization", "").startswith("Bearer ")
 
 
 def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
@@ -257,6 +268,21 @@ def file_response(request: Request, path: Path, media_type: str) -> Response:
     return FileResponse(path, media_type=media_type)
 
 
+class TemporaryFileResponse(FileResponse):
+    """A file in a temporary folder of its own, as a download. The folder is removed afterwards."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, filename=path.name)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the whole file, whatever range of bytes the request names."""
+        headers = [pair for pair in scope["headers"] if pair[0] not in (b"range", b"if-range")]
+        try:
+            await super().__call__({**scope, "headers": headers}, receive, send)
+        finally:
+            shutil.rmtree(Path(self.path).parent, ignore_errors=True)
+
+
 @dataclass(frozen=True)
 class Certificate:
     """Files of a TLS certificate.
@@ -283,8 +309,9 @@ class Certificate:
             context.load_cert_chain(self.certfile, self.keyfile, password="")
         except OSError as error:  # SSLError too
             pems = "--certfile a PEM of the certificate, and --keyfile its key, without a password"
-            names = f"{self.certfile}, {self.keyfile or 'its own key'}"
-            raise SettingsError(f"{names}: {error}; give {pems}") from error
+            raise SettingsError(
+                f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; give {pems}"
+            ) from error
         return context
 
 

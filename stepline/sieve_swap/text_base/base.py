@@ -105,56 +105,54 @@ class Document:
 
 
 class RejectionCount(FrozenModel):
-    """How many items were rejected for one reason.
+    """How many documents and steps of a source were left out for one reason."""
 
-    Attributes:
-        reason: the reason.
-        count: number of items.
-        examples: locations of the first items.
-    """
-
-    reason: str
-    count: CountOrZero
-    examples: tuple[str, ...] = ()
+    reason: str = Field(description="why they were left out")
+    count: CountOrZero = Field(description="number of documents or steps")
+    examples: tuple[str, ...] = Field((), description="locations of the first ones")
 
 
 class SourceEntry(FrozenModel):
     """What a text base's manifest states about one source file or folder."""
 
-    name: str = Field(description="the file or folder, without its path")
-    sha256: str = Field(description="of its files, in order")
-    bytes: CountOrZero
-    licence: str | None = None
-    documents: CountOrZero = 0
-    steps: CountOrZero = 0
-    dropped: tuple[RejectionCount, ...] = ()
+    name: str = Field(description="name of the file or folder, without its path")
+    sha256: str = Field(description="SHA-256 of its files, in order of their names")
+    bytes: CountOrZero = Field(description="total size of its files")
+    licence: str | None = Field(None, description="licence of the texts that state none")
+    documents: CountOrZero = Field(0, description="number of documents that were read")
+    steps: CountOrZero = Field(0, description="number of steps that were read")
+    dropped: tuple[RejectionCount, ...] = Field((), description="what was left out, by reason")
 
 
 class PartEntry(FrozenModel):
     """What a text base's manifest states about one build."""
 
-    name: str
-    plan: str = Field(description="sha256 of the sources and settings of the build")
-    documents: CountOrZero
-    steps: CountOrZero = Field(description="different steps")
-    read: CountOrZero = Field(description="steps read, before any were merged")
-    same: CountOrZero = Field(description="steps merged because their words are the same")
-    near: CountOrZero = Field(0, description="near-duplicates that earlier versions merged")
-    sources: tuple[SourceEntry, ...]
-    files: dict[str, str] = Field(description="file name -> sha256")
+    name: str = Field(description="name of its folder in `parts`")
+    plan: str = Field(description="SHA-256 of the sources and settings of the build")
+    documents: CountOrZero = Field(description="number of documents")
+    steps: CountOrZero = Field(description="number of different steps")
+    read: CountOrZero = Field(description="number of steps read, before steps were merged")
+    same: CountOrZero = Field(
+        description="number of steps merged because their words are the same as of an earlier step"
+    )
+    near: CountOrZero = Field(0, description="number of near-duplicates that old versions merged")
+    sources: tuple[SourceEntry, ...] = Field(description="its sources, in the order of reading")
+    files: dict[str, str] = Field(description="file name -> SHA-256")
 
 
 class Manifest(FrozenModel):
     """Metadata of a text base: its encoder, size, builds and files."""
 
-    version: Literal[1] = LAYOUT_VERSION
-    encoder: str
-    encoder_sha256: str
-    width: CountOrZero
-    precision: Literal["float16", "float32"]
-    documents: CountOrZero = 0
-    steps: CountOrZero = 0
-    parts: tuple[PartEntry, ...] = Field((), description="one; earlier versions could add more")
+    version: Literal[1] = Field(LAYOUT_VERSION, description="version of the layout on disk")
+    encoder: str = Field(description="name or folder of the text encoder")
+    encoder_sha256: str = Field(description="SHA-256 of the files of the encoder")
+    width: CountOrZero = Field(description="width of a step's vector")
+    precision: Literal["float16", "float32"] = Field(description="type of the stored numbers")
+    documents: CountOrZero = Field(0, description="number of documents")
+    steps: CountOrZero = Field(0, description="number of different steps")
+    parts: tuple[PartEntry, ...] = Field(
+        (), description="builds of the base: one, while earlier versions could add more"
+    )
     indexes: tuple[JsonValue, ...] = Field(
         (), description="approximate indexes of earlier versions, which are not searched"
     )
@@ -221,7 +219,7 @@ def encoder_identity(name: str) -> tuple[str, int]:
 
 
 class RowGroupTable:
-    """The rows of a Parquet file by their numbers. A row group is read at a time.
+    """The rows of a Parquet file by their numbers. The whole row group of a row is read.
 
     The most recently used groups stay in memory. Every read raises StoreError, with the cure, if
     the file is damaged.

@@ -17,20 +17,16 @@ import re
 import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from stepline.errors import StoreError
-from stepline.files.atomic_files import (
-    atomic_path,
-    check_writable,
-    remove_partial_files,
-    write_atomic,
-)
+from stepline.files.atomic_files import check_writable, remove_partial_files, write_atomic
 from stepline.files.digests import sha256
+from stepline.files.parquet import write_rows
 from stepline.limits import parse_json
 from stepline.sieve_swap.text_base.base import (
     DOCUMENT_GROUP_ROWS,
@@ -60,31 +56,29 @@ log = logging.getLogger(__name__)
 
 MAX_EXAMPLES = 3  # locations that the manifest names for each reason
 
-ColumnType: TypeAlias = Literal["text", "texts", "int32", "int64s"]
-
-READ_COLUMNS: dict[str, ColumnType] = {
-    "id": "text",
-    "title": "text",
-    "source": "text",
-    "licence": "text",
-    "texts": "texts",
+READ_COLUMNS: dict[str, str] = {
+    "id": "string",
+    "title": "string",
+    "source": "string",
+    "licence": "string",
+    "texts": "list:string",
     "origin": "int32",  # number of the source
 }
-STEP_COLUMNS: dict[str, ColumnType] = {
-    "id": "text",
-    "text": "text",
-    "document": "text",
+STEP_COLUMNS: dict[str, str] = {
+    "id": "string",
+    "text": "string",
+    "document": "string",
     "position": "int32",
-    "source": "text",
-    "licence": "text",
+    "source": "string",
+    "licence": "string",
 }
-DOCUMENT_COLUMNS: dict[str, ColumnType] = {
-    "id": "text",
-    "title": "text",
-    "source": "text",
-    "licence": "text",
-    "texts": "texts",
-    "rows": "int64s",
+DOCUMENT_COLUMNS: dict[str, str] = {
+    "id": "string",
+    "title": "string",
+    "source": "string",
+    "licence": "string",
+    "texts": "list:string",
+    "rows": "list:int64",
 }
 
 
@@ -199,7 +193,17 @@ def _build_part(
     settings: TextBaseSettings,
     licence: str | None,
 ) -> PartEntry:
-    """Read, merge and embed the texts of a build, and return the manifest's entry of the build."""
+    """Read, merge and embed the texts of a build, and return the manifest's entry of the build.
+
+    Args:
+        part: folder of the build.
+        sources: files and folders of how-to texts.
+        entries: manifest's entry of each source, without counts.
+        plan: sha256 of the sources and settings of the build.
+        width: D, the width of a vector.
+        settings: settings of reading and embedding the texts.
+        licence: licence of the texts whose source states none. None: unknown.
+    """
     documents = part / "work" / "documents.parquet"
     tallies_file = documents.with_suffix(".json")
     if not tallies_file.is_file():
@@ -235,9 +239,14 @@ SourceTally: TypeAlias = tuple[int, int, dict[str, tuple[int, list[str]]]]
 def _read_sources(
     sources: Sequence[Path], path: Path, settings: TextBaseSettings, licence: str | None
 ) -> list[SourceTally]:
-    """Write the documents of all sources as one table, each document id once.
+    """Write the documents of all sources as one Parquet table, and return the counts of each
+    source. A document whose id was read before is left out and counted.
 
-    Return the counts of each source.
+    Args:
+        sources: files and folders of how-to texts.
+        path: path of the table.
+        settings: limits on the length of documents and steps.
+        licence: licence of the texts whose source states none. None: unknown.
     """
     tallies: list[SourceTally] = []
     seen_ids: set[int] = set()
@@ -268,14 +277,17 @@ def _read_sources(
             tallies.append((document_count, step_count, dropped))
             log.info("read %d documents of %s", document_count, source)
 
-    _write_table(documents(), READ_COLUMNS, path, DOCUMENT_GROUP_ROWS)
+    write_rows(documents(), READ_COLUMNS, path, group_rows=DOCUMENT_GROUP_ROWS)
     return tallies
 
 
 def _write_tables(documents: Path, part: Path) -> tuple[int, int]:
-    """Write the tables of documents and of distinct steps.
+    """Write the tables of documents and of distinct steps. Return the number of distinct steps and
+    the number of all steps.
 
-    Return the number of distinct steps and the number of all steps.
+    Args:
+        documents: table of the documents as they were read.
+        part: folder of the build.
     """
     texts = (text for row in read_table(documents, ["texts"]) for text in row["texts"])
     keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
@@ -290,48 +302,19 @@ def _write_tables(documents: Path, part: Path) -> tuple[int, int]:
         for row in read_table(documents):
             for position, text in enumerate(row["texts"]):
                 if next(flags):
-                    id = f"{row['id']}#{position}"
-                    yield {
-                        **row,
-                        "id": id,
-                        "text": text,
-                        "document": row["id"],
-                        "position": position,
-                    }
+                    own = {"id": f"{row['id']}#{position}", "text": text, "document": row["id"]}
+                    yield row | own | {"position": position}
 
     def documents_with_rows() -> Iterator[TableRow]:
         row_numbers = iter(rows.tolist())
         for row in read_table(documents):
             yield row | {"rows": list(itertools.islice(row_numbers, len(row["texts"])))}
 
-    _write_table(different_steps(), STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
+    path = part / "steps.parquet"
+    write_rows(different_steps(), STEP_COLUMNS, path, group_rows=STEP_GROUP_ROWS)
     path = part / "documents.parquet"
-    _write_table(documents_with_rows(), DOCUMENT_COLUMNS, path, DOCUMENT_GROUP_ROWS)
+    write_rows(documents_with_rows(), DOCUMENT_COLUMNS, path, group_rows=DOCUMENT_GROUP_ROWS)
     return len(firsts), len(keys)
-
-
-def _write_table(
-    rows: Iterable[TableRow], columns: Mapping[str, ColumnType], path: Path, group_rows: int
-) -> None:
-    """Write rows as a Parquet file in which row n is in row group n // group_rows."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    types = {
-        "text": arrow.string(),
-        "texts": arrow.list_(arrow.string()),
-        "int32": arrow.int32(),
-        "int64s": arrow.list_(arrow.int64()),
-    }
-    schema = arrow.schema({name: types[kind] for name, kind in columns.items()})
-    rows = iter(rows)
-    with (
-        atomic_path(path) as partial,
-        parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
-    ):
-        while batch := list(itertools.islice(rows, group_rows)):
-            table = arrow.Table.from_pylist(batch, schema=schema)
-            writer.write_table(table, row_group_size=group_rows)
 
 
 def _write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:

@@ -91,7 +91,8 @@ class StreamingJsonReader:
         self.last_source = ""
 
     def peek(self) -> str:
-        """Return the next character that is not skipped, without reading it. "" at the end."""
+        """Return the next character that does not match `skipped`, and stay before it. "" at the
+        end of the text."""
         while True:
             match = self._skipped.match(self.text, self.position)
             self.position = match.end() if match else self.position

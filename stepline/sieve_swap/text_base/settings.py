@@ -8,7 +8,7 @@ from stepline.settings import Batch, Count, Settings
 
 
 class TextBaseSettings(Settings):
-    """Settings of building a text base."""
+    """Encoder of a text base, limits on the texts that are read, and sizes of batches."""
 
     encoder: str = Field(
         "minilm",
@@ -16,9 +16,11 @@ class TextBaseSettings(Settings):
         "MPNet)",
     )
     precision: Literal["float16", "float32"] = Field(
-        "float16", description="of the vectors on disk"
+        "float16", description="type of the numbers of the vectors on disk"
     )
-    longest_document: Count = Field(100_000, description="characters, a longer one is left out")
-    longest_step: Count = Field(1_000, description="characters, a longer line is left out")
-    block: Count = Field(4_096, description="lines embedded between two writes")
-    batch: Batch = Field(64, description="lines embedded together")
+    longest_document: Count = Field(
+        100_000, description="characters; a longer document is left out"
+    )
+    longest_step: Count = Field(1_000, description="characters; a longer step is left out")
+    block: Count = Field(4_096, description="steps embedded between two writes to disk")
+    batch: Batch = Field(64, description="steps embedded together; affects speed only")

@@ -134,19 +134,15 @@ def _update_best(
     top_scores, columns = _top_scores(scores[better], min(k, scores.shape[1]))  # (b, <= k)
     cosines = torch.cat([best_cosines[better], top_scores], dim=1)
     candidates = torch.cat([best_rows[better], rows[columns]], dim=1)
-    # by row, then by cosine: equal cosines stay in the order of their rows
-    by_row = torch.argsort(candidates, dim=1, stable=True)
-    candidates = candidates.gather(1, by_row)
-    cosines = cosines.gather(1, by_row)
+    # The sort is stable, so equal cosines stay in the order of their rows.
     best_k = torch.argsort(cosines, dim=1, descending=True, stable=True)[:, :k]
     best_cosines[better] = cosines.gather(1, best_k)
     best_rows[better] = candidates.gather(1, best_k)
 
 
 def _top_scores(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
-    """Return the k greatest scores of each row and their columns, (n, k) each.
-
-    Of equal scores the one in the lower column is taken first.
+    """Return the k greatest scores of each row and their columns, (n, k) each, in the order of the
+    columns. Of scores that tie for the last place, those in lower columns are taken.
     """
     import torch
 
@@ -157,8 +153,8 @@ def _top_scores(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
         tied_scores = scores[tied_rows]
         order = torch.argsort(tied_scores, dim=1, descending=True, stable=True)
         columns[tied_rows] = order[:, :k]
-        values[tied_rows] = tied_scores.gather(1, order[:, :k])
-    return values, columns
+    columns = columns.sort(dim=1).values
+    return scores.gather(1, columns), columns
 
 
 def _as_tensor(vectors: Vectors, device: str) -> "Tensor":

@@ -18,7 +18,7 @@ const guarded = (act) => (...all) => Promise.resolve(act(...all)).then(() => {},
 const card = (video) => {
   const picture = video.picture ? [loadPicture(make("img", { alt: "" }), video.picture)] : [];
   const badge = make("span", { className: `badge ${video.state === "corrected" ? "shown" : ""}`, textContent: video.state });
-  const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.shown && `${video.shown} shown`, video.likely && `${video.likely} likely shown, by the words`, video.revision ? plural(video.revision, "correction") : ""];
+  const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.shown && `${video.shown} shown`, video.likely && `${video.likely} likely shown, by the words`, video.revision ? plural(video.revision, "correction") : "", video.warnings ? plural(video.warnings, "warning") : ""];
   const marks = [video.tags.length ? tagList(video.tags, onlyTag) : [], Object.keys(video.metadata).length ? metadataList(video.metadata) : []].flat();
   const row = make("li", { className: "card" },
     make("div", { className: "frame" }, ...picture),
@@ -173,10 +173,14 @@ const jobRow = (id) => {
   const row = {
     name: make("bdi"), state: make("p"), bar: make("progress", { max: 1 }),
     cancel: button("Cancel", "cancel"), retry: button("Try again", "retry"),
+    remove: make("button", { type: "button", textContent: "Remove", onclick: guarded(async () => {
+      await ask(`/api/jobs/${id}`, { method: "DELETE" });
+      row.node.remove();
+      jobs.delete(id);
+    }) }),
   };
-  row.node = make("li", {}, make("div", {}, row.name, row.state), make("div", { className: "bar" }, row.cancel, row.retry), row.bar);
+  row.node = make("li", {}, make("div", {}, row.name, row.state), make("div", { className: "bar" }, row.cancel, row.retry, row.remove), row.bar);
   jobs.set(id, row);
-  part("jobs").prepend(row.node);
   return row;
 };
 const showJob = (job) => {
@@ -192,7 +196,15 @@ const showJob = (job) => {
   else row.bar.removeAttribute("value");
   row.cancel.hidden = !["waiting", "running"].includes(state);
   row.retry.hidden = !["failed", "cancelled"].includes(state);
-  for (const [name, verb] of [["cancel", "Cancel"], ["retry", "Try again"]]) row[name].ariaLabel = `${verb}: ${row.name.textContent}`;
+  row.remove.hidden = row.retry.hidden;
+  if (state === "done") {   /* its video is a card now */
+    row.node.remove();
+    jobs.delete(job.id);
+    return tell(`${row.name.textContent} is done`);
+  }
+  const list = row.retry.hidden ? part("jobs") : part("failures");
+  if (row.node.parentNode !== list) list.prepend(row.node);
+  for (const [name, verb] of [["cancel", "Cancel"], ["retry", "Try again"], ["remove", "Remove"]]) row[name].ariaLabel = `${verb}: ${row.name.textContent}`;
 };
 /* Those that were done before the page was opened are cards already. */
 const loadJobs = async () => {
@@ -215,8 +227,20 @@ const upload = async (file) => {
   const row = make("li", {}, make("div", {}, name, state), cancel, bar), key = `stepline-upload:${file.name}:${file.size}:${file.lastModified}`;
   let stopped = false;
   cancel.onclick = () => { stopped = true; row.remove(); };
+  /* A file that is refused leaves "Running", and its reason stays until it is dismissed. */
+  const refuse = (reason) => {
+    state.textContent = reason;
+    bar.remove();
+    cancel.textContent = "Dismiss";
+    cancel.ariaLabel = `Dismiss ${file.name}`;
+    cancel.onclick = () => row.remove();
+    part("refused").prepend(row);
+    tell(`${file.name} was not added`);
+  };
   part("uploads").append(row);
-  let { id, offset } = await begun(key, file);
+  const upload = await begun(key, file).catch(({ message }) => refuse(message));
+  if (!upload) return;
+  let { id, offset } = upload;
   for (let tries = 0; !stopped;) {
     bar.value = file.size ? offset / file.size : 1;
     state.textContent = `${Math.floor(100 * bar.value)} % of ${(file.size / 1e6).toFixed(1)} MB`;
@@ -229,8 +253,7 @@ const upload = async (file) => {
     } catch (error) {
       if (error instanceof RequestError && error.status < 500 && error.status !== 409) {
         kept.remove(key);
-        row.remove();
-        throw error;
+        return refuse(error.message);
       }
       state.textContent = "the studio does not answer, trying again";
       await new Promise((wake) => setTimeout(wake, PATIENCE * Math.min(15, ++tries)));

@@ -58,11 +58,20 @@ const spanHere = (step) => {
   const start = hundredth(Math.min(here(), Math.max(0, total() - 0.5)));
   return { start, end: hundredth(Math.min(total(), start + (step && step.start !== null ? step.end - step.start : NEW))) };
 };
+/* Where the words of a step are: where it most likely is, if a person says that it is shown. */
+const spanOfWords = ({ said }) => {
+  const start = hundredth(Math.min(said[0], Math.max(0, total() - 0.5)));
+  return { start, end: hundredth(Math.min(total(), Math.max(said[1], start + NEW))) };
+};
 const mark = (id, status) => {
-  const step = steps()[index(id)];
-  const placed = step.start !== null || !["shown", "unclear"].includes(status);
-  change(id, placed ? { status } : { status, span: spanHere(step) });
-  tell(`step ${index(id) + 1}: ${MARKS[status].toLowerCase()}`);
+  const step = steps()[index(id)], words = `step ${index(id) + 1}: ${MARKS[status].toLowerCase()}`;
+  if (step.start !== null || !["shown", "unclear"].includes(status)) {
+    change(id, { status });
+    return tell(words);
+  }
+  const span = step.said ? spanOfWords(step) : spanHere(step);
+  change(id, { status, span });
+  tell(`${words}, ${tenths(span.start)} to ${tenths(span.end)}${step.said ? ", where it is said" : ", where the video is"}`);
 };
 const setEnd = (which) => {
   const step = chosen(), at = here();
@@ -415,7 +424,9 @@ const begin = async () => {
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;
-  else trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
+  part("warnings").replaceChildren(...edited.record.warnings.map((textContent) => make("li", { textContent })));
+  part("warnings").hidden = !edited.record.warnings.length;
+  if (!card.media) trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
   render();
   player.addEventListener("loadedmetadata", jump, { once: true });
   const lookAgain = async () => { if (!card.media && (await ask(video)).media) location.reload(); };

@@ -80,8 +80,8 @@ def ray():
     return FakeRay()
 
 
-def finished(ray, ids, *, most=2, ahead=2):
-    group = ActorGroup(ray, ray.start, most=most, ahead=ahead)
+def finished(ray, ids, *, max_actors=2, videos_per_call=2):
+    group = ActorGroup(ray, ray.start, max_actors=max_actors, videos_per_call=videos_per_call)
     items = iter([VideoItem(id) for id in ids])
     found = [video.item.id for video in group.finished_videos(items)]
     group.close()
@@ -98,7 +98,7 @@ def test_each_actor_has_a_few_videos_at_a_time_in_the_order_of_the_list(ray):
 def test_no_more_videos_are_taken_from_the_list_than_actors_will_hold(ray):
     taken = []
     items = (taken.append(number) or VideoItem(f"{number:02d}") for number in range(40))
-    group = ActorGroup(ray, ray.start, most=2, ahead=2)
+    group = ActorGroup(ray, ray.start, max_actors=2, videos_per_call=2)
     next(group.finished_videos(items))
     assert len(taken) <= 2 * 2 + 2 * 2
 
@@ -106,7 +106,7 @@ def test_no_more_videos_are_taken_from_the_list_than_actors_will_hold(ray):
 @pytest.mark.parametrize(("count", "actors"), [(0, 0), (1, 1), (2, 1), (3, 2), (40, 8)])
 def test_no_more_actors_are_started_than_there_are_videos_for(ray, count, actors):
     ids = [f"{number:02d}" for number in range(count)]
-    assert finished(ray, ids, most=8) == "".join(ids)
+    assert finished(ray, ids, max_actors=8) == "".join(ids)
     assert len(ray.handles) == actors
 
 
@@ -119,7 +119,7 @@ def test_what_a_lost_actor_held_goes_to_another_one(ray):
 
 def test_an_actor_that_does_not_start_is_replaced(ray):
     ray.fail["is_ready"] = [LostError("no disk")] * (MAX_FAILED_STARTS - 1)
-    assert finished(ray, "ab", most=1) == "ab"
+    assert finished(ray, "ab", max_actors=1) == "ab"
     assert len(ray.handles) == MAX_FAILED_STARTS
 
 
@@ -135,7 +135,7 @@ def test_actors_that_never_start_end_the_run_in_one_line(ray):
 def test_a_video_that_takes_actor_after_actor_with_it_ends_the_run(ray):
     ray.fail["run_videos"] = [LostError("out of memory")] * MAX_LOSSES
     with pytest.raises(SteplineError, match=f"^a: {MAX_LOSSES} actors were lost with it"):
-        finished(ray, "a", most=1)
+        finished(ray, "a", max_actors=1)
 
 
 def test_what_ends_a_run_is_reported_as_the_actor_reported_it(ray):

@@ -28,13 +28,13 @@ KILLS = 20
 CODE = """
 from pathlib import Path
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.store.run_log import from_json_line
+from stepline.curate.stage import from_json
 from stepline.curate.stage import VideoItem
 from stepline.curate.stage import Recipe
 from stepline.curate.stages import STAGE_TABLE
 from stepline.settings import validate
 recipe = validate(Recipe, {{"stages": {stages!r}, "limits": {{"seconds": 25.0}}, "engine": {{"workers": 2}}}})
-items = [from_json_line(VideoItem, line) for line in Path({items!r}).read_text().splitlines()]
+items = [from_json(VideoItem, line, "") for line in Path({items!r}).read_text().splitlines()]
 run_recipe(RunRequest(recipe, {out!r}, STAGE_TABLE), items)
 """
 

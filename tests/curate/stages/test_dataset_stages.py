@@ -224,7 +224,7 @@ def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> N
 
 def test_a_damaged_list_of_what_is_left_out_is_reported(tmp_path: Path) -> None:
     (tmp_path / LEFT_OUT_FILE).write_text("{]\n")
-    with pytest.raises(StoreError, match="not a list of what is left out"):
+    with pytest.raises(StoreError, match="not written by Stepline"):
         read_left_out(tmp_path)
 
 

@@ -121,5 +121,5 @@ def test_a_listing_knows_keys_alone_and_what_came_since(tmp_path, where):
 def test_a_damaged_failure_is_named(results):
     results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow"))
     (results.out / f"failures/read/{'cd34' * 16}.json").write("{}")
-    with pytest.raises(StoreError, match="not a failure that Stepline wrote"):
+    with pytest.raises(StoreError, match="not written by Stepline"):
         ResultStore(results.out).find_failure(READ, "cd34" * 16)
