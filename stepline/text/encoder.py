@@ -356,7 +356,8 @@ def distance_buckets(length: int, buckets: int) -> Array:
     far_bucket = exact_buckets + (log_growth * (half_buckets - exact_buckets)).astype(int)
     far_bucket = np.minimum(far_bucket, half_buckets - 1)
     bucket: Array = np.where(token_distance < exact_buckets, token_distance, far_bucket)
-    return bucket + half_buckets * (distance > 0)
+    bucket += half_buckets * (distance > 0)
+    return bucket
 
 
 # How safetensors names the numbers that a checkpoint may have. bfloat16 is the upper half of a

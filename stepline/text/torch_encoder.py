@@ -47,8 +47,10 @@ class PostNormLayers:
         name = layer_parts(self.config, layer)
 
         # attention of all heads
-        heads = [self._split_heads(name[part], hidden) for part in ("query", "key", "value")]
-        attended = F.scaled_dot_product_attention(*heads, attn_mask=mask)
+        query, key, value = (
+            self._split_heads(name[part], hidden) for part in ("query", "key", "value")
+        )
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         attended = attended.transpose(1, 2).flatten(2)  # (B, L, D)
         hidden = hidden + self._linear(name["mix"], attended)
         hidden = self._norm(name["mix_norm"], hidden)

@@ -294,20 +294,7 @@ def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord
     ):
         return False
     follows_manner = before[-1].bare in MANNER_WORDS
-    if _is_instruction(before):
-        return has_manner or follows_manner or len(before) > 2
-    return has_thing and _has_no_verb(before)
-
-
-def _has_no_verb(part: Sequence[SpokenWord]) -> bool:
-    """Return whether a part has neither subject nor verb: "a deep breath and | FILL your mouth"."""
-    words = [word.bare for word in part if word.bare not in CONNECTIVE_WORDS | SEQUENCE_WORDS]
-    return (
-        bool(words)
-        and words[0] not in INTRODUCTORY_WORDS
-        and SUBJECT_WORDS.isdisjoint(words)
-        and not any(word in verbs() or word.endswith(("s", "ed", "n't")) for word in words[1:])
-    )
+    return _is_instruction(before) and (has_manner or follows_manner or len(before) > 2)
 
 
 def _is_instruction(part: Sequence[SpokenWord]) -> bool:
