@@ -1,9 +1,9 @@
-"""Replies of the language-model writer: step texts out of a JSON object or a numbered list.
+"""Replies of the language-model writer: the texts of steps from a JSON object or a numbered list.
 
-A reply is untrusted. It never sets a time. A line that an order hidden in the speech could have
-planted (a link, markup that acts, a command, talk about orders) is dropped. Its reason is kept, and
-the others stay. What the speaker says himself does not count as a sign of that. A reply without a
-list, or with a loop, is refused whole. Any text at all gives a ParsedReply. Nothing raises.
+A reply is untrusted. It never sets a time. A line that a prompt injection in the speech could have
+caused (a link, active markup, a command, talk about orders) is dropped with its reason, unless the
+speaker says the same. Other lines stay. A reply without a list, or in which lines repeat too often,
+is refused as a whole. Any text gives a ParsedReply, and no error is raised.
 """
 
 import html
@@ -121,10 +121,11 @@ class ParsedReply:
     """The steps of one reply of a language model.
 
     Attributes:
-        texts: of the steps, in order.
+        texts: the texts of the steps, in order.
         dropped: rejected lines with their reasons.
         times: positions in the video that were removed from the texts.
-        refusal: why the whole reply is refused. Then `texts` is empty. None for a good reply.
+        refusal: why the whole reply is refused, None for an accepted one. A refused reply has no
+            texts.
     """
 
     texts: tuple[str, ...] = ()
@@ -135,7 +136,12 @@ class ParsedReply:
 
 @dataclass
 class _ReplyItems:
-    """The complete lines of a reply's list, and the truncated last line, None without one."""
+    """The lines of a reply's list.
+
+    Attributes:
+        lines: the complete lines, without numbers.
+        truncated_line: the last line if the reply was cut off in it, else None.
+    """
 
     lines: list[str] = field(default_factory=list)
     truncated_line: str | None = None
@@ -148,10 +154,10 @@ def parse_reply(
     steps.
 
     Args:
-        reply: text of the model, untrusted.
-        spoken: text of the chunk. Links and times that it holds may stay in the steps.
-        sentences: number of sentences in the chunk, which limits the number of steps.
-        complete: False where the model hit its token limit. Then the last line is dropped.
+        reply: the text of the model, untrusted.
+        spoken: the text of the chunk. Links and times that it holds may stay in the steps.
+        sentences: number of sentences of the chunk, which limits the number of steps.
+        complete: False if the model reached its token limit. Then the last line is dropped.
     """
     text = _without_thoughts(reply)
     # Nothing to read, or the word "none".
@@ -193,7 +199,7 @@ def _without_invisible(text: str) -> str:
 
 
 def _json_items(text: str) -> _ReplyItems | None:
-    """Return the steps of a JSON reply, also of a truncated one, None without a JSON list."""
+    """Return the lines of a JSON reply, even of a truncated one. None if the reply has no JSON list."""
     start = _STEPS_KEY.search(text)
     unfenced = _FENCE_LINE.sub("", text).strip()
     if start is None and not (unfenced.startswith("[") and unfenced.endswith("]")):
@@ -211,7 +217,8 @@ def _json_items(text: str) -> _ReplyItems | None:
 
 
 def _json_text(item: object) -> str | None:
-    """Return a step's text: the item, or the only text of an object such as {"text": "..."}."""
+    """Return the text of an item of a JSON list: a string, or the only string of an object such as
+    {"text": "..."}. None for another item."""
     if isinstance(item, dict):
         values = [value for value in item.values() if isinstance(value, str)]
         return values[0] if len(values) == 1 else None
@@ -219,7 +226,10 @@ def _json_text(item: object) -> str | None:
 
 
 def _broken_json_items(text: str) -> _ReplyItems:
-    """Return the complete texts at the start of a malformed JSON list."""
+    """Return the complete texts at the start of a malformed JSON list.
+
+    text: the reply after the opening bracket of the list.
+    """
     items = _ReplyItems()
     end = 0
     while (match := _JSON_TEXT.match(text, end)) is not None:
@@ -243,7 +253,7 @@ def _unnumbered(text: str) -> str:
 
 
 def _listed_items(text: str, complete: bool) -> _ReplyItems:
-    """Return the lines of a numbered list. An incomplete reply cuts off the last one."""
+    """Return the lines of a numbered list. If the reply is not complete, the last line is truncated."""
     matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
     items = _ReplyItems([match.group(2) for match in matches if match is not None])
     if not complete and items.lines:
@@ -252,6 +262,7 @@ def _listed_items(text: str, complete: bool) -> _ReplyItems:
 
 
 def _prose_refusal(text: str, items: _ReplyItems) -> str | None:
+    """Return why a reply is refused if it is no list or mostly text outside the list, else None."""
     lines = [*items.lines, items.truncated_line or ""]
     if not any(lines):
         return "the reply is not a numbered list"
@@ -263,6 +274,8 @@ def _prose_refusal(text: str, items: _ReplyItems) -> str | None:
 
 
 def _loop_refusal(lines: Sequence[str], sentences: int) -> str | None:
+    """Return why a reply is refused if it has too many steps for `sentences` spoken sentences or
+    repeats one too often, else None."""
     if len(lines) > MAX_STEPS_PER_SENTENCE * sentences:
         return f"the reply lists {len(lines)} steps for {sentences} sentences"
     counts = Counter(_without_markup(line).lower() for line in lines)
@@ -273,6 +286,7 @@ def _loop_refusal(lines: Sequence[str], sentences: int) -> str | None:
 
 
 def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
+    """Return the steps of a reply's list. spoken: as in `parse_reply`."""
     texts: list[str] = []
     dropped: list[Rejected] = []
     times: list[str] = []
@@ -306,7 +320,10 @@ def _without_markup(item: str) -> str:
 
 
 def _injection_reason(text: str, spoken: str) -> str | None:
-    """Return why a line looks like a prompt injection from the speech, None where it does not."""
+    """Return why a line looks like the effect of a prompt injection, None for any other line.
+
+    spoken: the text of the chunk. A link or command that it holds is no such sign.
+    """
     reason_template = "holds {}, as if it obeyed an order hidden in the speech"
     for name, pattern in _FORBIDDEN_PATTERNS:
         if pattern.search(text):
@@ -319,15 +336,15 @@ def _injection_reason(text: str, spoken: str) -> str | None:
 
 
 def _is_spoken(text: str, spoken: str) -> bool:
-    """Return whether the letters and digits of a text are spoken in a row, however they are spelt."""
-    letters = re.findall(r"[^\W_]", text)
-    if not letters:
-        return False
-    return re.search(r"\b" + r"[\W_]*".join(letters) + r"\b", spoken, re.IGNORECASE) is not None
+    """Return whether the letters and digits of a text are in the spoken text in this order, with any
+    other characters between them."""
+    pattern = r"[\W_]*".join(re.findall(r"[^\W_]", text))
+    return bool(pattern and re.search(rf"\b{pattern}\b", spoken, re.IGNORECASE))
 
 
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
-    """Return the text without positions in the video, and those positions. Spoken times stay."""
+    """Return a line without positions in the video, and the removed positions. Times that the speaker
+    says stay."""
     spoken_lower = " ".join(spoken.lower().split())
     times: list[str] = []
 
@@ -346,6 +363,7 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
 
 
 def _unusable_reason(text: str) -> str | None:
+    """Return why a line is too long or too empty for a step, None for another line."""
     if len(text) > MAX_STEP_CHARS:
         return f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step"
     if not re.search(r"[^\W\d_]{2}", text):
