@@ -15,6 +15,7 @@ import numpy as np
 from stepline.records import Matrix, Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
+from stepline.writing.quantities import number_at, tokens
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -31,6 +32,7 @@ MIN_WORD_OVERLAP = 0.6
 WORD_OVERLAP_FLOOR_FACTOR = 0.5
 # The next or previous sentence is cited too if its score is this fraction of the best sentence's.
 MIN_NEIGHBOUR_SCORE = 0.85
+NEAR_SENTENCES = 3  # before and after the sources of a step, in which its numbers may be said
 # spaCy's coarse tags of the words that carry a step
 CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
 PARTICLE_TAGS = frozenset({"ADP", "ADV", "PART"})  # of a verb's particle, the "on" of "turn on"
@@ -60,18 +62,25 @@ class SupportScores:
 
 
 def cite_sources(
-    texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed
+    texts: Sequence[str],
+    chunk: Chunk,
+    *,
+    floor: float,
+    embed: Embed,
+    cited: Sequence[Sequence[int]] = (),
 ) -> tuple[list[Step], list[Rejected]]:
     """Return the texts as steps with source sentences, and the texts that no sentence supports.
 
     A sentence supports a step if their cosine is at least `floor`. Half of that is enough if it
-    holds most of the step's content words.
+    holds most of the step's content words. Every number of a step must be said near its sentences.
 
     Args:
         texts: the K steps that the model wrote.
         chunk: the S sentences that they were written from.
         floor: the least cosine.
         embed: returns one unit vector per text, (N, D).
+        cited: of each step, the numbers of sentences, from 1, that the model cites. They are taken
+            if they support the step together. Empty: the sentences are found.
     """
     if not texts:
         return [], []
@@ -82,14 +91,53 @@ def cite_sources(
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
-        rows = _sources(support, k, path[k], floor)
-        if not rows:
-            dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
+        rows = []
+        if cited:
+            rows = sorted({number - 1 for number in cited[k] if 1 <= number <= len(sentences)})
+        if not _support_together(support, k, rows, floor):
+            rows = _sources(support, k, path[k], floor)
+        reason = _unsaid_reason(text, sentences, rows) if rows else "no sentence supports it"
+        if reason is not None:
+            dropped.append(Rejected(what="step", text=text, reason=reason))
             continue
         sources = tuple(chunk.indices[row] for row in rows)
         said = covering_span(chunk.sentences[row].span for row in rows)
         steps.append(Step(id="0", text=text, sources=sources, said=said))
     return steps, dropped
+
+
+def _support_together(support: SupportScores, k: int, rows: list[int], floor: float) -> bool:
+    """Return whether one of the rows is near step k, or all together say most of its words."""
+    if not rows:
+        return False
+    cosine = float(support.cosine[k, rows].max())
+    overlap = float(support.word_overlap[k, rows].sum())
+    has_words = overlap >= MIN_WORD_OVERLAP and cosine >= WORD_OVERLAP_FLOOR_FACTOR * floor
+    return cosine >= floor or has_words
+
+
+def _unsaid_reason(text: str, sentences: Sequence[str], rows: Sequence[int]) -> str | None:
+    """Return that a step names a number that is not said near its sentences, None if all are."""
+    near = sentences[max(0, rows[0] - NEAR_SENTENCES) : rows[-1] + NEAR_SENTENCES + 1]
+    unsaid = numbers_in(text) - numbers_in(" . ".join(near)) - {1.0}
+    if not unsaid:
+        return None
+    return f"names {', '.join(f'{number:g}' for number in sorted(unsaid))}, which is not said there"
+
+
+def numbers_in(text: str) -> set[float]:
+    """Return the values of the numbers in a text, in digits or words, of a range both ends."""
+    words = tokens(text)
+    values: set[float] = set()
+    index = 0
+    while index < len(words):
+        found = number_at(words, index)
+        if found is None:
+            index += 1
+            continue
+        (low, high), index = found
+        values |= {round(low, 3), round(high, 3)}
+    return values
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> SupportScores:

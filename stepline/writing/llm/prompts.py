@@ -22,6 +22,7 @@ from stepline.writing.settings import LlmSettings
 
 # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
 MAX_CHUNK_CHARS = 6000
+MAX_WHOLE_CHARS = 30_000  # of a chunk of `writing.llm.prompt=whole`, some 7,500 tokens
 OVERLAP_SENTENCES = 2  # sentences just before a chunk that its prompt holds as context
 PREVIOUS_STEPS = 5  # last steps already written that a prompt holds as context
 MAX_TITLE_CHARS = 200  # of a video's title that are quoted
@@ -91,11 +92,15 @@ def split_transcript(
     words = settings.chunk_words
     if words is None:
         return split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
-    return split_by_words(transcript, words, withheld)
+    max_chars = MAX_WHOLE_CHARS if settings.prompt == "whole" else MAX_CHUNK_CHARS
+    return split_by_words(transcript, words, withheld, max_chars)
 
 
 def split_by_words(
-    transcript: Transcript, words: int, withheld: Sequence[int] = ()
+    transcript: Transcript,
+    words: int,
+    withheld: Sequence[int] = (),
+    max_chars: int = MAX_CHUNK_CHARS,
 ) -> tuple[Chunk, ...]:
     """Return chunks of about `words` words and nearly equal length.
 
@@ -103,6 +108,7 @@ def split_by_words(
         transcript: it is not cut within a sentence, so a longer sentence is its own chunk.
         words: words per chunk.
         withheld: indices of the sentences to leave out.
+        max_chars: maximal characters of a chunk. A longer one is divided.
     """
     indices = _remaining_indices(transcript, withheld)
     lengths = [len(transcript.sentences[index].text.split()) for index in indices]
@@ -120,7 +126,7 @@ def split_by_words(
             groups.append([])
         groups[number].append(index)
         earlier += length
-    return _make_chunks(groups, transcript.sentences)
+    return _make_chunks(groups, transcript.sentences, max_chars)
 
 
 def split_into_chunks(
@@ -150,12 +156,14 @@ def find_model_instructions(transcript: Transcript) -> tuple[int, ...]:
     )
 
 
-def _make_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
+def _make_chunks(
+    groups: Sequence[list[int]], sentences: Sequence[Sentence], max_chars: int = MAX_CHUNK_CHARS
+) -> tuple[Chunk, ...]:
     """Return one chunk per group of sentence indices, several for a group that is too long for a
     prompt."""
     chunks: list[Chunk] = []
     for group in groups:
-        for part in _split_long_group(group, sentences):
+        for part in _split_long_group(group, sentences, max_chars):
             chunk_sentences = tuple(sentences[index] for index in part)
             chunks.append(Chunk(len(chunks) + 1, tuple(part), chunk_sentences))
     return tuple(chunks)
@@ -171,14 +179,16 @@ def _equal_groups(indices: Sequence[int], size: int) -> list[list[int]]:
     return [list(indices[first:last]) for first, last in pairwise(edges)]
 
 
-def _split_long_group(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
+def _split_long_group(
+    group: list[int], sentences: Sequence[Sentence], max_chars: int
+) -> list[list[int]]:
     """Return a group of sentence indices in parts of at most MAX_CHUNK_CHARS, but whole sentences."""
     parts: list[list[int]] = [[]]
     part_length = 0
     for index in group:
         # Its line break counts too.
         length = len(sentences[index].text) + 1
-        if parts[-1] and part_length + length > MAX_CHUNK_CHARS:
+        if parts[-1] and part_length + length > max_chars:
             parts.append([])
             part_length = 0
         parts[-1].append(index)
@@ -202,6 +212,11 @@ LIST_REMINDER = (
     " No prose, no times, no links.\n"
 )
 
+CITED_REMINDER = (
+    "\nAnswer with one step per line: sentence numbers, a colon, the step; or the word none."
+    " No prose, no times, no links.\n"
+)
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -213,12 +228,15 @@ class Prompt:
         has_times: whether each quoted sentence carries its seconds.
         has_context: whether the template has the field {context} and asks for JSON. Without it, it
             asks for a numbered list.
+        has_numbers: whether sentences are numbered from 1, and each step of a reply begins with the
+            numbers of its sentences. Then no JSON is asked for.
     """
 
     name: str
     text: str
     has_times: bool = False
     has_context: bool = False
+    has_numbers: bool = False
 
 
 @cache
@@ -234,6 +252,13 @@ def nasva_prompt() -> Prompt:
     return Prompt("steps", _read_template("steps"))
 
 
+@cache
+def whole_prompt() -> Prompt:
+    """Return the prompt for strong models: long parts of numbered sentences, steps that cite them."""
+    name = "steps_of_whole"
+    return Prompt(name, _read_template(name), has_context=True, has_numbers=True)
+
+
 # Fields of a prompt: the sentences of its chunk, and their context.
 SPEECH_FIELD = "{transcript}"
 CONTEXT_FIELD = "{context}"
@@ -241,7 +266,7 @@ CONTEXT_FIELD = "{context}"
 
 def chosen_prompt(settings: LlmSettings) -> Prompt:
     """Return the template that the setting `writing.llm.prompt` names."""
-    return nasva_prompt() if settings.prompt == "nasva" else main_prompt()
+    return {"steps": main_prompt, "nasva": nasva_prompt, "whole": whole_prompt}[settings.prompt]()
 
 
 def build_prompt(
@@ -261,8 +286,10 @@ def build_prompt(
     """
     # What is said, quoted so that it cannot end its own quotation.
     lines = []
-    for sentence in chunk.sentences:
+    for number, sentence in enumerate(chunk.sentences, start=1):
         line = quoted(sentence.text)
+        if prompt.has_numbers:
+            line = f"{number}: {line}"
         if prompt.has_times:
             span = sentence.span
             line = f"({span.start:.1f}-{span.end:.1f}) {line}"
@@ -276,7 +303,7 @@ def build_prompt(
         before, _, after = prompt.text.partition(SPEECH_FIELD)
         shown_context = _quoted_context(context or ChunkContext())
         text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
-        reminder = JSON_REMINDER
+        reminder = CITED_REMINDER if prompt.has_numbers else JSON_REMINDER
     return text + reminder if with_reminder else text
 
 

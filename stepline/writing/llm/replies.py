@@ -24,10 +24,15 @@ WORDS_PER_SENTENCE = 15  # of speech; what is written down without full stops co
 MAX_LINE_REPEATS = 3  # the same line more often than this is a model that loops
 # share of a reply's characters that may be outside the list (an opening line, a closing remark)
 MAX_PROSE_FRACTION = 0.5
+MAX_CITED = 40  # sentence numbers of one step
 CUT_OFF_REASON = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
 # Forms of a reply: a numbered list, "none", or JSON, perhaps fenced and after thoughts.
 _ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
+_CITED_LINE = re.compile(
+    r"^[\s*#\[(-]{0,8}(\d{1,5}(?:\s*(?:,|-|–|—|and)\s*\d{1,5})*)[\s*\])]{0,4}[:.)]\s*(\S.*)$"
+)
+_NUMBER_RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 _NO_STEPS = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
 _MODEL_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _STEPS_KEY = re.compile(r'\{\s*"steps"\s*:\s*\[')
@@ -126,12 +131,14 @@ class ParsedReply:
         times: positions in the video that were removed from the texts.
         refusal: why the whole reply is refused, None for an accepted one. A refused reply has no
             texts.
+        cited: of each text, the sentence numbers that the model gives. Empty if none are asked for.
     """
 
     texts: tuple[str, ...] = ()
     dropped: tuple[Rejected, ...] = ()
     times: tuple[str, ...] = ()
     refusal: str | None = None
+    cited: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass
@@ -141,14 +148,16 @@ class _ReplyItems:
     Attributes:
         lines: the complete lines, without numbers.
         truncated_line: the last line if the reply was cut off in it, else None.
+        cited: of each line, the sentence numbers before it. Empty if none are asked for.
     """
 
     lines: list[str] = field(default_factory=list)
     truncated_line: str | None = None
+    cited: list[tuple[int, ...]] = field(default_factory=list)
 
 
 def parse_reply(
-    reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
+    reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True, cites: bool = False
 ) -> ParsedReply:
     """Return the steps of a reply, without markup and times. "none" or an empty list gives no
     steps.
@@ -158,6 +167,7 @@ def parse_reply(
         spoken: the text of the chunk. Links and times that it holds may stay in the steps.
         sentences: number of sentences of the chunk, which limits the number of steps.
         complete: False if the model reached its token limit. Then the last line is dropped.
+        cites: whether each step is to begin with the numbers of its sentences.
     """
     text = _without_thoughts(reply)
     # Nothing to read, or the word "none".
@@ -168,7 +178,7 @@ def parse_reply(
     if _NO_STEPS.match(text):
         return ParsedReply()
     # JSON where the reply has it, else a numbered list.
-    items = _json_items(text)
+    items = _cited_items(text, complete) if cites else _json_items(text)
     if items is not None and not items.lines and items.truncated_line is None:
         return ParsedReply()
     if items is None:
@@ -196,6 +206,23 @@ def _without_invisible(text: str) -> str:
     return "".join(
         char if char in "\n\t" or unicodedata.category(char)[0] != "C" else " " for char in text
     )
+
+
+def _cited_items(text: str, complete: bool) -> _ReplyItems | None:
+    """Return the steps of lines such as "12, 13: Whisk the eggs". None without such a line."""
+    items = _ReplyItems()
+    for line in text.splitlines():
+        match = _CITED_LINE.match(line)
+        if match is None:
+            continue
+        numbers: list[int] = []
+        for first, last in _NUMBER_RANGE.findall(match.group(1)):
+            numbers += range(int(first), min(int(last or first), int(first) + MAX_CITED) + 1)
+        items.lines.append(match.group(2))
+        items.cited.append(tuple(numbers[:MAX_CITED]))
+    if not complete and items.lines:
+        items.truncated_line = items.lines.pop()
+    return items if items.lines or items.truncated_line else None
 
 
 def _json_items(text: str) -> _ReplyItems | None:
@@ -290,9 +317,10 @@ def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
     texts: list[str] = []
     dropped: list[Rejected] = []
     times: list[str] = []
+    cited: list[tuple[int, ...]] = []
     if items.truncated_line is not None:
         dropped.append(_as_rejected(items.truncated_line, CUT_OFF_REASON))
-    for item in items.lines:
+    for number, item in enumerate(items.lines):
         # longer ones are still dropped
         plain_text = _without_markup(item)[: 2 * MAX_STEP_CHARS]
         reason = _injection_reason(plain_text, spoken)
@@ -303,12 +331,13 @@ def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
             reason = _unusable_reason(text)
         if reason is None:
             texts.append(text)
+            cited += items.cited[number : number + 1]
         else:
             dropped.append(_as_rejected(item, reason))
     if not texts:
         refusal = f"no line of the reply is a step ({dropped[0].reason})"
         return ParsedReply(dropped=tuple(dropped), refusal=refusal)
-    return ParsedReply(tuple(texts), tuple(dropped), tuple(times))
+    return ParsedReply(tuple(texts), tuple(dropped), tuple(times), cited=tuple(cited))
 
 
 def _without_markup(item: str) -> str:

@@ -160,6 +160,7 @@ class ChunkWriter(CheckedRequests):
                 spoken=chunk.text,
                 sentences=len(chunk.sentences),
                 complete=answer.complete,
+                cites=self.prompt.has_numbers,
             )
 
         reply = self.ask(
@@ -169,7 +170,9 @@ class ChunkWriter(CheckedRequests):
                 parse=parse_answer,
                 refusal=lambda parsed: parsed.refusal,
                 # Only the main prompt asks for JSON.
-                schema=STEPS_SCHEMA if self.prompt.has_context else None,
+                schema=None
+                if self.prompt.has_numbers or not self.prompt.has_context
+                else STEPS_SCHEMA,
             )
         )
         refused = [parsed for parsed in reply.readings if parsed.refusal is not None]
@@ -188,13 +191,15 @@ class ChunkWriter(CheckedRequests):
         with _citing:
             reasons = talk_reasons(parsed.texts) if self.is_english else [None] * len(parsed.texts)
             texts = []
-            for text, talk_reason in zip(parsed.texts, reasons, strict=True):
+            cited: list[tuple[int, ...]] = []
+            for k, (text, talk_reason) in enumerate(zip(parsed.texts, reasons, strict=True)):
                 if talk_reason is None:
                     texts.append(text)
+                    cited += parsed.cited[k : k + 1]
                 else:
                     dropped.append(Rejected(what="step", text=text, reason=talk_reason))
             steps, unsupported = cite_sources(
-                texts, chunk, floor=self.settings.floor, embed=self.embed
+                texts, chunk, floor=self.settings.floor, embed=self.embed, cited=cited
             )
         reason = ""
         if unsupported and not steps:
