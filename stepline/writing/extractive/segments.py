@@ -262,8 +262,13 @@ def _split_at_connectives(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWo
 
 
 def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
-    """Return whether another order follows "and", a comma or ", so": "go up to Edit and | choose
-    Transform"."""
+    """Return whether another order begins after "and", a comma or ", so": "go up to Edit and | CHOOSE
+    Transform".
+
+    Args:
+        part: the words of the segment so far.
+        after: the next three words.
+    """
     if after[0].bare.endswith("ly"):
         after = after[1:]  # "gently tap your fingers"
     if not after or not _may_be_order(after[0]) or after[0].bare in ("let", "and"):
@@ -294,7 +299,20 @@ def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord
     ):
         return False
     follows_manner = before[-1].bare in MANNER_WORDS
-    return _is_instruction(before) and (has_manner or follows_manner or len(before) > 2)
+    if _is_instruction(before):
+        return has_manner or follows_manner or len(before) > 2
+    return has_thing and _has_no_verb(before)
+
+
+def _has_no_verb(part: Sequence[SpokenWord]) -> bool:
+    """Return whether a part has neither subject nor verb: "a deep breath and | FILL your mouth"."""
+    words = [word.bare for word in part if word.bare not in CONNECTIVE_WORDS | SEQUENCE_WORDS]
+    return (
+        bool(words)
+        and words[0] not in INTRODUCTORY_WORDS
+        and SUBJECT_WORDS.isdisjoint(words)
+        and not any(word in verbs() or word.endswith(("s", "ed", "n't")) for word in words[1:])
+    )
 
 
 def _is_instruction(part: Sequence[SpokenWord]) -> bool:
