@@ -72,7 +72,7 @@ def cite_sources(
     """Return the texts as steps with source sentences, and the texts that no sentence supports.
 
     A sentence supports a step if their cosine is at least `floor`. Half of that is enough if it
-    holds most of the step's content words. Every number of a step must be said near its sentences.
+    holds most of the step's content words.
 
     Args:
         texts: the K steps that the model wrote.
@@ -96,9 +96,8 @@ def cite_sources(
             rows = sorted({number - 1 for number in cited[k] if 1 <= number <= len(sentences)})
         if not _support_together(support, k, rows, floor):
             rows = _sources(support, k, path[k], floor)
-        reason = _unsaid_reason(text, sentences, rows) if rows else "no sentence supports it"
-        if reason is not None:
-            dropped.append(Rejected(what="step", text=text, reason=reason))
+        if not rows:
+            dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
             continue
         sources = tuple(chunk.indices[row] for row in rows)
         said = covering_span(chunk.sentences[row].span for row in rows)
@@ -116,10 +115,13 @@ def _support_together(support: SupportScores, k: int, rows: list[int], floor: fl
     return cosine >= floor or has_words
 
 
-def _unsaid_reason(text: str, sentences: Sequence[str], rows: Sequence[int]) -> str | None:
-    """Return that a step names a number that is not said near its sentences, None if all are."""
-    near = sentences[max(0, rows[0] - NEAR_SENTENCES) : rows[-1] + NEAR_SENTENCES + 1]
-    unsaid = numbers_in(text) - numbers_in(" . ".join(near)) - {1.0}
+def unsaid_reason(step: Step, chunk: Chunk) -> str | None:
+    """Return that a step names a number that is not said near its sources, None if all are said."""
+    first = chunk.indices.index(step.sources[0])
+    last = chunk.indices.index(step.sources[-1])
+    near = chunk.sentences[max(0, first - NEAR_SENTENCES) : last + NEAR_SENTENCES + 1]
+    said = numbers_in(" . ".join(sentence.text for sentence in near))
+    unsaid = numbers_in(step.text) - said - {1.0}
     if not unsaid:
         return None
     return f"names {', '.join(f'{number:g}' for number in sorted(unsaid))}, which is not said there"

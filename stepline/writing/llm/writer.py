@@ -25,7 +25,7 @@ from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.narration import non_english_note
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.writer import write_extractive
-from stepline.writing.llm.citing import Embed, cite_sources, name_different_things
+from stepline.writing.llm.citing import Embed, cite_sources, name_different_things, unsaid_reason
 from stepline.writing.llm.prompts import (
     STEPS_SCHEMA,
     Chunk,
@@ -60,6 +60,8 @@ class ChunkSteps:
         notes: lines for the user, for example about a refused reply or removed times.
         reason: why the fallback writes the chunk instead, "" if the model wrote it.
         is_rejected: whether the server refused the request for good.
+        retold: indices of the sentences that the fallback writes, because the model's step names a
+            number that is not said.
     """
 
     chunk: Chunk
@@ -68,6 +70,7 @@ class ChunkSteps:
     notes: tuple[str, ...] = ()
     reason: str = ""
     is_rejected: bool = False
+    retold: tuple[int, ...] = ()
 
 
 def write_llm(
@@ -204,7 +207,23 @@ class ChunkWriter(CheckedRequests):
         reason = ""
         if unsupported and not steps:
             reason = "no sentence supports any step of the reply"
-        return ChunkSteps(chunk, tuple(steps), (*dropped, *unsupported), tuple(notes), reason)
+        said_steps = []
+        retold: list[int] = []
+        for step in steps:
+            unsaid = unsaid_reason(step, chunk)
+            if unsaid is None:
+                said_steps.append(step)
+            else:
+                dropped.append(Rejected(what="step", text=step.text, reason=unsaid))
+                retold += step.sources
+        return ChunkSteps(
+            chunk,
+            tuple(said_steps),
+            (*dropped, *unsupported),
+            tuple(notes),
+            reason,
+            retold=tuple(retold),
+        )
 
 
 def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> list[ChunkSteps]:
@@ -263,7 +282,7 @@ def _fill_gaps(
         fallback: returns the steps of the whole transcript.
     """
     # The fallback reads the whole transcript, however few chunks are missing.
-    has_gaps = any(part.reason for part in parts)
+    has_gaps = any(part.reason or part.retold for part in parts)
     fallback_steps = fallback(transcript) if has_gaps else WrittenSteps()
     steps: list[Step] = []
     notes = list(fallback_steps.notes)
@@ -274,7 +293,12 @@ def _fill_gaps(
             indices = set(part.chunk.indices)
             steps += [step for step in fallback_steps.steps if not indices.isdisjoint(step.sources)]
         else:
-            steps += part.steps
+            retold = set(part.retold)
+            added = [step for step in fallback_steps.steps if retold.issuperset(step.sources)]
+            chunk_steps = [*part.steps, *added]
+            if added:
+                chunk_steps.sort(key=lambda step: step.sources[0])
+            steps += chunk_steps
         dropped += part.dropped
         sentences = f"sentences {part.chunk.indices[0] + 1}-{part.chunk.indices[-1] + 1}"
         notes += [f"{sentences}: {note}" for note in part.notes]
