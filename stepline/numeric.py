@@ -19,32 +19,11 @@ MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero row
 
 
 class _BlasLimit:
-    """Limits OpenBLAS to one thread in this process while at least one user needs the limit."""
+    """The limit of OpenBLAS to one thread in this process, and the number of its users."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._user_count = 0
-        self._limit: Any = None  # threadpoolctl's
-
-    def begin(self) -> None:
-        """Register a user. The first user sets the limit."""
-        from threadpoolctl import ThreadpoolController
-
-        with self._lock:
-            if self._user_count == 0:
-                libraries = ThreadpoolController().select(internal_api="openblas")
-                self._limit = libraries.limit(limits=1)
-            self._user_count += 1
-
-    def end(self) -> None:
-        """Unregister a user. The last user restores the earlier number of threads."""
-        with self._lock:
-            self._user_count -= 1
-            if self._user_count == 0:
-                self._limit.restore_original_limits()
-
-
-_blas_limit = _BlasLimit()
+    lock = threading.Lock()
+    user_count = 0
+    threads: Any = None  # threadpoolctl's limit, while there is a user
 
 
 @contextmanager
@@ -54,11 +33,22 @@ def one_blas_thread() -> Iterator[None]:
     The number of threads changes the last bits of a product. The limit is for the whole process,
     until the last such context ends. CTranslate2 and torch keep their threads.
     """
-    _blas_limit.begin()
+    from threadpoolctl import ThreadpoolController
+
+    # The first user sets the limit.
+    with _BlasLimit.lock:
+        if _BlasLimit.user_count == 0:
+            libraries = ThreadpoolController().select(internal_api="openblas")
+            _BlasLimit.threads = libraries.limit(limits=1)
+        _BlasLimit.user_count += 1
     try:
         yield
     finally:
-        _blas_limit.end()
+        # The last user restores the earlier number of threads.
+        with _BlasLimit.lock:
+            _BlasLimit.user_count -= 1
+            if _BlasLimit.user_count == 0:
+                _BlasLimit.threads.restore_original_limits()
 
 
 def sigmoid(log_odds: Array) -> Array:

@@ -78,6 +78,10 @@ class Span:
         shared = self.overlap(other)
         return shared / (self.duration + other.duration - shared)
 
+    def pause(self, other: "Span") -> float:
+        """Return the seconds between both spans, 0 for spans that touch or overlap."""
+        return max(0.0, other.start - self.end, self.start - other.end)
+
     def gap(self, second: float) -> float:
         """Return the distance in seconds from `second` to the span, 0 inside the span."""
         return max(0.0, self.start - second, second - self.end)
@@ -101,7 +105,9 @@ class LinkChapter(FrozenModel):
 class LinkOrigin(FrozenModel):
     """The web page from which a video was downloaded. JSON leaves an unknown upload_date out."""
 
-    url: str = Field(description="as the user gave it")
+    url: str = Field(
+        description="without user and password, and without a query that names no video"
+    )
     title: str | None = Field(None, description="of the video on its page")
     uploader: str | None = Field(None, description="the person or channel that published it")
     licence: str | None = Field(None, description="as the page names it")

@@ -372,16 +372,13 @@ def _item_type(annotation: object) -> object:
     return None
 
 
-def _replace_none_words(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree of settings with None instead of the text "none" if the field may be None."""
-    values = {}
-    for name, value in tree.items():
-        field = kind.model_fields.get(name)
-        values[name] = _replace_none_word(field and field.annotation, value)
-    return values
+def _replace_none_words(annotation: object, value: Any) -> Any:
+    """Return a value of a setting, or a section, with None for the text "none" where it may be None.
 
-
-def _replace_none_word(annotation: object, value: object) -> object:
+    Args:
+        annotation: type annotation of the setting.
+        value: as JSON or TOML holds it.
+    """
     if value == NONE_WORD:
         # Where the word is one of the setting's choices, it means that choice.
         members = _union_members(annotation)
@@ -390,11 +387,12 @@ def _replace_none_word(annotation: object, value: object) -> object:
     section = section_class(annotation)
     item = _item_type(annotation)
     if isinstance(value, Mapping) and section is not None:
-        return _replace_none_words(section, value)
+        types = {name: field.annotation for name, field in section.model_fields.items()}
+        return {name: _replace_none_words(types.get(name), value[name]) for name in value}
     if isinstance(value, Mapping) and item is not None:
-        return {name: _replace_none_word(item, nested) for name, nested in value.items()}
+        return {name: _replace_none_words(item, nested) for name, nested in value.items()}
     if isinstance(value, list) and item is not None:
-        return [_replace_none_word(item, nested) for nested in value]
+        return [_replace_none_words(item, nested) for nested in value]
     return value
 
 

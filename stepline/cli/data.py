@@ -24,6 +24,7 @@ from stepline.cli.options import (
     load_from_options,
     lock_out_folder,
     out_option,
+    path_option,
     preset_option,
     settings_from_options,
     settings_options,
@@ -50,7 +51,6 @@ def features() -> None:
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
-    show_default=True,
     help="Rows per second, for files that do not state it.",
 )
 @click.option("--backbone", help="Backbone of the features, for example internvideo.")
@@ -257,7 +257,7 @@ def text_base() -> None:
 
 @text_base.command()
 @click.argument("sources", nargs=-1, required=True, type=PATH_TYPE)
-@click.option("--out", required=True, type=PATH_TYPE, help="The folder of the base.")
+@path_option("--out", required=True, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
 @base_settings_options
 @device_option
@@ -303,9 +303,7 @@ def show(base: Path, as_json: bool) -> None:
 @text_base.command()
 @click.argument("base", type=PATH_TYPE)
 @click.argument("texts", nargs=-1, required=True)
-@click.option(
-    "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps per text."
-)
+@click.option("-k", "count", type=click.IntRange(min=1), default=3, help="Steps per text.")
 @device_option
 def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
     """Print the steps nearest to each text.
@@ -351,9 +349,7 @@ VARIANT_NAMES = ("raw", "only-sieve", "swap", "mix")
 
 @click.command("sieve-swap")
 @click.argument("videos", type=PATH_TYPE)
-@click.option(
-    "--text-base", "base", required=True, type=PATH_TYPE, help="A base, or texts for one."
-)
+@path_option("--text-base", "base", required=True, help="A base, or texts for one.")
 @out_option("Folder for the results.")
 @exclude_option
 @click.option(
@@ -402,7 +398,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
         base=opened,
         out=out,
         settings=settings,
-        excluded=read_excluded(options["exclude"]),
+        excluded=read_excluded(options["excluded"]),
         report=print_message,
     )
     outcome = run(job)
@@ -426,7 +422,6 @@ def _sieve_swap_table(outcome: "RunResult") -> str:
     groups = {"videos": counted.videos, "sentences": counted.sentences}
     lines = []
     for head, counts in {**groups, "evaluation videos kept out": counted.excluded}.items():
-        lines += (
-            [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())] if counts else []
-        )
+        if counts:
+            lines += [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())]
     return "\n".join(lines)

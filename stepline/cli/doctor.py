@@ -38,37 +38,23 @@ class Finding:
     cure: str
 
 
-# distribution, module, what for, needed for the main job, how to get it
+# distribution, what for, needed for the main job, how to get it
 PACKAGE_ROWS = (
-    ("av", "av", "reads and writes video", True, "pip install av"),
-    ("faster-whisper", "faster_whisper", "speech to text", True, "pip install faster-whisper"),
+    ("av", "reads and writes video", True, "pip install av"),
+    ("faster-whisper", "speech to text", True, "pip install faster-whisper"),
+    ("onnxruntime", "runs the networks of texts and pictures", True, "pip install onnxruntime"),
+    ("spacy", "writes steps without a language model", True, "pip install spacy"),
+    ("torch", "trained networks, GPUs", False, "pip install 'stepline[train]'"),
+    ("pyarrow", "datasets, text bases", False, "pip install 'stepline[data]'"),
+    ("xllamacpp", "local GGUF language models", False, "pip install 'stepline[llm]'"),
+    ("transformers", "CLIP and SigLIP backbones", False, "pip install 'stepline[clip]'"),
     (
-        "onnxruntime",
-        "onnxruntime",
-        "runs the networks of texts and pictures",
-        True,
-        "pip install onnxruntime",
-    ),
-    ("spacy", "spacy", "writes steps without a language model", True, "pip install spacy"),
-    ("torch", "torch", "trained networks, GPUs", False, "pip install 'stepline[train]'"),
-    ("pyarrow", "pyarrow", "datasets, text bases", False, "pip install 'stepline[data]'"),
-    ("xllamacpp", "xllamacpp", "local GGUF language models", False, "pip install 'stepline[llm]'"),
-    (
-        "transformers",
-        "transformers",
-        "CLIP and SigLIP backbones",
-        False,
-        "pip install 'stepline[clip]'",
-    ),
-    (
-        "pycocoevalcap",
         "pycocoevalcap",
         "METEOR and tokenizer tables for evaluation",
         False,
         "pip install 'stepline[evaluate]'",
     ),
     (
-        "whisperx",
         "whisperx",
         "forced alignment of words",
         False,
@@ -92,10 +78,10 @@ def find_dependencies() -> tuple[Finding, ...]:
     )
 
 
-def _find_package(row: tuple[str, str, str, bool, str]) -> Finding:
-    distribution, module, purpose, needed, cure = row
+def _find_package(row: tuple[str, str, bool, str]) -> Finding:
+    distribution, purpose, needed, cure = row
     # Only looked for: importing it would take seconds.
-    is_here = importlib.util.find_spec(module) is not None
+    is_here = importlib.util.find_spec(distribution.replace("-", "_")) is not None
     detail = ""
     if is_here:
         try:

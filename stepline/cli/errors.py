@@ -49,13 +49,10 @@ def reject_removed_command(context: click.Context, name: str) -> None:
         context: click context of the group in which the command is looked up.
         name: name of the command in the group.
     """
-    names = [name]
-    while context.parent is not None:
-        names.insert(0, context.info_name or "")
-        context = context.parent
-    command = " ".join(names)
-    if command in REMOVED_COMMANDS:
-        cure = REMOVED_COMMANDS[command]
+    path = f"{context.command_path} {name}"
+    command = path.removeprefix(f"{context.find_root().command_path} ")
+    cure = REMOVED_COMMANDS.get(command)
+    if cure is not None:
         raise SettingsError(f"stepline {command}: no longer a command; {cure}")
 
 

@@ -5,6 +5,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +37,11 @@ def open_video(
         options: arguments of `source.open`.
     """
     # Only a link takes a while before its work begins.
-    if source.kind != "link":
-        with source.open(out, settings, **options) as request:
-            yield request
-        return
-    print_message(f"fetching {source.label}")
+    is_link = source.kind == "link"
+    if is_link:
+        print_message(f"fetching {source.label}")
     with contextlib.ExitStack() as stack:
-        with download_progress() as report:
+        with download_progress() if is_link else contextlib.nullcontext() as report:
             opened = source.open(out, settings, report=report, **options)
             request = stack.enter_context(opened)
         yield request
@@ -98,16 +97,12 @@ def run_sequentially(
     from stepline.pipeline.batch import VideoOutcome, run_video
 
     for source in sources:
+        open_source = partial(open_video, source) if progress is None else source.open
         try:
-            with contextlib.ExitStack() as stack:
-                show = progress
-                if show is None:
-                    opened = open_video(source, output.out, settings, **request_parts)
-                    request = stack.enter_context(opened)
-                    show = stack.enter_context(progress_bars())
-                else:
-                    opened = source.open(output.out, settings, **request_parts)
-                    request = stack.enter_context(opened)
+            with (
+                open_source(output.out, settings, **request_parts) as request,
+                contextlib.nullcontext(progress) if progress else progress_bars() as show,
+            ):
                 result = run_video(request, settings, output, networks=networks, progress=show)
         except Exception as error:  # noqa: BLE001   printed in a line; one video stops no other
             yield VideoOutcome(source.label, error=error)
@@ -121,7 +116,6 @@ class ResultPrinter:
     Results are printed as videos end, but JSON in the order of the videos.
 
     Args:
-        noun: what the videos are called in messages.
         formats: keys of OUTPUTS that were asked for. If "chapters" cannot be written, the reason is
             printed.
         as_json: whether records are printed as JSON.
@@ -133,12 +127,9 @@ class ResultPrinter:
         last: the latest record. None before the first.
     """
 
-    def __init__(
-        self, noun: str, formats: Collection[str], *, as_json: bool, several: bool
-    ) -> None:
+    def __init__(self, formats: Collection[str], *, as_json: bool, several: bool) -> None:
         self.status = 0
         self.last: Record | None = None
-        self._noun = noun
         self._formats = formats
         self._as_json = as_json
         self._several = several
@@ -171,9 +162,9 @@ class ResultPrinter:
                         folder.add(failed=outcome.error is not None, earlier=is_earlier)
                 if folder is not None:
                     folder.show_counts()
-        if folder is not None and total > 1:
+        if folder is not None:
             success_count = total - folder.failed
-            counts = f"{success_count:,} of {total:,} {self._noun} done, {folder.failed:,} failed"
+            counts = f"{success_count:,} of {total:,} videos done, {folder.failed:,} failed"
             if folder.earlier:
                 counts += f"; {folder.earlier:,} were done before (--force does them again)"
             print_message(counts)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from stepline.cli.errors import print_data, print_message
-from stepline.cli.options import PATH_TYPE
+from stepline.cli.options import path_option
 from stepline.errors import SettingsError
 
 Schema: TypeAlias = dict[str, Any]
@@ -123,10 +123,9 @@ def json_schema(name: str) -> Schema:
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
+@path_option(
     "-o",
     "--out",
-    type=PATH_TYPE,
     help="Folder for the files NAME.schema.json. One NAME is printed if this option is left out.",
 )
 def schema(names: tuple[str, ...], out: Path | None) -> None:

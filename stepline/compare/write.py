@@ -12,6 +12,7 @@ from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import SettingsError, printable
 from stepline.files.atomic_files import atomic_files
+from stepline.library.record_files import is_existing_file
 from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
 from stepline.outputs.web_addresses import media_link
 from stepline.pages.layout import page_html
@@ -135,7 +136,7 @@ class _Moments:
         # Only files that are there are linked, by their path from the page's folder.
         self._links: dict[str, str] = {}
         for video in comparison.videos:
-            if video.path is not None and Path(video.path).is_file():
+            if video.path is not None and is_existing_file(Path(video.path)):
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def view(self, video: str, start: float | None, end: float | None, text: str) -> View:

@@ -32,7 +32,7 @@ from stepline.records import (
     StepKind,
     Transcript,
 )
-from stepline.writing.types import instruction_kind
+from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, instruction_kind
 
 # P(describes a step), from which a sentence that no line cites is a step that the list leaves out
 MIN_UNLISTED_PROBABILITY = 0.5
@@ -291,7 +291,8 @@ def steps_from_texts(
 
     # which lines are said at all: the sentences that a line cites must be like it
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
-    passages = [match.passage_of(k) for k in range(len(steps))]
+    best = match.posterior.argmax(axis=1).tolist()  # (K,)
+    passages = [_near_best(match.passage_of(k), best[k], sentences) for k in range(len(steps))]
     words, _ = word_overlap(texts, [sentence.text for sentence in sentences])
     likeness, least = (cosines, MIN_LINE_COSINE) if so_far else (cosines + words, MIN_LINE_LIKENESS)
     cited = np.array([likeness[k, list(passage)].max() for k, passage in enumerate(passages)])
@@ -314,6 +315,16 @@ def steps_from_texts(
         placed.append(step)
     sentence_probabilities = match.sentence_distribution * match.said_probabilities[:, None]
     return TextPlacement(tuple(placed), sentence_probabilities)
+
+
+def _near_best(
+    passage: tuple[int, ...], best: int, sentences: Sequence[Sentence]
+) -> tuple[int, ...]:
+    """Return the sentences of a passage that are said shortly before or after its best one."""
+    span = sentences[best].span
+    return tuple(
+        index for index in passage if span.pause(sentences[index].span) <= MAX_ACTION_PAUSE_SECONDS
+    )
 
 
 @dataclass(frozen=True)

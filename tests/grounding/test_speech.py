@@ -199,6 +199,15 @@ def test_a_line_is_said_where_its_sentence_is():
     assert (step.id, step.said, step.sources, step.score) == ("1", Span(4.0, 6.0), (1,), None)
 
 
+@pytest.mark.parametrize(("again", "sources"), [(10.0, (1, 2)), (3600.0, (1,))])
+def test_a_line_told_again_an_hour_later_is_said_once(again, sources):
+    repeat = Sentence(text="now chop the onion", span=Span(again, again + 2.0))
+    heard = Transcript(sentences=(*HEARD.sentences, repeat))
+    (step,) = steps_from_texts(["now chop the onion"], heard, AXES[[0, 1, 1]], AXES[1:2]).steps
+    assert step.sources == sources
+    assert step.said == Span(4.0, heard.sentences[sources[-1]].span.end)
+
+
 def test_a_line_that_no_one_speaks_of_is_not_said():
     steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]]).steps
     assert [step.said for step in steps] == [None, Span(4.0, 6.0)]

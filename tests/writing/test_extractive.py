@@ -239,6 +239,21 @@ def test_the_same_words_much_later_are_done_again() -> None:
     assert len(merge_by_meaning([step("stir", 1), step("stir", 7)])) == 1
 
 
+def test_a_step_told_again_after_half_a_minute_is_a_step_of_its_own() -> None:
+    # 30 s and 31 s after the end of the first mention, whatever is said in between
+    for start, count in ((32.0, 1), (33.0, 2)):
+        first = step("stir", 1, said=Span(1.0, 2.0))
+        assert len(merge_by_meaning([first, step("stir", 2, said=Span(start, start + 1))])) == count
+    # A chain: each mention is 20 s after the last.
+    starts = [0.0, 20.0, 40.0, 60.0, 80.0]
+    chain = [step("stir", n, said=Span(start, start + 1)) for n, start in enumerate(starts)]
+    assert [item.said for item in merge_by_meaning(chain)] == [
+        Span(0.0, 21.0),
+        Span(40.0, 61.0),
+        Span(80.0, 81.0),
+    ]
+
+
 def test_numbers_follow_the_order() -> None:
     assert [item.id for item in number_steps([step("b", 1), step("a", 0)])] == ["1", "2"]
 

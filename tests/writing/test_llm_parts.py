@@ -153,6 +153,16 @@ def test_a_verb_alone_supports_no_step() -> None:
     assert [one.text for one in dropped] == ["pour concrete into a mould"]
 
 
+@pytest.mark.parametrize(("again", "sources"), [(10.0, (0, 1)), (3600.0, (0,))])
+def test_a_neighbour_is_cited_only_where_it_is_said_soon(again, sources) -> None:
+    text = "Pour the lemonade into the pitcher."
+    spoken = tuple(Sentence(text=text, span=Span(at, at + 2.0)) for at in (0.0, again))
+    (chunk,) = split_into_chunks(Transcript(sentences=spoken), 10)
+    (step,), _ = cite_sources(["pour the lemonade"], chunk, floor=0.4, embed=bag_of_words)
+    assert step.sources == sources
+    assert step.said == Span(0.0, spoken[sources[-1]].span.end)
+
+
 def test_no_texts_cite_nothing() -> None:
     (chunk,) = split_into_chunks(talk("Stir."), 10)
     assert cite_sources([], chunk, floor=0.4, embed=bag_of_words) == ([], [])

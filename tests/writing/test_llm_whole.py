@@ -111,3 +111,10 @@ def test_limits_that_are_given_stay():
     assert LlmSettings().max_tokens == 512
     with pytest.raises(ValidationError):
         LlmSettings(prompt="parts")
+
+
+def test_a_step_that_is_told_again_much_later_is_said_where_it_is_told_first():
+    texts = ("Peel the onions.", *["The weather is lovely this week."] * 8, "So peel the onions.")
+    written, _ = write("1, 10: Peel the onions", *texts)
+    assert written.steps[0].sources == (0, 9)
+    assert written.steps[0].said == Span(0.0, 9.0)

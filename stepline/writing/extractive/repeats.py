@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from stepline.records import Matrix, Step, covering_span
 from stepline.text import embed
-from stepline.writing.types import instruction_kind
+from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, instruction_kind
 
-# Sentences between two mentions of one action. Further apart it is done again (about half a minute
-# of speech).
+# Sentences between two mentions of one action. Further apart it is done again.
 MAX_REPEAT_DISTANCE_SENTENCES = 6
 
 
@@ -52,6 +51,10 @@ def merge_by_meaning(
         for index in reversed(range(len(merged_steps))):
             earlier = merged_steps[index]
             if step.sources[0] - earlier.sources[-1] > MAX_REPEAT_DISTANCE_SENTENCES:
+                break
+            # From the first mention: a chain of mentions does not last for minutes.
+            first = steps[rows[index]].said
+            if first and step.said and first.pause(step.said) > MAX_ACTION_PAUSE_SECONDS:
                 break
             verbs = {text.lower().split()[0] for text in (step.text, earlier.text)}
             min_cosine = MIN_SAME_VERB_COSINE if len(verbs) == 1 else MIN_SAME_STEP_COSINE

@@ -45,7 +45,7 @@ from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.step_editor import DraftStep, SentenceEditor
 from stepline.writing.extractive.step_score import instruction_log_bayes, step_probabilities
 from stepline.writing.settings import WritingSettings
-from stepline.writing.types import WrittenSteps
+from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, WrittenSteps
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -294,6 +294,9 @@ def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> 
     """
     amount = sentence_amount(doc) if steps else None
     if amount is None:
+        return False
+    said = steps[-1].step.said
+    if said and said.pause(unit.sentences[0].span) > MAX_ACTION_PAUSE_SECONDS:
         return False
     step = with_amount(steps[-1].step, amount, unit.first_sentence)
     if step is None:

@@ -16,6 +16,7 @@ from stepline.records import Matrix, Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
 from stepline.writing.quantities import number_at, tokens
+from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -95,12 +96,17 @@ def cite_sources(
         if cited:
             rows = sorted({number - 1 for number in cited[k] if 1 <= number <= len(sentences)})
         if not _support_together(support, k, rows, floor):
-            rows = _sources(support, k, path[k], floor)
+            rows = _sources(support, chunk, k, path[k], floor)
         if not rows:
             dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
             continue
         sources = tuple(chunk.indices[row] for row in rows)
-        said = covering_span(chunk.sentences[row].span for row in rows)
+        # A step that is told again later is said where it is told first.
+        spans = [chunk.sentences[row].span for row in rows]
+        run = 1
+        while run < len(spans) and spans[run - 1].pause(spans[run]) <= MAX_ACTION_PAUSE_SECONDS:
+            run += 1
+        said = covering_span(spans[:run])
         steps.append(Step(id="0", text=text, sources=sources, said=said))
     return steps, dropped
 
@@ -215,12 +221,13 @@ def _distinctive_words(doc: "Doc") -> set[str]:
     return lemmas - LIGHT_LEMMAS
 
 
-def _sources(support: SupportScores, k: int, best: int, floor: float) -> list[int]:
+def _sources(support: SupportScores, chunk: Chunk, k: int, best: int, floor: float) -> list[int]:
     """Return the indices of the best sentence that supports a step and of the sentences next to it that
     support it nearly as well. The list is empty if no sentence supports it.
 
     Args:
         support: scores of all steps and sentences.
+        chunk: the sentences. A neighbour after a long pause is left out.
         k: index of the step.
         best: index of the step's sentence by `align_in_order`.
         floor: the least cosine.
@@ -236,9 +243,12 @@ def _sources(support: SupportScores, k: int, best: int, floor: float) -> list[in
     # The path may lead through a sentence that does not support its step.
     if best not in supporting:
         best = max(supporting, key=lambda row: score[row])
+    best_span = chunk.sentences[best].span
     min_score = MIN_NEIGHBOUR_SCORE * score[best]
-    return [
-        row
-        for row in supporting
-        if row == best or (abs(row - best) == 1 and score[row] >= min_score)
-    ]
+    sources: list[int] = []
+    for row in supporting:
+        is_neighbour = abs(row - best) == 1 and score[row] >= min_score
+        is_neighbour &= best_span.pause(chunk.sentences[row].span) <= MAX_ACTION_PAUSE_SECONDS
+        if row == best or is_neighbour:
+            sources.append(row)
+    return sources
