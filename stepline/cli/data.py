@@ -16,7 +16,6 @@ from stepline.cli.options import (
     ADDRESS_TYPE,
     PATH_TYPE,
     PluginChoice,
-    combine_options,
     device_option,
     device_options,
     exclude_option,
@@ -244,11 +243,6 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
 
 NO_LICENCE = "licence not stated"
 
-base_settings_options = combine_options(
-    preset_option("sieve-swap"),
-    settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md)."),
-)
-
 
 @click.group("text-base", cls=Group)
 def text_base() -> None:
@@ -259,7 +253,8 @@ def text_base() -> None:
 @click.argument("sources", nargs=-1, required=True, type=PATH_TYPE)
 @path_option("--out", required=True, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
-@base_settings_options
+@preset_option("sieve-swap")
+@settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md).")
 @device_option
 @lock_out_folder
 def build(sources: tuple[Path, ...], out: Path, licence: str | None, **options: Any) -> None:

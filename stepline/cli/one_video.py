@@ -146,9 +146,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
 @json_option
 @speech_options
-def judge(
-    video: "VideoArgument", out: Path, detector: str | None, as_json: bool, **options: Any
-) -> None:
+def judge(video: "VideoArgument", out: Path, as_json: bool, **options: Any) -> None:
     """Estimate for each sentence how likely the picture shows it.
 
     \b
@@ -158,10 +156,7 @@ def judge(
     Without --detector, the wording and the picture decide. The main job's record in OUT is used, or
     made.
     """
-    overrides = [*options["overrides"]]
-    if detector is not None:
-        overrides.append(f"judge.detector={json.dumps(detector)}")
-    settings = settings_from_options({**options, "overrides": overrides})
+    settings = settings_from_options(options)
     _, record = _load_or_find_steps(video, out, settings, options)
     print_warnings(record)
     print_message(f"judged by: {record.models.get('judge') or reason_not_judged(record)}")

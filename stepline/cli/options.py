@@ -324,6 +324,7 @@ def settings_from_options(
         "nasva.aligner.mode": options.get("mode"),
         "nasva.aligner.order": options.get("order"),
         "procx.path": options.get("describer"),
+        "judge.detector": options.get("detector"),
         "media.audio_track": options.get("audio_track"),
     }
     values = [*overrides]

@@ -30,7 +30,7 @@ from stepline.cli.weights import offer_weights
 if TYPE_CHECKING:
     from stepline.compare import TaskComparison
     from stepline.library import Moment
-    from stepline.studio.keys import KeyFile, Role
+    from stepline.studio.keys import Role
 
 MAX_PORT = 65535
 
@@ -79,6 +79,7 @@ def studio(folder: Path, **options: Any) -> None:
     from stepline.pages.web.local_server import Certificate, is_this_machine
     from stepline.studio.access import read_password
     from stepline.studio.events import open_webhook
+    from stepline.studio.keys import KeyFile
     from stepline.studio.server import StudioServer
     from stepline.studio.store import Studio
 
@@ -93,7 +94,12 @@ def studio(folder: Path, **options: Any) -> None:
     password_file = options["password_file"]
     password = None if password_file is None else read_password(password_file)
     webhook = open_webhook(options["webhook"], options["webhook_secret"], settings.links)
-    keys = _open_key_file(options["keys"])
+    keys = None
+    if options["keys"] is not None:
+        keys = KeyFile(options["keys"])
+        if not keys.read_keys():
+            cure = f"`stepline keys add {keys.path} NAME`"
+            print_message(f"warning: {keys.path} has no key; {cure}", urgent=True)
     library = Studio(folder, options["allow"])
     offer_weights()
     cleanup = ExitStack()
@@ -145,17 +151,6 @@ def _write_login_page(link: str, folder: Path) -> Path:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">\n')
     return Path(name)
-
-
-def _open_key_file(path: Path | None) -> "KeyFile | None":
-    from stepline.studio.keys import KeyFile
-
-    if path is None:
-        return None
-    keys = KeyFile(path)
-    if not keys.read_keys():
-        print_message(f"warning: {path} has no key; `stepline keys add {path} NAME`", urgent=True)
-    return keys
 
 
 @click.command()

