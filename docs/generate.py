@@ -66,7 +66,9 @@ def command_line() -> str:
     parts = [f"# Command line\n\n{NOTE}"]
     for name, command in _commands("stepline", main):
         helpful = _with_help(command)
-        context = click.Context(helpful, info_name=name, max_content_width=100, terminal_width=100)
+        context = click.Context(
+            helpful, info_name=name, max_content_width=100, terminal_width=100, show_default=True
+        )
         parts.append(f"## {name}\n\n```\n{helpful.get_help(context)}\n```\n")
     return "\n".join(parts)
 

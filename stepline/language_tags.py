@@ -1,9 +1,7 @@
 """Language tags in file names, such as talk.en.vtt, talk.zh-Hant.srt and talk.deu.forced.srt."""
 
-from typing import Final
-
 # ISO 639-1: all codes of two letters.
-_TWO_LETTER_TEXT: Final = """
+_TWO_LETTER_TEXT = """
 aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy
 da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu
 hy hz ia id ie ig ii ik io is it iu iw ja ji jv jw ka kg ki kj kk kl km kn ko kr ks ku kv kw
@@ -12,9 +10,9 @@ ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm
 ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo
 za zh zu
 """
-TWO_LETTER_CODES: Final = frozenset(_TWO_LETTER_TEXT.split())
+TWO_LETTER_CODES = frozenset(_TWO_LETTER_TEXT.split())
 # ISO 639-2 and 639-3: codes of three letters, of languages with subtitles.
-_THREE_LETTER_TEXT: Final = """
+_THREE_LETTER_TEXT = """
 afr alb amh ara arm asm ast aze bak baq bel ben ber bos bre bul bur cat ceb ces chi cmn cos
 cym cze dan deu div dut ell eng epo est eus fao fas fil fin fra fre fry ful gla gle glg ger
 geo gre gsw guj hak hat hau haw heb hin hmn hrv hsb hun hye ibo ice ind isl ita jav jpn kal
@@ -23,10 +21,10 @@ mri msa mya nan nds nep nld nno nob nor oci ori orm pan per pol por pus que roh 
 rus san scc scn scr sin slk slo slv smo sna snd som sot spa sqi srp sun swa swe tam tat tel
 tgk tgl tha tib tir ton tuk tur twi uig ukr und urd uzb vie wel wol wuu xho yid yor yue zho zul
 """
-THREE_LETTER_CODES: Final = frozenset(_THREE_LETTER_TEXT.split())
+THREE_LETTER_CODES = frozenset(_THREE_LETTER_TEXT.split())
 # words that follow a language where captions are of a special kind
-KIND_WORDS: Final = frozenset(("forced", "sdh", "cc", "hi", "default", "auto", "orig"))
-MAX_SUBTAG_CHARS: Final = 16  # of a variant; yt-dlp adds names of tracks of 11
+KIND_WORDS = frozenset(("forced", "sdh", "cc", "hi", "default", "auto", "orig"))
+MAX_SUBTAG_CHARS = 16  # of a variant; yt-dlp adds names of tracks of 11
 
 
 def language_of_tag(tag: str) -> str | None:

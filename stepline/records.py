@@ -105,7 +105,9 @@ class LinkChapter(FrozenModel):
 class LinkOrigin(FrozenModel):
     """The web page from which a video was downloaded. JSON leaves an unknown upload_date out."""
 
-    url: str = Field(description="as the user gave it")
+    url: str = Field(
+        description="without user and password, and without a query that names no video"
+    )
     title: str | None = Field(None, description="of the video on its page")
     uploader: str | None = Field(None, description="the person or channel that published it")
     licence: str | None = Field(None, description="as the page names it")

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import psutil
@@ -328,9 +327,7 @@ class WorkerPool(Generic[W]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def grow(self, count: int) -> None:

@@ -45,7 +45,7 @@ COMMANDS = tuple(chain.from_iterable(COMMAND_GROUPS.values()))
 class GroupedCommands(Group):
     """The group of all commands. Its help lists them under the headings of COMMAND_GROUPS."""
 
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, a line each."""
         # One width for all headings, so that the columns are in line.
         width = max(len(command.name or "") for command in COMMANDS)
@@ -53,8 +53,6 @@ class GroupedCommands(Group):
         for heading, commands in COMMAND_GROUPS.items():
             rows = []
             for command in commands:
-                if command.name not in self.list_commands(context):
-                    continue
                 name = (command.name or "").ljust(width)
                 rows.append((name, command.get_short_help_str(room)))
             with formatter.section(heading):
@@ -63,7 +61,11 @@ class GroupedCommands(Group):
 
 @click.group(
     cls=GroupedCommands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, prog_name="stepline")
 @verbosity_options()

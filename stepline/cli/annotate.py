@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from stepline.cli.errors import print_message
-from stepline.cli.options import PATH_TYPE, out_option, serve_until_stopped
+from stepline.cli.options import PATH_TYPE, out_option, path_option, serve_until_stopped
 
 
 @click.group()
@@ -17,23 +17,16 @@ def annotate() -> None:
 @annotate.command("vnd")
 @click.argument("clips", type=PATH_TYPE)
 @out_option("Folder of answers and exports.")
-@click.option("--qualification", type=PATH_TYPE, help="Clips with known answers, asked first.")
+@path_option("--qualification", help="Clips with known answers, asked first.")
 @click.option(
     "--right",
     type=click.IntRange(min=0),
     default=6,
-    show_default=True,
     help="How many qualification answers must be correct.",
 )
+@click.option("--asked", type=click.IntRange(min=1), default=7, help="Annotators per clip.")
 @click.option(
-    "--asked", type=click.IntRange(min=1), default=7, show_default=True, help="Annotators per clip."
-)
-@click.option(
-    "--needed",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help="How many of them must agree.",
+    "--needed", type=click.IntRange(min=1), default=5, help="How many of them must agree."
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Local port. 0: any free one."

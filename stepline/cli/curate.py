@@ -38,9 +38,8 @@ class RunByDefault(Group):
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         """Insert "run" if the first argument names no command."""
-        if arguments:
-            reject_removed_command(context, arguments[0])
         if arguments and arguments[0] not in {*self.commands, "-h", "--help"}:
+            reject_removed_command(context, arguments[0])
             arguments = ["run", *arguments]
         return super().parse_args(context, arguments)
 
@@ -55,13 +54,7 @@ def curate() -> None:
 
 @curate.command()
 @click.argument("source")
-@click.option(
-    "-r",
-    "--recipe",
-    default="howtostep",
-    show_default=True,
-    help="A recipe of Stepline, or a TOML file.",
-)
+@click.option("-r", "--recipe", default="howtostep", help="A recipe of Stepline, or a TOML file.")
 @click.option("-o", "--out", required=True, help="Folder or URL for the results.")
 @click.option(
     "--engine",
@@ -129,9 +122,13 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     if not options["as_json"]:
         print_data(dataset)
         return
-    counts = {"videos": outcome.videos, "failed": len(outcome.failures)}
-    counts["refused"] = len(outcome.refused)
-    summary = {**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset}
+    summary = {
+        "videos": outcome.videos,
+        "failed": len(outcome.failures),
+        "refused": len(outcome.refused),
+        "seconds": round(outcome.seconds, 1),
+        "dataset": dataset,
+    }
     print_data(json.dumps(summary))
 
 

@@ -16,7 +16,6 @@ from stepline.cli.options import (
     ADDRESS_TYPE,
     PATH_TYPE,
     PluginChoice,
-    combine_options,
     device_option,
     device_options,
     exclude_option,
@@ -24,6 +23,7 @@ from stepline.cli.options import (
     load_from_options,
     lock_out_folder,
     out_option,
+    path_option,
     preset_option,
     settings_from_options,
     settings_options,
@@ -50,7 +50,6 @@ def features() -> None:
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
-    show_default=True,
     help="Rows per second, for files that do not state it.",
 )
 @click.option("--backbone", help="Backbone of the features, for example internvideo.")
@@ -219,7 +218,8 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
       stepline curate excluded ht-step=htstep youcook2:validation=youcookii_annotations_trainval.json --out excluded.txt
 
     All splits of a dataset but the training one are listed, or those that you name. Its test videos
-    are always listed.
+    are always listed. Name the training split too where no annotated video may be learned from, as
+    for the pre-training of ProcX: youcook2:train=yc2_train.json.
     """
     from stepline.datasets.excluded import ExcludedSource, collect_excluded, write_excluded
     from stepline.errors import SettingsError
@@ -244,11 +244,6 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
 
 NO_LICENCE = "licence not stated"
 
-base_settings_options = combine_options(
-    preset_option("sieve-swap"),
-    settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md)."),
-)
-
 
 @click.group("text-base", cls=Group)
 def text_base() -> None:
@@ -257,9 +252,10 @@ def text_base() -> None:
 
 @text_base.command()
 @click.argument("sources", nargs=-1, required=True, type=PATH_TYPE)
-@click.option("--out", required=True, type=PATH_TYPE, help="The folder of the base.")
+@path_option("--out", required=True, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
-@base_settings_options
+@preset_option("sieve-swap")
+@settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md).")
 @device_option
 @lock_out_folder
 def build(sources: tuple[Path, ...], out: Path, licence: str | None, **options: Any) -> None:
@@ -303,9 +299,7 @@ def show(base: Path, as_json: bool) -> None:
 @text_base.command()
 @click.argument("base", type=PATH_TYPE)
 @click.argument("texts", nargs=-1, required=True)
-@click.option(
-    "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps per text."
-)
+@click.option("-k", "count", type=click.IntRange(min=1), default=3, help="Steps per text.")
 @device_option
 def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
     """Print the steps nearest to each text.
@@ -351,9 +345,7 @@ VARIANT_NAMES = ("raw", "only-sieve", "swap", "mix")
 
 @click.command("sieve-swap")
 @click.argument("videos", type=PATH_TYPE)
-@click.option(
-    "--text-base", "base", required=True, type=PATH_TYPE, help="A base, or texts for one."
-)
+@path_option("--text-base", "base", required=True, help="A base, or texts for one.")
 @out_option("Folder for the results.")
 @exclude_option
 @click.option(

@@ -14,10 +14,10 @@ import click
 
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
-    PATH_TYPE,
     combine_options,
     device_options,
     json_option,
+    path_option,
     preset_option,
     settings_from_options,
     settings_options,
@@ -27,13 +27,14 @@ from stepline.errors import SettingsError, StoreError
 
 if TYPE_CHECKING:
     from stepline.evaluate.report import Scores
+    from stepline.models.training.benchmark_answers import BenchmarkAnswers
 
 
 @click.command()
 @click.argument("benchmark", required=False)
-@click.option("--predictions", type=PATH_TYPE, help="A system's predictions: a file or folder.")
-@click.option("--reference", type=PATH_TYPE, help="The benchmark's own annotations.")
-@click.option("--against", type=PATH_TYPE, help="Those of another system, for a comparison.")
+@path_option("--predictions", help="A system's predictions: a file or folder.")
+@path_option("--reference", help="The benchmark's own annotations.")
+@path_option("--against", help="Those of another system, for a comparison.")
 @click.option(
     "--convention", help="How to score. `stepline evaluate BENCHMARK` lists the conventions."
 )
@@ -43,15 +44,11 @@ if TYPE_CHECKING:
     type=click.Choice(["pdvc"]),
     help="Rank and cut a PDVC result's proposals as PDVC does it.",
 )
-@click.option("--per-video", type=PATH_TYPE, help="Write one row per video to this Parquet file.")
+@path_option("--per-video", help="Write one row per video to this Parquet file.")
 @click.option(
-    "--draws",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    help="Bootstrap draws of videos.",
+    "--draws", type=click.IntRange(min=1), default=1000, help="Bootstrap draws of videos."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
+@click.option("--seed", type=int, default=0, help="Seed of the draws.")
 @json_option
 def evaluate(benchmark: str | None, **options: Any) -> None:
     """Score predictions on a benchmark by its exact rules.
@@ -156,9 +153,9 @@ MAX_NAMED_VIDEOS = 5  # missing videos that the terminal names. All are in the f
 
 # What `predict` and `calibrate` take.
 benchmark_options = combine_options(
-    click.option("--features", required=True, type=PATH_TYPE, help="Videos' features: a folder."),
-    click.option("--reference", required=True, type=PATH_TYPE, help="The benchmark's own files."),
-    click.option("--texts", type=PATH_TYPE, help="Text vectors, or else the network's encoder."),
+    path_option("--features", required=True, help="Videos' features: a folder."),
+    path_option("--reference", required=True, help="The benchmark's own files."),
+    path_option("--texts", help="Text vectors, or else the network's encoder."),
     click.option("--subset", help="Only this split of the reference."),
     preset_option("predict"),
     settings_options("One setting."),
@@ -168,15 +165,11 @@ benchmark_options = combine_options(
 
 @click.command()
 @click.argument("benchmark", type=click.Choice((*ALIGNER_BENCHMARKS, *DESCRIBER_BENCHMARKS, "vnd")))
-@click.option("--aligner", type=PATH_TYPE, help="A trained network that places texts.")
-@click.option("--model", type=PATH_TYPE, help="youcook2, tasty: a network that describes.")
-@click.option(
-    "--detector", type=PATH_TYPE, help="htm-align, vnd: a detector of visual narrations (WYS2)."
-)
+@path_option("--aligner", help="A trained network that places texts.")
+@path_option("--model", help="youcook2, tasty: a network that describes.")
+@path_option("--detector", help="htm-align, vnd: a detector of visual narrations (WYS2).")
 @benchmark_options
-@click.option(
-    "--out", required=True, type=PATH_TYPE, help="File to write: JSON, or .csv for ht-step."
-)
+@path_option("--out", required=True, help="File to write: JSON, or .csv for ht-step.")
 @click.option(
     "--order", type=click.Choice(["none", "given"]), help="given: the texts' order counts."
 )
@@ -197,28 +190,29 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     from stepline.files.locks import lock_output
 
     # what kind of network answers
-    answers = {
+    network_kinds = {
         "aligner": (ALIGNER_BENCHMARKS, _predict_by_aligner),
         "model": (DESCRIBER_BENCHMARKS, _predict_by_describer),
         "detector": (DETECTOR_BENCHMARKS, _predict_by_detector),
     }
     # The options of the networks that can answer this benchmark.
-    accepted = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
-    networks = [name for name in answers if options[name] is not None]
+    accepted = [name for name, (benchmarks, _) in network_kinds.items() if benchmark in benchmarks]
+    networks = [name for name in network_kinds if options[name] is not None]
     if len(networks) != 1 or networks[0] not in accepted:
         accepted_options = " or ".join(f"--{name}" for name in accepted)
-        others = ", ".join(f"--{name}" for name in answers if name not in accepted)
+        others = ", ".join(f"--{name}" for name in network_kinds if name not in accepted)
         cure = f"give one, and leave {others} out"
         raise SettingsError(f"{benchmark} is answered by {accepted_options}; {cure}")
     (network,) = networks
-    _, answer = answers[network]
+    _, answer = network_kinds[network]
 
     # the answers, and what has none, by one process at a time
     with lock_output(out.with_name(f".{out.name}.lock"), out):
-        count, missing = answer(benchmark, out, options)
+        answers = answer(benchmark, out, options)
+        missing = answers.missing
         noun = "clips" if benchmark == "vnd" else "videos"
-        total = f"{count + len(missing)} {noun}"
-        print_message(f"wrote {out}: {count} of {total}")
+        total = f"{answers.count + len(missing)} {noun}"
+        print_message(f"wrote {out}: {answers.count} of {total}")
         _report_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {total}"
@@ -227,26 +221,19 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 
 def _predict_by_aligner(
     benchmark: Any, out: Path, options: dict[str, Any]
-) -> tuple[int, dict[str, str]]:
-    """Write the spans of texts.
-
-    Return the number of answered videos, and id -> reason of the others.
-    """
+) -> "BenchmarkAnswers[Any]":
+    """Write the spans of a benchmark's texts to `out`. Return them by video."""
     from stepline.models.nasva.benchmarks import write_alignments as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
     questions, loaded, inputs = _inputs(benchmark, options)
-    answers = answer(benchmark, questions, loaded, inputs, out, settings)
-    return answers.count, answers.missing
+    return answer(benchmark, questions, loaded, inputs, out, settings)
 
 
 def _predict_by_describer(
     benchmark: str, out: Path, options: dict[str, Any]
-) -> tuple[int, dict[str, str]]:
-    """Write described steps.
-
-    Return the number of answered videos, and id -> reason of the others.
-    """
+) -> "BenchmarkAnswers[Any]":
+    """Write the steps that a network describes to `out`. Return them by video."""
     from stepline.models.procx.benchmark import benchmark_videos
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
@@ -266,16 +253,13 @@ def _predict_by_describer(
     answers = answer(questions.questions, loaded, features, out, settings)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
-    return answers.count, answers.missing
+    return answers
 
 
 def _predict_by_detector(
     benchmark: str, out: Path, options: dict[str, Any]
-) -> tuple[int, dict[str, str]]:
-    """Write P(shown) of clips or sentences.
-
-    Return the number of answers, and id -> reason of the others.
-    """
+) -> "BenchmarkAnswers[Any]":
+    """Write P(shown) of clips or sentences to `out`. Return them by clip or video."""
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.models.nasva.benchmarks import read_benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures
@@ -296,8 +280,7 @@ def _predict_by_detector(
     else:
         source = StoredFeatures(options["features"]).read
     if benchmark == "vnd":
-        clips = write_clip_scores(read_clips(options["reference"]), loaded, source, out)
-        return clips.count, clips.missing
+        return write_clip_scores(read_clips(options["reference"]), loaded, source, out)
 
     # the sentences of the benchmark, and when they are said
     questions = read_benchmark_questions(
@@ -311,8 +294,7 @@ def _predict_by_detector(
         sentence_times = spoken_times(transcript, question.id)
         if sentence_times is not None:
             times[question.id] = sentence_times
-    sentences = write_sentence_scores(texts, times, loaded, source, out)
-    return sentences.count, sentences.missing
+    return write_sentence_scores(texts, times, loaded, source, out)
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
@@ -325,7 +307,7 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 
 @train.command()
 @click.argument("benchmark", type=click.Choice(ALIGNER_BENCHMARKS))
-@click.option("--aligner", required=True, type=PATH_TYPE, help="The trained network.")
+@path_option("--aligner", required=True, help="The trained network.")
 @benchmark_options
 @json_option
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
@@ -385,10 +367,8 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def _print_skipped_videos(reasons: dict[str, int]) -> None:
-    lines = []
     for reason, count in reasons.items():
-        lines.append(f"not asked: {count} videos of the reference: {reason}")
-    print_message(*lines)
+        print_message(f"not asked: {count} videos of the reference: {reason}")
 
 
 def _report_missing(missing: dict[str, str], out: Path | None) -> None:

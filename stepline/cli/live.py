@@ -11,10 +11,10 @@ import click
 
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
-    PATH_TYPE,
     PluginChoice,
     device_options,
     out_option,
+    path_option,
     settings_from_options,
     settings_options,
 )
@@ -32,25 +32,20 @@ if TYPE_CHECKING:
     "--speed",
     type=click.FloatRange(min=0.0, min_open=True, max=1000.0),
     default=1.0,
-    show_default=True,
     help="Speed of a file, as a multiple of its own pace.",
 )
 @click.option(
     "--lag",
     type=click.FloatRange(min=0.0, max=120.0),
     default=2.0,
-    show_default=True,
     help="Seconds to wait for more evidence of what is shown.",
 )
-@click.option(
+@path_option(
     "--texts",
-    type=PATH_TYPE,
     help="The lines of a recipe to follow, one per line, or comparison.json of `stepline compare`.",
 )
 @out_option("Folder for the events, WebVTT and what a stream sent.", default="out")
-@click.option(
-    "--at-end", type=PATH_TYPE, help="Folder for what `stepline steps` writes, at the end."
-)
+@path_option("--at-end", help="Folder for what `stepline steps` writes, at the end.")
 @click.option("--force", is_flag=True, help="Start again, and forget an earlier run.")
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
 @click.option("--language", help="Language of the speech, a code of ISO 639-1 such as es or de.")

@@ -10,13 +10,13 @@ import click
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
     ADDRESS_TYPE,
-    PATH_TYPE,
     PluginChoice,
     device_options,
     json_option,
     out_option,
     parse_time,
     part_from_options,
+    path_option,
     settings_from_options,
     settings_options,
     speech_options,
@@ -36,13 +36,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("video", type=ADDRESS_TYPE)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "srt", "vtt"]),
-    default="text",
-    show_default=True,
-)
+@click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]), default="text")
 @speech_options
 def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     """Print what is said in a video.
@@ -76,15 +70,12 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 
 @click.command()
 @click.argument("source", type=ADDRESS_TYPE)
-@click.option(
+@path_option(
     "--texts",
     required=True,
-    type=PATH_TYPE,
     help="The lines to find, one per line, or comparison.json of `stepline compare`.",
 )
-@click.option(
-    "--aligner", required=True, type=PATH_TYPE, help="The trained network: file or folder."
-)
+@path_option("--aligner", required=True, help="The trained network: file or folder.")
 @click.option(
     "--mode",
     type=click.Choice(["step", "narration"]),
@@ -95,7 +86,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     help="none, given (as in the file), compared (as the videos of comparison.json do them), or "
     "a JSON table of P(line i comes before line j).",
 )
-@click.option("--text-features", type=PATH_TYPE, help="Ready vectors of the lines.")
+@path_option("--text-features", help="Ready vectors of the lines.")
 @click.option(
     "--backbone",
     type=PluginChoice("backbones", without=("precomputed", "none")),
@@ -155,9 +146,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
 @json_option
 @speech_options
-def judge(
-    video: "VideoArgument", out: Path, detector: str | None, as_json: bool, **options: Any
-) -> None:
+def judge(video: "VideoArgument", out: Path, as_json: bool, **options: Any) -> None:
     """Estimate for each sentence how likely the picture shows it.
 
     \b
@@ -167,10 +156,7 @@ def judge(
     Without --detector, the wording and the picture decide. The main job's record in OUT is used, or
     made.
     """
-    overrides = [*options["overrides"]]
-    if detector is not None:
-        overrides.append(f"judge.detector={json.dumps(detector)}")
-    settings = settings_from_options({**options, "overrides": overrides})
+    settings = settings_from_options(options)
     _, record = _load_or_find_steps(video, out, settings, options)
     print_warnings(record)
     print_message(f"judged by: {record.models.get('judge') or reason_not_judged(record)}")

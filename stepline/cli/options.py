@@ -28,6 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound="Settings")
 
 PATH_TYPE = click.Path(path_type=Path)
+path_option = functools.partial(click.option, type=PATH_TYPE)  # an option that takes a path
 
 
 class AddressPath(click.Path):
@@ -48,8 +49,8 @@ store_option = click.option(
     help="Store of the videos' features: a folder, or a URL.",
 )
 
-exclude_option = click.option(
-    "--exclude", "excluded", multiple=True, type=PATH_TYPE, help="A list of evaluation videos."
+exclude_option = path_option(
+    "--exclude", "excluded", multiple=True, help="A list of evaluation videos."
 )
 
 
@@ -88,7 +89,7 @@ def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
         meaning: help text of the option.
         default: the default folder. None: the option is required.
     """
-    option = functools.partial(click.option, "-o", "--out", type=PATH_TYPE, help=meaning)
+    option = functools.partial(path_option, "-o", "--out", help=meaning)
     return option(required=True) if default is None else option(default=default, show_default=True)
 
 
@@ -130,7 +131,7 @@ def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Ca
         file: help text of --settings.
     """
     return combine_options(
-        click.option("--settings", "settings_file", type=PATH_TYPE, help=file), set_option(meaning)
+        path_option("--settings", "settings_file", help=file), set_option(meaning)
     )
 
 
@@ -192,7 +193,6 @@ def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
 device_option = click.option(
     "--device",
     default="auto",
-    show_default=True,
     expose_value=False,
     callback=_set_device,
     help="Where networks run: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.",
@@ -203,7 +203,6 @@ device_options: Callable[[F], F] = combine_options(
         "--compute-type",
         type=click.Choice(["auto", "float32", "bf16", "float16"]),
         default="auto",
-        show_default=True,
         expose_value=False,
         is_eager=True,
         callback=_remember_compute_type,
@@ -265,7 +264,7 @@ speech_options: Callable[[F], F] = combine_options(
         metavar="N",
         help="Sound track to use, from 1 on. Default: the one with speech.",
     ),
-    click.option("--captions", type=PATH_TYPE, help="Captions to use instead of recognition."),
+    path_option("--captions", help="Captions to use instead of recognition."),
     click.option(
         "--encoding", help="Encoding of captions that are not UTF-8, such as cp1251 or gb18030."
     ),
@@ -325,6 +324,7 @@ def settings_from_options(
         "nasva.aligner.mode": options.get("mode"),
         "nasva.aligner.order": options.get("order"),
         "procx.path": options.get("describer"),
+        "judge.detector": options.get("detector"),
         "media.audio_track": options.get("audio_track"),
     }
     values = [*overrides]

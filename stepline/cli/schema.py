@@ -7,17 +7,17 @@ times are flat, spans are pairs.
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import click
 
 from stepline.cli.errors import print_data, print_message
-from stepline.cli.options import PATH_TYPE
+from stepline.cli.options import path_option
 from stepline.errors import SettingsError
 
 Schema: TypeAlias = dict[str, Any]
 
-SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def record_schema() -> Schema:
@@ -102,7 +102,7 @@ def _schema(kind: Any, optional: Mapping[str, Collection[str]]) -> Schema:
     return schema
 
 
-SCHEMA_MAKERS: Final[dict[str, Callable[[], Schema]]] = {
+SCHEMA_MAKERS: dict[str, Callable[[], Schema]] = {
     "record": record_schema,
     "events": events_schema,
     "settings": settings_schema,
@@ -123,10 +123,9 @@ def json_schema(name: str) -> Schema:
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
+@path_option(
     "-o",
     "--out",
-    type=PATH_TYPE,
     help="Folder for the files NAME.schema.json. One NAME is printed if this option is left out.",
 )
 def schema(names: tuple[str, ...], out: Path | None) -> None:

@@ -14,12 +14,12 @@ import stepline
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
     ADDRESS_TYPE,
-    PATH_TYPE,
     PluginChoice,
     device_options,
     json_option,
     out_option,
     part_from_options,
+    path_option,
     settings_from_options,
     speech_options,
 )
@@ -31,8 +31,7 @@ from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
 
 if TYPE_CHECKING:
     from stepline.grounding.speech import TaskGraph
-    from stepline.pipeline.request import StepsSettings
-    from stepline.pipeline.sources import VideoArgument, VideoSource
+    from stepline.pipeline.sources import VideoArgument
 
 FORMAT_NAMES = f"FORMAT is one of {', '.join(BUILT_IN_NAMES['outputs'])}. mp4 and mkv are copies with chapters."
 DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
@@ -41,27 +40,24 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 @click.command()
 @click.argument("videos", nargs=-1, required=True, type=ADDRESS_TYPE)
 @out_option("Folder for the results.", default="out")
-@click.option(
+@path_option(
     "--texts",
-    type=PATH_TYPE,
     help="A file of your own lines to find, one per line, or comparison.json of "
     "`stepline compare`. site: the chapters of a link's page.",
 )
 @click.option("--title", help="Title of the video, instead of the one in its file or speech.")
 @click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
-@click.option(
+@path_option(
     "--step-scorer",
-    type=PATH_TYPE,
     metavar="RUN",
     help="A narration tagger of your own, which picks the step sentences.",
 )
 @click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
-@click.option("--aligner", type=PATH_TYPE, help="A trained network that places the steps.")
-@click.option(
+@path_option("--aligner", help="A trained network that places the steps.")
+@path_option(
     "--describe",
     "describer",
-    type=PATH_TYPE,
     help="A network of `stepline train procx` for videos whose speech gives no steps.",
 )
 @click.option(
@@ -89,12 +85,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 @click.option(
     "--overwrite", is_flag=True, help="Also overwrite files that Stepline did not create."
 )
-@click.option(
-    "--keep/--no-keep",
-    default=True,
-    show_default=True,
-    help="Keep downloaded videos in OUT/downloads.",
-)
+@click.option("--keep/--no-keep", default=True, help="Keep downloaded videos in OUT/downloads.")
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
@@ -125,7 +116,12 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     from stepline.features.files import is_feature_file
     from stepline.networks.device import requested_compute, requested_device
     from stepline.outputs import WebAddresses, safe_stem
-    from stepline.pipeline.batch import LOGGER_NAMES, VideoPool, VideoWorkerSetup
+    from stepline.pipeline.batch import (
+        LOGGER_NAMES,
+        VideoPool,
+        VideoWorkerSetup,
+        max_parallel_videos,
+    )
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.output_files import OutputOptions
     from stepline.pipeline.sources import find_sources
@@ -162,7 +158,9 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     networks = None if has_features else load_networks(settings, several=several)
     reported_formats = options["formats"] if several else formats
     printer = ResultPrinter(reported_formats, as_json=options["as_json"], several=several)
-    jobs = 1 if has_features else _count_jobs(options["jobs"], settings, sources)
+    jobs = 1
+    if several and not has_features:
+        jobs = min(options["jobs"] or max_parallel_videos(settings), len(sources))
     labels = [source.label for source in sources]
     if jobs > 1:
         levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
@@ -192,15 +190,6 @@ def _lines_of_texts(source: Path | None) -> "tuple[tuple[str, ...] | None, TaskG
     if means_link_page(source):
         return None, None
     return read_lines(source)
-
-
-def _count_jobs(jobs: int | None, settings: "StepsSettings", sources: "list[VideoSource]") -> int:
-    """Return how many videos are processed at the same time. jobs: value of --jobs."""
-    from stepline.pipeline.batch import max_parallel_videos
-
-    if len(sources) < 2:
-        return 1
-    return min(jobs or max_parallel_videos(settings), len(sources))
 
 
 def _check_one_video_options(

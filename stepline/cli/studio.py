@@ -19,6 +19,7 @@ from stepline.cli.options import (
     json_option,
     load_from_options,
     out_option,
+    path_option,
     serve_until_stopped,
     settings_from_options,
     settings_options,
@@ -29,7 +30,7 @@ from stepline.cli.weights import offer_weights
 if TYPE_CHECKING:
     from stepline.compare import TaskComparison
     from stepline.library import Moment
-    from stepline.studio.keys import KeyFile, Role
+    from stepline.studio.keys import Role
 
 MAX_PORT = 65535
 
@@ -44,34 +45,20 @@ MAX_PORT = 65535
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     help="An address of this machine that others reach too. It needs a password.",
 )
-@click.option("--password-file", type=PATH_TYPE, help="A file whose first line is the password.")
-@click.option(
-    "--keys", type=PATH_TYPE, help="A file of keys for programs, as `stepline keys add` makes it."
-)
-@click.option("--certfile", type=PATH_TYPE, help="A certificate (PEM), for https instead of http.")
-@click.option("--keyfile", type=PATH_TYPE, help="Its key (PEM), where --certfile does not hold it.")
-@click.option(
-    "--allow",
-    multiple=True,
-    type=PATH_TYPE,
-    help="A folder outside of FOLDER from which videos may be taken.",
+@path_option("--password-file", help="A file whose first line is the password.")
+@path_option("--keys", help="A file of keys for programs, as `stepline keys add` makes it.")
+@path_option("--certfile", help="A certificate (PEM), for https instead of http.")
+@path_option("--keyfile", help="Its key (PEM), where --certfile does not hold it.")
+@path_option(
+    "--allow", multiple=True, help="A folder outside of FOLDER from which videos may be taken."
 )
 @click.option(
-    "--jobs",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Videos to process at the same time.",
+    "--jobs", type=click.IntRange(1, 64), default=1, help="Videos to process at the same time."
 )
 @click.option("--webhook", help="An address that receives each job and correction.")
-@click.option(
-    "--webhook-secret",
-    type=PATH_TYPE,
-    help="A file with the key that signs what the webhook receives.",
-)
+@path_option("--webhook-secret", help="A file with the key that signs what the webhook receives.")
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
 @settings_options("One setting of the main job.")
 @device_options
@@ -92,6 +79,7 @@ def studio(folder: Path, **options: Any) -> None:
     from stepline.pages.web.local_server import Certificate, is_this_machine
     from stepline.studio.access import read_password
     from stepline.studio.events import open_webhook
+    from stepline.studio.keys import KeyFile
     from stepline.studio.server import StudioServer
     from stepline.studio.store import Studio
 
@@ -106,7 +94,12 @@ def studio(folder: Path, **options: Any) -> None:
     password_file = options["password_file"]
     password = None if password_file is None else read_password(password_file)
     webhook = open_webhook(options["webhook"], options["webhook_secret"], settings.links)
-    keys = _open_key_file(options["keys"])
+    keys = None
+    if options["keys"] is not None:
+        keys = KeyFile(options["keys"])
+        if not keys.read_keys():
+            cure = f"`stepline keys add {keys.path} NAME`"
+            print_message(f"warning: {keys.path} has no key; {cure}", urgent=True)
     library = Studio(folder, options["allow"])
     offer_weights()
     cleanup = ExitStack()
@@ -160,22 +153,9 @@ def _write_login_page(link: str, folder: Path) -> Path:
     return Path(name)
 
 
-def _open_key_file(path: Path | None) -> "KeyFile | None":
-    from stepline.studio.keys import KeyFile
-
-    if path is None:
-        return None
-    keys = KeyFile(path)
-    if not keys.read_keys():
-        print_message(f"warning: {path} has no key; `stepline keys add {path} NAME`", urgent=True)
-    return keys
-
-
 @click.command()
 @click.argument("folder", type=PATH_TYPE)
-@click.option(
-    "--allow", type=PATH_TYPE, multiple=True, help="Another folder whose videos may be read."
-)
+@path_option("--allow", multiple=True, help="Another folder whose videos may be read.")
 @click.option(
     "--http",
     is_flag=True,
@@ -234,10 +214,9 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
 
 @curate.command()
 @click.argument("library", type=PATH_TYPE)
-@click.option(
+@path_option(
     "--export",
     "out",
-    type=PATH_TYPE,
     required=True,
     help="Folder for the corrected videos: records and features to train on.",
 )
@@ -270,13 +249,7 @@ def corrections(library: Path, out: Path) -> None:
 @click.command()
 @click.argument("folder", type=PATH_TYPE)
 @click.argument("words", nargs=-1, required=True)
-@click.option(
-    "--most",
-    type=click.IntRange(min=1, max=100),
-    default=5,
-    show_default=True,
-    help="Answers at most.",
-)
+@click.option("--most", type=click.IntRange(min=1, max=100), default=5, help="Answers at most.")
 @click.option("--tag", "tags", multiple=True, help="Only videos with this tag (repeatable).")
 @json_option
 @device_options
@@ -295,16 +268,16 @@ def search(
     """
     from stepline.library.card_filter import CardFilter, matching_record_files
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.search import index_path, open_index
     from stepline.library.search import moments_as_json as to_json
+    from stepline.library.search import open_index
 
     # the index, brought up to date
     offer_weights()
-    path = index_path(folder)
-    if path.parent != folder:
-        print_message(f"warning: {folder} cannot be written; the index is in {path}", urgent=True)
     corrections = open_corrections(folder)
     index = open_index(folder, corrections)
+    if index.path.parent != folder:
+        where = f"{folder} cannot be written; the index is in {index.path}"
+        print_message(f"warning: {where}", urgent=True)
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.meaning:
@@ -355,10 +328,9 @@ def _moment_table(moments: "list[Moment]", folder: Path) -> str:
 @click.command()
 @click.argument("folder", type=PATH_TYPE)
 @out_option("Folder for comparison.json and .html.", "comparison")
-@click.option(
+@path_option(
     "--as-texts",
     "texts_file",
-    type=PATH_TYPE,
     help="A file for the common procedure, one step per line, as `--texts` of steps, ground "
     "and live takes it.",
 )
@@ -432,7 +404,6 @@ def keys() -> None:
     "--role",
     type=click.Choice(("read", "edit", "admin")),
     default="read",
-    show_default=True,
     help="What it may do: read, edit (also correct, upload and start jobs), admin (also remove).",
 )
 def add_key(file: Path, name: str, role: "Role") -> None:

@@ -16,7 +16,6 @@ import click
 from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
     ADDRESS_TYPE,
-    PATH_TYPE,
     combine_options,
     device_option,
     exclude_option,
@@ -24,6 +23,7 @@ from stepline.cli.options import (
     load_from_options,
     lock_out_folder,
     out_option,
+    path_option,
     preset_files,
     preset_option,
     settings_options,
@@ -73,7 +73,7 @@ def train() -> None:
     help="A store of text features, minilm, conse or clip:FOLDER.",
 )
 @click.option("--step-vectors", metavar="VECTORS", help="The same, of the steps.")
-@click.option("--start", type=PATH_TYPE, help="Network to train on: ours, or the authors' .pth.")
+@path_option("--start", help="Network to train on: ours, or the authors' .pth.")
 @training_options("train nasva", "train.epochs=3")
 def nasva(out: Path, **options: Any) -> None:
     """Train the network that places steps (NaSVA).
@@ -118,10 +118,12 @@ def _print_run(
     if as_json:
         summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
         if last is not None:
-            summary["steps"] = last.steps
-            summary["loss"] = last.loss
-            summary["seconds"] = round(last.seconds, 1)
-            summary["waited"] = round(last.waited, 1)
+            summary |= {
+                "steps": last.steps,
+                "loss": last.loss,
+                "seconds": round(last.seconds, 1),
+                "waited": round(last.waited, 1),
+            }
             if last.score is not None:
                 summary["score"] = last.score
         print_data(json.dumps(summary))
@@ -166,7 +168,7 @@ def _print_left_out(reasons: Mapping[str, int]) -> None:
 )
 @click.option("--subset", help="Only this split of the dataset.")
 @click.option("--words", metavar="SOURCE", multiple=True, help="More texts for the vocabulary.")
-@click.option("--start", type=PATH_TYPE, help="Network to train on: fine-tuning.")
+@path_option("--start", help="Network to train on: fine-tuning.")
 @training_options("train procx", "train.epochs=3")
 def train_procx(out: Path, **options: Any) -> None:
     """Train the network that describes silent videos (ProcX).
@@ -219,14 +221,10 @@ def _print_procx_samples(prepared: "ProcxPrepared") -> None:
 
 @train.command("wys2")
 @click.option("--features", type=ADDRESS_TYPE, help="Store of the videos' features.")
-@click.option(
-    "--videos",
-    type=PATH_TYPE,
-    help="Instead: a folder of the videos, for S3D to be trained on their frames.",
+@path_option(
+    "--videos", help="Instead: a folder of the videos, for S3D to be trained on their frames."
 )
-@click.option(
-    "--weights", type=PATH_TYPE, help="With --videos: s3d_howto100m.pth, from which S3D begins."
-)
+@path_option("--weights", help="With --videos: s3d_howto100m.pth, from which S3D begins.")
 @click.option(
     "--key-steps",
     metavar="SOURCE",
@@ -250,7 +248,6 @@ def _print_procx_samples(prepared: "ProcxPrepared") -> None:
     "--vectors",
     metavar="ENCODER",
     default="minilm",
-    show_default=True,
     help="Vectors of sentences by minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.",
 )
 @training_options("train wys2", "labels.kind=vr")
@@ -309,7 +306,6 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     "--step-vectors",
     metavar="VECTORS",
     default="minilm",
-    show_default=True,
     help="A store of text features, minilm, conse or clip:FOLDER.",
 )
 @click.option(

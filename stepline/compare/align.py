@@ -33,7 +33,9 @@ def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
     """Return the pairwise similarity of videos (V, V), with ones on the diagonal.
 
     It is the mean cosine of each step with the most similar step of the other video, averaged over
-    both directions. vectors: unit step vectors (K, D) of each video.
+    both directions.
+
+    vectors: for each of V videos, (K, D) unit vectors of the texts of its K steps.
     """
     count = len(vectors)
     similarity = np.eye(count, dtype=np.float32)
@@ -51,8 +53,12 @@ def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
 def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
     """Return the indices of the videos that show the same task, the most typical first.
 
-    The first is the most similar to all videos. Videos are added by their mean similarity to the
-    added ones, while that is at least `floor`. similarity: (V, V).
+    The first is the most similar to all videos. Then the video with the greatest mean similarity to
+    the added videos is added, again and again.
+
+    Args:
+        similarity: (V, V) pairwise similarity of the videos, in [-1, 1].
+        floor: least mean similarity with which a video is added.
     """
     if not len(similarity):
         return []
@@ -75,9 +81,9 @@ def align_videos(
     """Return groups of equivalent steps, in their usual order.
 
     Args:
-        vectors: unit step vectors (K, D) of each video.
-        videos: numbers of the videos to align, the most typical first.
-        settings: minimal cosines and number of rounds.
+        vectors: for each of V videos, (K, D) unit vectors of the texts of its K steps.
+        videos: indices in `vectors` of the videos to align, the most typical first.
+        settings: minimal cosines, and the number of rounds in which each video is aligned again.
     """
     groups: list[StepGroup] = []
     # Each video is aligned with what those before it gave.
@@ -92,8 +98,12 @@ def align_videos(
 
 
 def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Matrix:
-    """Return the mean direction of the step vectors of each group, unit rows (N, D). vectors: (K,
-    D) of each video."""
+    """Return the mean vector of the steps of each group, scaled to length 1: (N, D).
+
+    Args:
+        groups: N groups of steps.
+        vectors: for each of V videos, (K, D) unit vectors of the texts of its K steps.
+    """
     means = [np.mean([vectors[video][step] for video, step in group], axis=0) for group in groups]
     return unit_rows(np.array(means, dtype=np.float32))
 
@@ -106,7 +116,14 @@ def _remove_video(groups: Iterable[StepGroup], video: int) -> list[StepGroup]:
 def _add_video(
     groups: Sequence[StepGroup], video: int, vectors: Sequence[Matrix], settings: CompareSettings
 ) -> list[StepGroup]:
-    """Return the groups with the steps of one more video, sorted again."""
+    """Return the groups with the steps of one more video, sorted again.
+
+    Args:
+        groups: N groups of steps of other videos.
+        video: index in `vectors` of the video to add.
+        vectors: for each of V videos, (K, D) unit vectors of the texts of its K steps.
+        settings: minimal cosines of a step with its group.
+    """
     extended = list(map(list, groups))
     numbers: GroupNumbers = {}
     if groups:
@@ -125,10 +142,14 @@ def _add_video(
 
 
 def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
-    """Match steps with groups in order, so that the sum of cosines minus `floor` is maximal.
+    """Return step index -> group index of the best matching that keeps the order of both.
 
-    Return the group of each matched step. cosines: (K, N). Source: Needleman and Wunsch, 1970, with
-    free gaps.
+    The sum of (cosine - floor) over the matched pairs is maximal. Steps and groups may stay
+    unmatched. Source: Needleman and Wunsch, 1970, with free gaps.
+
+    Args:
+        cosines: (K, N) cosine of each of K steps with each of N groups.
+        floor: cosine that a match must exceed to be worth making.
     """
     gains = cosines - floor
     step_count, group_count = gains.shape
@@ -158,9 +179,14 @@ def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
 
 
 def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:
-    """Match the remaining steps with the most similar group in any order.
+    """Add the unmatched steps to `numbers`, each with its most similar group, in any order.
 
     A group that already has a step of the video requires a higher cosine.
+
+    Args:
+        cosines: (K, N) cosine of each of K steps with each of N groups.
+        numbers: step index -> group index. It is changed.
+        settings: minimal cosines.
     """
     # A group that the video is in already needs a step that is almost the same.
     min_gains = np.full(cosines.shape[1], settings.moved_likeness)  # (N,)
@@ -178,8 +204,12 @@ def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: Compare
 def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list[StepGroup]:
     """Return the groups in the order in which most videos do them.
 
-    They are sorted by mean relative position, then neighbours are swapped while more videos do them
-    the other way round. step_counts: number of steps of each video.
+    They are sorted by mean relative position. Then neighbours are swapped while more videos do them
+    in the reverse order.
+
+    Args:
+        groups: N groups of steps.
+        step_counts: number of steps of each video, by the index of the video.
     """
 
     def mean_position(group: StepGroup) -> float:
@@ -208,7 +238,7 @@ def _swap_neighbours(groups: list[StepGroup]) -> bool:
 
 
 def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
-    """Return the first step of each video in a group, by number of the video."""
+    """Return video index -> index of its first step in a group."""
     first: FirstSteps = {}
     for video, step in sorted(group):
         first.setdefault(video, step)
@@ -216,7 +246,12 @@ def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
 
 
 def count_orders(one: FirstSteps, other: FirstSteps) -> tuple[int, int]:
-    """Return the numbers of videos in which one group comes before the other, and after it."""
+    """Return in how many videos one group comes before another, and in how many after it.
+
+    Args:
+        one: video index -> index of its first step in the one group.
+        other: the same for the other group. Only videos in both count.
+    """
     before = 0
     after = 0
     for video in one.keys() & other.keys():

@@ -24,14 +24,15 @@ DIGITS_AFTER_POINT = 3  # of what is stored
 
 @dataclass(frozen=True)
 class StatedAmount:
-    """An amount that a video states.
+    """An amount that a video states, such as "1 to 2 cups of flour".
 
     Attributes:
         video: id of the video.
-        thing: of which the amount is, "" for the step itself ("bake for 20 minutes").
-        unit: None for a bare count.
-        low: least amount.
-        high: greatest amount, equal to `low` without a range.
+        thing: word for what is measured ("flour"). "" if the step is measured ("bake for 20
+            minutes").
+        unit: name of the unit ("cup"). None for a bare count.
+        low: the number, or the lower end of a range, in that unit.
+        high: the number, or the upper end of a range, in that unit.
     """
 
     video: str
@@ -56,20 +57,27 @@ class AmountSpread(FrozenModel):
 
     thing: str = Field(
         "",
-        description='a word of the step, "" where the amount is of the step itself ("bake for 20 '
-        'minutes")',
+        description='word for what is measured ("flour"), "" if the step is measured ("bake for '
+        '20 minutes")',
     )
     unit: str | None = Field(
-        None, description="the one that most videos use, None for a bare count"
+        None, description="unit of the amounts: the one that most videos use, None for a bare count"
     )
-    low: float = Field(description="the least")
-    median: float = Field(description="half of the videos state less")
-    high: float = Field(description="the greatest")
-    videos: tuple[str, ...] = Field(description="ids of the videos that state it")
+    low: float = Field(description="least amount")
+    median: float = Field(description="median amount. Of a range, its middle counts")
+    high: float = Field(description="greatest amount")
+    videos: tuple[str, ...] = Field(description="ids of the videos that state an amount")
 
 
 def step_amounts(video: str, text: str) -> list[StatedAmount]:
-    """Return the amounts that the text of a step states. Bare counts need a thing ("2 eggs")."""
+    """Return the amounts that the text of a step states ("2 eggs", "20 minutes").
+
+    A bare number without a thing is left out.
+
+    Args:
+        video: id of the video, for the results.
+        text: the step's text.
+    """
     # Quantities name a thing by its stem, and people read the word.
     word_of_stem = {stem(word): word for word in tokens(text)}
     amounts = []
@@ -88,7 +96,12 @@ def step_amounts(video: str, text: str) -> list[StatedAmount]:
 
 
 def material_amounts(video: str, material: Material) -> list[StatedAmount]:
-    """Return the total amounts of a material in a video, one for each kind of unit."""
+    """Return the total amounts of a material in a video, one for each kind of unit.
+
+    Args:
+        video: id of the video, for the results.
+        material: the material, with all amounts that are said.
+    """
     totals: dict[str, StatedAmount] = {}
     for stated in material.amounts:
         # Amounts of one kind are added up, in the first one's unit.
@@ -102,7 +115,11 @@ def material_amounts(video: str, material: Material) -> list[StatedAmount]:
 
 
 def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
-    """Return the spread of the amounts of each thing over videos, those of most videos first."""
+    """Return least, median and greatest amount of each thing over videos.
+
+    Amounts in units that do not convert into each other have a spread of their own. Spreads over
+    most videos come first.
+    """
     # Amounts can be compared where units convert into each other.
     of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
     for amount in amounts:

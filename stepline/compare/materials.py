@@ -18,27 +18,33 @@ MIN_NAME_SIMILARITY = 0.85
 
 
 class MaterialMention(FrozenModel):
-    """A video that names a thing, and the second of the first mention."""
+    """A video that names a material or tool, and the second of the first mention."""
 
-    video: str = Field(description="its id")
-    at: Seconds = Field(description="at which it is named first")
+    video: str = Field(description="id of the video")
+    at: Seconds = Field(description="second of the video at which the thing is named first")
 
 
 class ComparedMaterial(FrozenModel):
-    """A thing that videos need, by the name that most of them use."""
+    """A material or tool that videos need, by the name that most of them use."""
 
-    name: str = Field(description="in lower case")
-    videos: tuple[MaterialMention, ...] = Field(description="that name it")
+    name: str = Field(description="the most frequent name, in lower case")
+    videos: tuple[MaterialMention, ...] = Field(description="the videos that name it")
     amounts: tuple[AmountSpread, ...] = Field(
-        description="one for each unit that cannot be converted"
+        description="how much of it the videos use, one spread for each kind of unit (mass, volume)"
     )
 
 
 def compare_materials(
     videos: Sequence[VideoMaterials], embedder: Embedder
 ) -> tuple[ComparedMaterial, ...]:
-    """Return the materials that the videos name, those of most videos first. embedder: texts to
-    unit vectors (N, D)."""
+    """Return the materials that the videos name, those of most videos first.
+
+    Names with nearly the same meaning are one material.
+
+    Args:
+        videos: for each video, its id and its materials.
+        embedder: function that maps N texts to unit vectors (N, D).
+    """
     # Names that mean the same become one, in the words of most videos.
     names = Counter(m.name.casefold() for _, materials in videos for m in materials)
     main_names = _most_frequent_names(names, embedder)
@@ -53,7 +59,12 @@ def compare_materials(
 
 
 def _most_frequent_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:
-    """Return for each name the most frequent name with the same meaning."""
+    """Return name -> most frequent name with nearly the same meaning, which may be itself.
+
+    Args:
+        name_counts: name -> how often it occurs.
+        embedder: function that maps N texts to unit vectors (N, D).
+    """
     names = [name for name, _ in name_counts.most_common()]
     if not names:
         return {}

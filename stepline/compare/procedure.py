@@ -38,66 +38,75 @@ MIN_COMMON_VIDEOS = 2  # what one video does is not common
 class ComparedVideo(FrozenModel):
     """A video that shows the compared task."""
 
-    id: str = Field(description="of the record")
-    title: str = Field(description="of the video")
-    path: str | None = Field(description="of its file as its record has it")
-    duration: float | None = Field(description="s")
-    steps: int = Field(description="how many it has")
-    likeness: float = Field(description="mean cosine with the other videos, both ways")
+    id: str = Field(description="id of the video's record")
+    title: str = Field(description="title of the video")
+    path: str | None = Field(description="path of the video file, as the record has it")
+    duration: float | None = Field(description="duration of the video in seconds")
+    steps: int = Field(description="number of steps of the video")
+    likeness: float = Field(
+        description="mean similarity to the other videos: the mean cosine of each step with the "
+        "most similar step of another video, in both directions"
+    )
 
 
 class LeftOutVideo(FrozenModel):
     """A record that is not part of the procedure, and why."""
 
-    id: str = Field(description="of the record")
-    title: str = Field(description="of the video")
-    reason: str = Field(description="in plain words")
+    id: str = Field(description="id of the record")
+    title: str = Field(description="title of the video")
+    reason: str = Field(description="why it was left out, in words")
 
 
 class Occurrence(FrozenModel):
     """A step of one video that was aligned with a step of the common procedure."""
 
-    video: str = Field(description="its id")
-    step: str = Field(description="its id in that video's record")
-    text: str = Field(description="in the words of that video")
-    start: Seconds | None = Field(description="where it is shown, else said")
-    end: Seconds | None = Field(description="of the same span")
+    video: str = Field(description="id of the video")
+    step: str = Field(description="id of the step in that video's record")
+    text: str = Field(description="the step in the words of that video")
+    start: Seconds | None = Field(
+        description="second at which the step begins to be shown, or else to be said"
+    )
+    end: Seconds | None = Field(description="second at which that ends")
 
 
 class SecondsSpread(FrozenModel):
     """How long a step is shown: the least, median and greatest seconds over its occurrences."""
 
-    low: float = Field(description="s, the least")
-    median: float = Field(description="s")
-    high: float = Field(description="s, the greatest")
+    low: float = Field(description="least number of seconds")
+    median: float = Field(description="median number of seconds")
+    high: float = Field(description="greatest number of seconds")
 
 
 class ProcedureStep(FrozenModel):
     """A step that several videos do, in the words of the most typical video."""
 
-    id: str = Field(description="unique in the comparison")
-    text: str = Field(description="in the words of the most typical video")
-    kind: StepKind = Field(description='"avoid" for a warning')
-    videos: int = Field(description="how many do it")
-    share: Probability = Field(description="of all videos")
-    common: bool = Field(description="whether it is of the common procedure")
+    id: str = Field(description="id of the step, unique in the comparison")
+    text: str = Field(description="the step in its most typical wording")
+    kind: StepKind = Field(description='"do", or "avoid" for a warning')
+    videos: int = Field(description="number of videos that do it")
+    share: Probability = Field(description="fraction of all videos that do it")
+    common: bool = Field(description="whether enough videos do it for the common procedure")
     place: Probability = Field(
-        description="mean place in its videos, 0 at the first step, 1 at the last"
+        description="mean position in the videos, 0 for their first step, 1 for their last"
     )
     seconds: SecondsSpread | None = Field(
-        description="how long it is shown, null where no video shows it"
+        description="how long it is shown, null if no video shows it"
     )
-    amounts: tuple[AmountSpread, ...] = Field(description="that its wordings state")
-    occurrences: tuple[Occurrence, ...] = Field(description="one for each time a video does it")
+    amounts: tuple[AmountSpread, ...] = Field(
+        description="amounts and times in its wordings, with their spread over the videos"
+    )
+    occurrences: tuple[Occurrence, ...] = Field(
+        description="the steps of the videos that were aligned with it"
+    )
 
 
 class OrderCount(FrozenModel):
     """The more frequent order of two steps over the videos that do both."""
 
-    first: str = Field(description="id of a step")
-    then: str = Field(description="id of a step")
-    videos: int = Field(description="how many do them in this order")
-    of: int = Field(description="how many do both")
+    first: str = Field(description="id of the step that more videos do first")
+    then: str = Field(description="id of the other step")
+    videos: int = Field(description="number of videos that do them in this order")
+    of: int = Field(description="number of videos that do both steps")
 
 
 class Transition(FrozenModel):
@@ -108,24 +117,32 @@ class Transition(FrozenModel):
 
     source: str = Field(description='id of a step, or "start"')
     target: str = Field(description='id of a step, or "end"')
-    count: int = Field(description="of the videos")
-    probability: Probability = Field(description="of all arrows from `source`")
+    count: int = Field(description="how often `target` comes right after `source`, in all videos")
+    probability: Probability = Field(
+        description="`count` as a fraction of all arrows from `source`"
+    )
 
 
 class TaskComparison(FrozenModel):
     """The steps of many videos of one task as one procedure, in the order most of them keep."""
 
-    version: Literal[1] = Field(1, description="of this form")
-    title: str = Field(description="of the most typical video")
-    videos: tuple[ComparedVideo, ...] = Field(description="of the task")
-    left_out: tuple[LeftOutVideo, ...] = Field(description="of something else")
+    version: Literal[1] = Field(1, description="version of this JSON form")
+    title: str = Field(description="title of the most typical video")
+    videos: tuple[ComparedVideo, ...] = Field(description="the videos of the task")
+    left_out: tuple[LeftOutVideo, ...] = Field(
+        description="records without steps, with a repeated id, or of another task"
+    )
     steps: tuple[ProcedureStep, ...] = Field(
         description="in the order in which most videos do them"
     )
-    orders: tuple[OrderCount, ...] = Field(description="of steps that two or more videos do both")
+    orders: tuple[OrderCount, ...] = Field(
+        description="the usual order of each pair of steps that two or more videos do"
+    )
     transitions: tuple[Transition, ...] = Field(description="the arrows of the task graph")
-    materials: tuple[ComparedMaterial, ...] = Field(description="what goes into it")
-    tools: tuple[ComparedMaterial, ...] = Field(description="what the work is done with")
+    materials: tuple[ComparedMaterial, ...] = Field(
+        description="ingredients and materials that the videos name"
+    )
+    tools: tuple[ComparedMaterial, ...] = Field(description="tools that the videos name")
 
     @property
     def common_steps(self) -> tuple[ProcedureStep, ...]:
@@ -138,8 +155,8 @@ class AlignedSteps:
     """Records of one task with their aligned steps.
 
     Attributes:
-        records: records of the videos, one per video.
-        vectors: unit step vectors (K, D) of each record.
+        records: records of V videos, one per video.
+        vectors: for each record, (K, D) unit vectors of the texts of its K steps.
         groups: groups of equivalent steps, in their usual order.
     """
 
@@ -165,7 +182,7 @@ def compare(
 
     Args:
         records: records of the videos, one per video.
-        settings: minimal similarities and shares.
+        settings: minimal similarities and shares. None: the defaults.
         embedder: function that maps N texts to unit vectors (N, D).
     """
     settings = settings or CompareSettings()
@@ -215,7 +232,12 @@ def compare(
 
 
 def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list[StepGroup]:
-    """Split groups that mix steps to do and steps to avoid."""
+    """Return the groups, each that mixes steps to do and steps to avoid split into two.
+
+    Args:
+        groups: groups of equivalent steps.
+        records: records of the videos, by the video index of the steps.
+    """
     parts: list[StepGroup] = []
     for group in groups:
         of_kind: dict[StepKind, StepGroup] = {}
@@ -231,7 +253,12 @@ def _left_out_video(record: Record, reason: str) -> LeftOutVideo:
 
 
 def _compared_videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
-    """Return the videos with their mean similarity to the others."""
+    """Return the videos with their mean similarity to the others.
+
+    Args:
+        records: records of V videos.
+        likeness: (V, V) pairwise similarity, with ones on the diagonal.
+    """
     # Each video is like itself by 1, which does not count.
     means = (likeness.sum(axis=1) - 1) / (len(records) - 1)
     return [

@@ -14,7 +14,7 @@ FOLDER_CURE = "give a folder that `stepline steps` wrote"
 def read_folder(folder: Path) -> list[Record]:
     """Return the records in a folder with the corrections of people, sorted by path.
 
-    Other JSON files are ignored. Raises StoreError where the folder is missing or has no record.
+    Other JSON files are ignored. Raises StoreError if the folder is missing or has no record.
     """
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; {FOLDER_CURE}")

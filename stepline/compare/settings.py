@@ -12,18 +12,18 @@ class CompareSettings(Settings):
 
     video_likeness: Fraction = Field(
         0.5,
-        description="least likeness of a video to the others of its task. It is the mean cosine "
-        "of each step with the most similar one of another video, both ways. See "
+        description="least similarity of a video to the others of its task. It is the mean cosine "
+        "of each step with the most similar step of another video, in both directions. See "
         "docs/results/compare.md",
     )
     step_likeness: Fraction = Field(
         0.55, description="least cosine of a step with a group of steps that it joins in order"
     )
     moved_likeness: Fraction = Field(
-        0.65, description="the same for a step that joins out of order"
+        0.65, description="least cosine of a step with a group that it joins out of order"
     )
     repeated_likeness: Fraction = Field(
-        0.8, description="the same for a further step of a video in a group"
+        0.8, description="least cosine of a step with a group that has a step of the same video"
     )
     rounds: CountOrZero = Field(
         2, description="how often each video is taken out of the alignment and aligned again"

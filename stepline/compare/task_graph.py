@@ -28,7 +28,7 @@ COMPARISON_CURE = "give the comparison.json that `stepline compare` wrote"
 def read_task_graph(path: Path) -> TaskGraph:
     """Return the task graph of a comparison.json.
 
-    Raises SettingsError where the file holds no comparison, or one without common steps.
+    Raises SettingsError if the file holds no comparison, or one without common steps.
     """
     try:
         comparison = TaskComparison.model_validate_json(read_limited(path, MAX_LINES_BYTES))
@@ -44,15 +44,22 @@ def read_task_graph(path: Path) -> TaskGraph:
 
 
 class LinesToFind(NamedTuple):
-    """The lines of `--texts`, and the task graph if they come from a comparison."""
+    """The lines of `--texts`, and the task graph if they come from a comparison.
+
+    Attributes:
+        texts: the lines.
+        graph: kinds and order of the lines in the compared videos. None: a plain text file.
+    """
 
     texts: tuple[str, ...]
     graph: TaskGraph | None = None
 
 
 def read_lines(path: Path) -> LinesToFind:
-    """Return the lines of a text file, or of a comparison.json with its task graph. Raises
-    SettingsError for any other file."""
+    """Return the lines of a text file, or of a comparison.json with its task graph.
+
+    Raises SettingsError for any other file.
+    """
     if path.suffix.lower() == ".json":
         graph = read_task_graph(path)
         return LinesToFind(graph.lines, graph)
@@ -60,9 +67,9 @@ def read_lines(path: Path) -> LinesToFind:
 
 
 def task_graph(comparison: TaskComparison) -> TaskGraph:
-    """Return the common steps of a comparison as lines, with their order in the videos.
+    """Return the common steps of a comparison as lines, with P(one line comes before another).
 
-    Raises SettingsError where no step is common.
+    Raises SettingsError if no step is common.
     """
     steps = comparison.common_steps
     if not steps:
@@ -81,7 +88,12 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
 
 
 def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Array:
-    """Return P(line i comes before line j) (K, K), smoothed by one video of either order."""
+    """Return (K, K) P(line i comes before line j), as if one more video did each order.
+
+    Args:
+        comparison: the comparison, with the orders that the videos do.
+        ids: ids of the K steps of the lines.
+    """
     number_of = {id: number for number, id in enumerate(ids)}
     shape = (len(ids), len(ids))
     # Both orders begin with the same count, so that none is impossible.

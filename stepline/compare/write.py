@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 from stepline.compare.amounts import AmountSpread, format_spread
 from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
-from stepline.errors import SettingsError, printable
+from stepline.errors import MediaError, SettingsError, printable
 from stepline.files.atomic_files import atomic_files
 from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
 from stepline.outputs.web_addresses import media_link
 from stepline.pages.layout import page_html
 
 FILE_STEM = "comparison"  # of the files in the folder --out
+SAME_LENGTH_SECONDS = 1.0  # s by which the header of a video may differ from what was read
 MAX_NEXT_STEPS = 3  # of the steps that follow, the most probable ones
 
 View: TypeAlias = dict[str, Any]  # what the template page.html shows
@@ -28,15 +29,20 @@ def to_json(comparison: TaskComparison) -> str:
 
 
 def to_html(view: View) -> str:
-    """Return the page as HTML. It has no script and loads nothing but the linked videos."""
+    """Return the page of a comparison as HTML, without scripts.
+
+    view: values of the template, from `comparison_view`.
+    """
     return page_html(
         _read_package_file("page.html"), style=_read_package_file("page.css"), view=view
     )
 
 
 def to_lines(comparison: TaskComparison) -> str:
-    """Return the common steps as lines for `--texts`, without warnings. Raises SettingsError where
-    no step is common."""
+    """Return the common steps as text, one step per line, as the option `--texts` reads it.
+
+    Warnings (steps to avoid) are left out. Raises SettingsError if no step is common.
+    """
     lines = [one_line(step.text) for step in comparison.common_steps if step.kind == "do"]
     if not lines:
         raise SettingsError(
@@ -46,8 +52,10 @@ def to_lines(comparison: TaskComparison) -> str:
 
 
 def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
-    """Write a comparison as HTML and JSON into a folder, and return the files. Raises StoreError
-    where the folder cannot be written."""
+    """Write a comparison as HTML and JSON into a folder, and return the paths of the files.
+
+    Raises StoreError if the folder cannot be written.
+    """
     view = comparison_view(comparison, folder)
     # The JSON comes last: where it is, the page is complete.
     texts = {".html": to_html(view), ".json": to_json(comparison)}
@@ -65,13 +73,18 @@ def _read_package_file(name: str) -> str:
 
 
 def step_text(step: ProcedureStep) -> str:
-    """Return the text of a step on one line, with a warning sign where it is to be avoided."""
+    """Return the text of a step on one line, with a warning sign before a step to avoid."""
     text = sentence_case(one_line(step.text))
     return WARNING_MARK + text if step.kind == "avoid" else text
 
 
 def comparison_view(comparison: TaskComparison, folder: Path) -> View:
-    """Return the values of the page template. folder: of the page, from which videos are linked."""
+    """Return the values that the page template shows.
+
+    Args:
+        comparison: the comparison of videos.
+        folder: the folder of the page. Links to videos are relative to it.
+    """
     moments = _Moments(comparison, folder)
     texts = {step.id: step_text(step) for step in comparison.steps}
     texts |= {START_ID: "start", END_ID: "end"}
@@ -122,8 +135,25 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
     }
 
 
+def _leads_to_its_video(path: str, duration: float | None) -> bool:
+    """Return whether a record's path leads to a video as long as the record's.
+
+    A record may be a stranger's, and name any file of this machine.
+    """
+    from stepline.media import MediaSettings
+    from stepline.media.container import open_media
+
+    if duration is None:
+        return False
+    try:
+        with open_media(path, MediaSettings()) as media:
+            return abs((media.duration or 0.0) - duration) <= SAME_LENGTH_SECONDS
+    except MediaError:
+        return False
+
+
 class _Moments:
-    """The moments of videos as the page shows them: title, time, link and text."""
+    """Makes the template values of moments of videos: title, time, link and text."""
 
     def __init__(self, comparison: TaskComparison, folder: Path) -> None:
         # with the id where several videos have the same title
@@ -132,14 +162,21 @@ class _Moments:
         for id, title in self.titles.items():
             if titles.count(title) > 1 and title != id:
                 self.titles[id] = f"{title} ({id})"
-        # Only files that are there are linked, by their path from the page's folder.
+        # Only videos that are there are linked, by their path from the page's folder.
         self._links: dict[str, str] = {}
         for video in comparison.videos:
-            if video.path is not None and Path(video.path).is_file():
+            if video.path is not None and _leads_to_its_video(video.path, video.duration):
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def view(self, video: str, start: float | None, end: float | None, text: str) -> View:
-        """Return the template values of a moment. end: None if only one second is known."""
+        """Return the template values of a moment.
+
+        Args:
+            video: id of the video.
+            start: second at which it begins. None: no time is known.
+            end: second at which it ends. None: only one second is known.
+            text: the words for the moment.
+        """
         moment = {"title": self.titles[video], "time": "no time", "link": None, "text": text}
         if start is None:
             return moment
@@ -151,7 +188,12 @@ class _Moments:
 
 
 def _next_steps(comparison: TaskComparison, texts: dict[str, str]) -> dict[str, list[str]]:
-    """Return the most probable next steps of each step as text, by id."""
+    """Return step id -> the most probable next steps, each as its text with the probability.
+
+    Args:
+        comparison: the comparison of videos.
+        texts: step id -> text of the step.
+    """
     following: dict[str, list[str]] = defaultdict(list)
     for transition in sorted(comparison.transitions, key=lambda t: -t.probability):
         own = following[transition.source]
@@ -161,7 +203,12 @@ def _next_steps(comparison: TaskComparison, texts: dict[str, str]) -> dict[str, 
 
 
 def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[str]:
-    """Return sentences about common steps that not all videos do in the same order."""
+    """Return a sentence per pair of common steps that not all videos do in the same order.
+
+    Args:
+        comparison: the comparison of videos.
+        texts: step id -> text of the step.
+    """
     common_ids = {step.id for step in comparison.common_steps}
     sentences = []
     for order in comparison.orders:

@@ -6,23 +6,27 @@
              "value": {"ranges": [{"start", "end"}], "timelinelabels": ["shown"]}},
             {"id", "type": "textarea", "value": {"ranges", "text": ["Fold the strip"]}}]}]}]
 
-Ranges are first and last frame, counted from 1. Regions of an Audio tag have start and end in
-seconds, their labels as "labels", and the video's seconds as original_length. Rows with one id make
-a region: its time, its label, its text. Of several annotations of a task the ground truth counts,
-else the first that was not cancelled. `stepline steps --format labelstudio` writes such tasks.
+Ranges are first and last frame, counted from 1. Their rate may also be named fps, frameRate and the
+like. A task that states none is refused: it lacks the rate of its interface. Regions of an Audio
+tag have start and end in seconds, their labels as "labels", and the video's seconds as
+original_length. Rows with one id make a region: its time, its label, its text. Of several
+annotations of a task the ground truth counts, else the first that was not cancelled. `stepline
+steps --format labelstudio` writes such tasks.
 """
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 from stepline.datasets.files import Node, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
+from stepline.errors import DatasetError
 
 FILE_NAME = "label_studio.json"
 # of a region that shows its step. The second label means that its words say so.
 SHOWN_LABELS = frozenset({"shown", "likely shown"})
 LABEL_KEYS = ("timelinelabels", "labels")
-DEFAULT_RATE = 24.0  # frames/s of Label Studio's Video where a task says none
+RATE_ENDINGS = ("framerate", "fps")  # of the key of a rate, in lower case and letters alone
 NOT_ANNOTATED = "no one has annotated it"
 
 
@@ -51,7 +55,6 @@ def _task_entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
         original_length = row.optional_number("original_length")
         duration = original_length if duration is None else duration
     builder = RecordBuilder(id, duration=duration)
-    rate = data.optional_number("frame_rate") or DEFAULT_RATE
     for values in regions.values():
         text = " ".join(_read_texts(values, "text"))
         labels = [text for key in LABEL_KEYS for text in _read_texts(values, key)]
@@ -59,26 +62,43 @@ def _task_entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
             builder.add_step(text, text)
         else:
             # Regions with one text are the spans of one step.
-            for start, end in _region_spans(values[0], rate):
+            for start, end in _region_spans(values[0], data):
                 builder.add_span(text, text, start, end)
     return builder.entry()
 
 
-def _region_spans(value: Node, rate: float) -> list[tuple[float, float]]:
+def _region_spans(value: Node, data: Node) -> list[tuple[float, float]]:
     """Return (start, end) in seconds of each range of an annotated region.
 
     Args:
         value: JSON value of the region.
-        rate: frames per second in which the region counts its ranges.
+        data: data of the task, which state the rate of ranges of frames.
     """
     if value.get("start") is not None:
         return [value.span()]
+    rate = _frame_rate(data)
     spans = []
     for row in value["ranges"].rows():
         # Both frames belong to the range, and the first frame of a video is number 1.
         first_frame, last_frame = row.span()
         spans.append(((first_frame - 1) / rate, last_frame / rate))
     return spans
+
+
+def _frame_rate(data: Node) -> float:
+    """Return the frames per second that a task states. Raises DatasetError unless it states one."""
+    rates = set()
+    for key, node in data.entries():
+        letters = "".join(filter(str.isalpha, key)).lower()
+        if letters.endswith(RATE_ENDINGS) and node.value is not None:
+            rates.add(node.number())
+    if len(rates) == 1 and 0 < min(rates) < math.inf:
+        return min(rates)
+    stated = f"states the frame rates {sorted(rates)}" if rates else "states no frame rate"
+    raise DatasetError(
+        f'{data.location}: {stated}, and its ranges count frames; give "frame_rate": the '
+        "frameRate of the interface's Video tag, 24 where the tag has none"
+    )
 
 
 def _read_texts(values: list[Node], key: str) -> list[str]:

@@ -18,6 +18,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,9 @@ DATABASE_FILE = ".stepline-studio.sqlite"  # the file's name, in the folder of t
 DATABASE_VERSION = 1  # version of the tables below. A file of a later one is refused
 MAX_WAIT_SECONDS = 30.0  # for another process that holds the file
 MAX_PORT = 65535
+LOST_FILE_CURE = "put a copy of the file back, or delete it and with it all corrections"
+# looks at a file of 0 bytes, 0.1 s apart: for milliseconds, a new database has none
+NEW_FILE_CHECKS = 10
 SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps next to a database
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 WRITE_ERRORS = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC"})
@@ -111,8 +115,8 @@ class LibraryDatabase:
 
     def row_error(self, table: str) -> StoreError:
         """Return the StoreError for a row that fails validation. table: name of its table."""
-        cure = "put a copy of the file back, or delete it and with it all corrections"
-        return StoreError(f"{self.path}: a row of its table {table} is not Stepline's; {cure}")
+        reason = f"a row of its table {table} is not Stepline's"
+        return StoreError(f"{self.path}: {reason}; {LOST_FILE_CURE}")
 
     def rows(self, query: str, *values: object) -> list[Row]:
         """Return the rows of an SQL query. values: values of its placeholders `?`."""
@@ -157,6 +161,10 @@ class LibraryDatabase:
         with self.locked_connection():
             # Nothing is followed or run that the file could bring along.
             check_database_files(self.path)
+            if _is_empty_file(self.path):
+                raise StoreError(
+                    f"{self.path}: 0 bytes, as a full disk leaves them; {LOST_FILE_CURE}"
+                )
             if writable:
                 _make_private(self.path)
             connection = sqlite3.connect(
@@ -202,7 +210,8 @@ def sqlite_errors(path: Path, cure: str) -> Iterator[None]:
     """
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    # Python's sqlite3 decodes SQLite's messages, which quote what the file defines.
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         is_full = getattr(error, "sqlite_errorname", None) in WRITE_ERRORS
         if is_full or getattr(error, "errno", None) in FULL_DISK_ERRORS:
             cure = "free some space"
@@ -225,6 +234,15 @@ def limit_row_size(connection: sqlite3.Connection) -> None:
     """
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD_BYTES)
     connection.execute("PRAGMA cell_size_check = ON")
+
+
+def _is_empty_file(path: Path) -> bool:
+    """Return whether a file is there with 0 bytes, and not because it is being made."""
+    for _ in range(NEW_FILE_CHECKS):
+        if not path.exists() or path.stat().st_size:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _make_private(path: Path) -> None:

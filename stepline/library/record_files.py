@@ -53,6 +53,15 @@ def file_stamp(path: Path) -> Stamp:
     return state.st_mtime_ns, state.st_size
 
 
+def is_existing_file(path: Path) -> bool:
+    """Return whether a path, which a record may name, leads to a file. A path that no disk takes
+    leads to none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def real_path(path: Path) -> Path:
     """Return an absolute path in which all links are resolved."""
     return Path(os.path.realpath(path))

@@ -15,7 +15,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -34,11 +34,11 @@ from stepline.library.database import (
     schema_of_statements,
     sqlite_errors,
 )
-from stepline.library.record_files import record_files
+from stepline.library.record_files import is_existing_file, record_files
 from stepline.outputs.text import shown_span
 from stepline.pipeline.placing import ON_SCREEN
 from stepline.progress import Progress
-from stepline.records import Basis, Matrix, Record, Span, Status
+from stepline.records import Basis, Matrix, Probability, Record, Seconds, Span, Status
 from stepline.storage import read_record
 from stepline.text import embed
 
@@ -110,13 +110,17 @@ class Moment:
     title: str
     kind: MomentKind
     text: str
-    start: float | None
-    end: float | None
+    start: Seconds | None
+    end: Seconds | None
     status: Status | None
     basis: Basis | None
-    score: float | None
+    score: Probability | None
     file: str
     link: str | None = None
+
+
+MOMENT_FIELDS = tuple(field.name for field in fields(Moment) if field.name != "link")
+MomentRow = TypeAdapter(Moment)  # an index may be a stranger's
 
 
 def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
@@ -384,9 +388,12 @@ class SearchIndex:
             answer,
         )
         # The page is looked for now, since it may come or go without the record.
-        moment = Moment(*row)
+        try:
+            moment = MomentRow.validate_python(dict(zip(MOMENT_FIELDS, row, strict=True)))
+        except ValidationError as error:
+            raise sqlite3.DatabaseError("it holds an invalid moment") from error
         page = Path(moment.file).with_suffix(".html")
-        if not (self.folder / page).is_file():
+        if not is_existing_file(self.folder / page):
             return moment
         link = page.as_posix()
         if moment.start is not None:
@@ -415,7 +422,7 @@ class SearchIndex:
                     )
                     ids.append(np.arange(first, first + count, dtype=np.int64))
                 matrix = np.concatenate(vectors).astype(np.float32)
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, OverflowError) as error:
                 raise sqlite3.DatabaseError("it holds invalid vectors") from error
             self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(min_similarity))
         return self._moment_rows
@@ -500,9 +507,12 @@ class SearchIndex:
                 is_valid = version == INDEX_VERSION and schema_of_database(
                     database
                 ) == schema_of_statements(INDEX_TABLES)
-            except sqlite3.DatabaseError as error:
-                if error.sqlite_errorname not in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
+            except sqlite3.OperationalError as error:
+                # Other errors are of the disk or of a lock. Errors of Python's own have no name.
+                if getattr(error, "sqlite_errorname", "SQLITE_ERROR") != "SQLITE_ERROR":
                     raise
+                is_valid = False
+            except (sqlite3.DatabaseError, UnicodeDecodeError):
                 is_valid = False
             if not is_valid:
                 database.close()

@@ -233,9 +233,12 @@ class PacketClock:
     If all streams jump (joined recordings, a broken clock), they get one shift, so that video and
     audio stay synchronous. A single packet with a far stamp loses its stamp. A single stream that
     jumps continues at its own end. A gap in all streams of up to `max_pause` seconds is kept.
+    Packets at the beginning without stamps last before the first stamp, and time goes on from them.
     """
 
-    def __init__(self, streams: Iterable[int], *, max_pause: float, damage: Damage) -> None:
+    def __init__(
+        self, streams: Iterable[int], *, max_pause: float, damage: Damage, start: float = 0.0
+    ) -> None:
         """Start the clock.
 
         Args:
@@ -243,7 +246,10 @@ class PacketClock:
             max_pause: longest gap in seconds that counts as a pause of the recording, if all
                 streams have it.
             damage: counts the corrected stamps and the jumps.
+            start: second 0 of the video, in seconds as stored.
         """
+        self._start = start
+        self._unstamped: dict[int, list[float]] = {}  # lengths in s before a stream's first stamp
         self._used_streams = frozenset(streams)
         self._max_pause = max_pause
         self._damage = damage
@@ -288,13 +294,20 @@ class PacketClock:
 
     def _correct_packet(self, packet: Any, position: _StreamPosition | None) -> None:
         stamp = _decoding_stamp(packet)
-        if stamp is None or packet.stream_index not in self._used_streams or not packet.time_base:
+        index = packet.stream_index
+        if index not in self._used_streams or not packet.time_base:
+            return
+        if stamp is None:
+            if position is None and packet.size:
+                self._unstamped.setdefault(index, []).append(_packet_length(packet))
             return
         if position is None:
+            if index in self._unstamped:
+                self._continue_unstamped(packet)
             base = float(packet.time_base)
             max_jump = round(SUSPICIOUS_JUMP_SECONDS / base)
             position = _StreamPosition(base, stamp, max_jump, self._newest_shift, stamp)
-            self._positions[packet.stream_index] = position
+            self._positions[index] = position
 
         # a part that was foreseen has begun
         second = stamp * position.base
@@ -330,6 +343,40 @@ class PacketClock:
             packet.pts += round(shift / position.base)
         if position.shift and packet.dts is not None:
             packet.dts += round(position.shift / position.base)
+
+    def _continue_unstamped(self, packet: Any) -> None:
+        """Have the time stamps follow the packets of a stream that came before the first stamp.
+
+        A cut that keeps negative times leaves such packets in Matroska, which stores none.
+
+        packet: first packet of the stream with a stamp.
+        """
+        lengths = self._unstamped.pop(packet.stream_index)
+        if sum(lengths) <= MAX_BACKWARD_SECONDS:
+            return
+        # B-frames from both sides of second 0 are mixed
+        first = _packet_start(packet)
+        seen = 0
+        for item in self._look_ahead():
+            if item.stream_index != packet.stream_index:
+                continue
+            if _decoding_stamp(item) is not None:
+                first = min(first, _packet_start(item))
+            elif item.size:
+                lengths.append(_packet_length(item))
+            seen += 1
+            if seen >= MAX_REORDERED:
+                break
+        self._damage.stamp_count += len(lengths)
+        shift = self._start + sum(lengths) - first
+        if shift <= MAX_BACKWARD_SECONDS or self._newest_shift:
+            return
+        self._newest_shift = shift
+        self._newest_start = first
+        # A stream that has begun with this one, and not with the packets before, is as late.
+        for position in self._positions.values():
+            if position.last_second < first + shift / 2:
+                position.shift = shift
 
     @property
     def _newest_second(self) -> float:
@@ -538,6 +585,14 @@ def _packet_start(packet: Any) -> float:
 def _packet_end(packet: Any) -> float:
     duration = float((packet.duration or 0) * packet.time_base)
     return _packet_start(packet) + (duration if duration < SUSPICIOUS_JUMP_SECONDS else 0.0)
+
+
+def _packet_length(packet: Any) -> float:
+    """Return the duration of a packet in seconds, by the frame rate if it has none."""
+    rate = packet.stream.type == "video" and packet.stream.average_rate
+    return (
+        float(packet.duration * packet.time_base) if packet.duration else float(rate and 1 / rate)
+    )
 
 
 def presentation_stamp(item: Any) -> Any:

@@ -7,6 +7,7 @@ PacketScan     what only reading a file's packets shows: the streams to use and 
 
 import contextlib
 import functools
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from stepline.media.clock import (
     MAX_MISSING_SECONDS,
     MAX_PAST_END_SECONDS,
     MAX_PAUSE_SECONDS,
+    MAX_REORDERED,
     SUSPICIOUS_JUMP_SECONDS,
     Damage,
     FrameTiming,
@@ -206,7 +208,7 @@ class OpenMedia:
         used = [stream.index for stream in streams if stream is not None]
         is_joined = JOINED_FORMATS & _format_names(self.container)
         max_pause = MAX_PAUSE_SECONDS if is_joined else MAX_FILE_PAUSE_SECONDS
-        clock = PacketClock(used, max_pause=max_pause, damage=self.damage)
+        clock = PacketClock(used, max_pause=max_pause, damage=self.damage, start=self.start)
         return clock.correct(self.stored_packets())
 
     def stored_packets(self, *, raises_network_errors: bool = False) -> Iterator[Any]:
@@ -444,9 +446,9 @@ def _claimed_duration(container: Any, start: float) -> float | None:
         return None
     duration = float(container.duration / MICROSECONDS_PER_SECOND)
     has_end_stamp = FORMATS_WITH_END_STAMP & _format_names(container)
-    return (
-        duration - start if has_end_stamp and duration > start > MAX_MISSING_SECONDS else duration
-    )
+    if has_end_stamp and (start < 0 or duration > start > MAX_MISSING_SECONDS):
+        return duration - start
+    return duration
 
 
 # ---------------------------------------------------------------- scanning
@@ -521,10 +523,16 @@ def _scan_packets(
 
 
 def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
-    """Return whether the last packets end at about the duration in the header."""
+    """Return whether the last packets end at about the duration in the header.
+
+    Packets at the beginning without time stamps also last, so they make it False.
+    """
     import av
 
     with _open_container(path, settings) as container:
+        for packet in itertools.islice(container.demux(), MAX_REORDERED):
+            if packet.size and decoding_second(packet) is None:
+                return False
         last_seconds: dict[int, float] = {}  # by stream
         try:
             container.seek(container.duration, backward=True)

@@ -9,6 +9,7 @@ is requested. The same connections serve yt-dlp (media/page_videos.py), which us
 so no other library fits both.
 """
 
+import base64
 import http.client
 import io
 import socket
@@ -17,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from stepline.errors import MediaError
 from stepline.files.remote.addresses import connect_checked
@@ -274,7 +275,12 @@ class _RedirectHandler(urllib.request.HTTPRedirectHandler):
         if req.type == "https" and newurl.startswith("http:"):
             risk = "leads from https to http, where anyone can change it on the way"
             raise MediaError(f"{req.host} {risk}; give another")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        # the same server needs the password again
+        login = req.unredirected_hdrs.get("Authorization")
+        if login and request is not None and (request.type, request.host) == (req.type, req.host):
+            request.add_unredirected_header("Authorization", login)
+        return request
 
 
 def open_url(
@@ -287,7 +293,8 @@ def open_url(
 ) -> Any:
     """Return the HTTP response to a GET, or to a POST if there is a body.
 
-    No cookies or passwords are sent.
+    No cookies are sent, and no user and password but those in the URL (basic authentication), which
+    no other server gets by a redirect.
 
     Args:
         url: http or https URL.
@@ -317,5 +324,12 @@ def open_url(
     # letters that an address may hold are quoted as they are
     without_fragment, _, _ = url.partition("#")
     address = quote(without_fragment, safe="/%:=&?~+!$,;'@()*[]")
+    parts = urlsplit(address)
+    login, _, host = parts.netloc.rpartition("@")
+    if login:
+        address = parts._replace(netloc=host).geturl()
     request = urllib.request.Request(address, data=body, headers=dict(headers or {}))
+    if login:
+        token = base64.b64encode(unquote_to_bytes(login)).decode()
+        request.add_unredirected_header("Authorization", f"Basic {token}")
     return opener.open(request, timeout=limits.silence)

@@ -180,7 +180,7 @@ def fetch_link(
             raise MediaError("a file, with which no captions come; leave --captions out")
         else:
             path = _fetch_file(link, link_dir, limits, report)
-            video = LinkedVideo(path=path, origin=LinkOrigin(url=link.url))
+            video = LinkedVideo(path=path, origin=LinkOrigin(url=display_url(link.url)))
         _check_is_media(video.path)
 
     # written last, so that its files are complete
@@ -244,6 +244,8 @@ def _earlier_download(url: str, folder: Path) -> LinkedVideo | None:
         for name in (record["path"], captions or ""):
             if Path(name).name != name:
                 return None
+        if not record.get("page"):  # an earlier version stored the whole address
+            record["origin"]["url"] = display_url(record["origin"]["url"])
         record["path"] = str(link_dir / record["path"])
         record["captions"] = captions and str(link_dir / captions)
         video = LinkedVideo.model_validate_json(json.dumps(record))

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from stepline.errors import MediaError, missing_extra
+from stepline.files.remote.addresses import display_url
 from stepline.media.clips import join_tracks
 from stepline.media.http import LinkLimits, connection_class
 from stepline.media.probe import parse_date
@@ -236,6 +238,8 @@ def fetch_page_video(
 def _page_origin(url: str, result: Info) -> LinkOrigin:
     """Return URL, title, author, date and chapters of a page's video.
 
+    The URL has a query only where yt-dlp knows the site, since there it names the video.
+
     Args:
         url: URL of the page.
         result: yt-dlp's metadata of the video.
@@ -247,8 +251,13 @@ def _page_origin(url: str, result: Info) -> LinkOrigin:
             chapters.append(LinkChapter(start=start, title=str(chapter["title"])))
     keys = ("title", "uploader", "license")
     facts = {key: str(result[key]) for key in keys if result.get(key)}
+    address = display_url(url)
+    if result.get("extractor_key") not in (None, "Generic"):
+        site_url = str(result.get("webpage_url") or url)
+        query = urlsplit(site_url).query
+        address = display_url(site_url) + (f"?{query}" if query else "")
     return LinkOrigin(
-        url=url,
+        url=address,
         title=facts.get("title"),
         uploader=facts.get("uploader"),
         licence=facts.get("license"),

@@ -15,6 +15,10 @@ from stepline.media.settings import MediaSettings
 MAX_PROBED_PACKETS = 2000
 MAX_METADATA_CHARS = 1000  # of one entry, more than any title has
 
+TIMECODE_PATTERN = re.compile(
+    r"(?P<h>[0-9]{2}):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9])(:|(?P<drop>[;.,]))(?P<f>[0-9]{2,3})"
+)
+NTSC_RATE_TOLERANCE = 0.005  # frames/s, less than between 24 and 23.976
 DAY_PATTERN = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 
 
@@ -38,6 +42,7 @@ class MediaInfo:
         sound_languages: language tag of each audio stream, "" if it has none.
         default_sound_track: number, from 1 on, of the audio stream that is read, 0 without audio.
         comment: comment in the file's metadata, as one line, or None.
+        start_timecode: seconds that the file's time code shows at its first frame, 0 without one.
     """
 
     path: Path
@@ -55,6 +60,7 @@ class MediaInfo:
     sound_languages: tuple[str, ...] = ()
     default_sound_track: int = 0
     comment: str | None = None
+    start_timecode: float = 0.0
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
@@ -107,6 +113,7 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             sound_languages=tuple(stream.language or "" for stream in audio_streams),
             default_sound_track=0 if audio is None else audio_indices.index(audio.index) + 1,
             comment=_metadata_line(media, "comment"),
+            start_timecode=_start_timecode(media),
         )
 
 
@@ -119,6 +126,32 @@ def _metadata_line(media: OpenMedia, key: str) -> str | None:
         if name.lower() == key:  # Matroska has ARTIST, MP4 artist
             return " ".join(str(text).split())[:MAX_METADATA_CHARS] or None
     return None
+
+
+def _start_timecode(media: OpenMedia) -> float:
+    """Return the seconds of the time code at the first frame, 0 without a time code.
+
+    Time codes count frames. At an NTSC rate (30000/1001 frames per second) an hour of them, 108000,
+    lasts 3603.6 s, or 3600 s if the time code drops numbers (":" before the frame is then ";").
+    """
+    if media.video_stream is None:
+        return 0.0
+    for holder in (media.container, *media.container.streams):
+        metadata = {name.lower(): text for name, text in holder.metadata.items()}
+        match = TIMECODE_PATTERN.fullmatch(metadata.get("timecode", ""))
+        if match is None:
+            continue
+        hours, minutes, seconds, frames = (int(match[name]) for name in "hmsf")
+        exact_rate = frame_rate(media.video_stream)
+        rate = round(exact_rate)
+        minutes += 60 * hours
+        count = (60 * minutes + seconds) * rate + frames
+        if match["drop"]:
+            # 2 of 30 numbers, or 4 of 60, at each minute but every tenth
+            count -= round(rate / 15) * (minutes - minutes // 10)
+        is_ntsc = abs(exact_rate * 1.001 - rate) < NTSC_RATE_TOLERANCE
+        return count * (1.001 if is_ntsc else 1.0) / rate
+    return 0.0
 
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:

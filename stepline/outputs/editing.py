@@ -5,6 +5,7 @@ Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames o
 """
 
 import json
+from pathlib import Path
 from typing import TypeAlias
 
 from pydantic import JsonValue
@@ -66,23 +67,27 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     return list(zip(spans, texts, strict=True))
 
 
-def opentimelineio(record: Record, media: str | None = None) -> str:
+def opentimelineio(record: Record, media: str | None = None, start: float = 0.0) -> str:
     """Return a timeline of the whole video with a marker per shown step, as OpenTimelineIO's JSON.
+
+    All times are in the media's own time code, as editors expect.
 
     Args:
         record: the steps of the video.
         media: link to the video. None: the timeline does not refer to a video file.
+        start: seconds that the media's time code shows at its first frame.
     """
     markers: list[JsonValue] = []
     end = max(record.video.duration or 0.0, 1 / TIME_BASE)
     for span, step in _shown_steps(record):
-        markers.append(_marker(span, step))
+        markers.append(_marker(span, step, start))
         end = max(end, span.end)
-    whole = _time_range(Span(0.0, end))
+    whole = _time_range(Span(start, start + end))
     reference: JsonObject = {"OTIO_SCHEMA": "MissingReference.1", "available_range": whole}
     if media is not None:
         reference["OTIO_SCHEMA"] = "ExternalReference.1"
         reference["target_url"] = media
+        reference["name"] = media.rpartition("/")[2]
 
     # the timeline, from the clip outwards
     clip: JsonObject = {
@@ -113,7 +118,8 @@ def label_studio(record: Record, media: str | None = None) -> str:
 
     Args:
         record: the steps of the video.
-        media: link to the video. None: the path in the record.
+        media: link to the video. None: the file name in the record, which may be a stranger's, so
+            that no folder of a machine is named.
     """
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
@@ -123,7 +129,7 @@ def label_studio(record: Record, media: str | None = None) -> str:
             result += _region(f"{number}.{rank}", step, span, is_best=rank == 0)
     data: JsonObject = {
         "id": record.id,
-        "video": media or record.video.path or record.video.id,
+        "video": media or Path(record.video.path or "").name or record.video.id,
         "frame_rate": LABEL_STUDIO_RATE,
         "duration": record.video.duration,
     }
@@ -159,8 +165,8 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
     return [label_result, text_result]
 
 
-def _marker(span: Span, step: Step) -> JsonObject:
-    """Return the OpenTimelineIO marker of a shown step."""
+def _marker(span: Span, step: Step, start: float) -> JsonObject:
+    """Return the OpenTimelineIO marker of a shown step. start: time code of second 0, in seconds."""
     metadata: JsonObject = {"id": step.id}
     label = doubt_label(step)
     if label is not None:
@@ -169,7 +175,7 @@ def _marker(span: Span, step: Step) -> JsonObject:
         "OTIO_SCHEMA": "Marker.2",
         "name": step_line(step),
         "color": MARKER_COLOURS[step_verdict(step)],
-        "marked_range": _time_range(span),
+        "marked_range": _time_range(Span(start + span.start, start + span.end)),
         "metadata": {"stepline": metadata},
     }
 

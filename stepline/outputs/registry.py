@@ -82,6 +82,16 @@ def _howto_jsonld(record: Record, extras: OutputExtras) -> str:
     return jsonld(record, record_links(record, extras))
 
 
+def _timeline(record: Record, extras: OutputExtras) -> str:
+    """Return the OpenTimelineIO file, in the time code of the video if that is at hand."""
+    from stepline.media import probe
+
+    start = 0.0
+    if extras.video is not None and extras.video.is_file():
+        start = probe(extras.video).start_timecode
+    return editing.opentimelineio(record, extras.media, start)
+
+
 def _html_page(record: Record, extras: OutputExtras) -> str:
     """Return the page. It holds the Recipe if that is written too and has an image."""
     linked_data = partial(_howto_jsonld, extras=extras)
@@ -180,7 +190,7 @@ OUTPUTS: dict[str, Output] = {
     ),
     "mp4": Output(".chapters.mp4", partial(_copy_with_chapters, name="mp4")),
     "mkv": Output(".chapters.mkv", partial(_copy_with_chapters, name="mkv")),
-    "otio": Output(".otio", lambda record, extras: editing.opentimelineio(record, extras.media)),
+    "otio": Output(".otio", _timeline),
     "labelstudio": Output(
         ".labelstudio.json",
         lambda record, extras: editing.label_studio(record, extras.web.video(extras.media)),

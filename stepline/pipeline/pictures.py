@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from threading import Event
@@ -16,8 +15,7 @@ from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
     from stepline.grounding.screens import ScreenReading
-    from stepline.grounding.screens.changes import ScreenStatistics
-    from stepline.media import Frame, MediaInfo, MediaReader, Thumbnails
+    from stepline.media import Frame, MediaInfo, Thumbnails
     from stepline.vision import Activity, Backbone, PictureCues
     from stepline.vision.settings import VisionSettings
 
@@ -93,6 +91,12 @@ class MotionMeter:
     """Measures motion and cuts, and runs the small detectors, on the frames of a video.
 
     Its rate does not depend on how many frames the backbone takes.
+
+    Attributes:
+        activity: measures motion and cuts.
+        screen: measures what tells a screen recording from a film.
+        cues: detects faces and text.
+        warnings: one for each detector that cannot run.
     """
 
     def __init__(self, vision: "VisionSettings") -> None:
@@ -102,26 +106,18 @@ class MotionMeter:
 
         self._frame_rate = vision.rate * FRAMES_PER_ROW
         self._next_frame = 0  # number, at that rate, of the next frame that is measured
-        self._activity = ActivityMeter(rate=vision.rate)
-        self._screen = ScreenMeter()
-        self._cues, self.warnings = start_cues(vision)
+        self.activity = ActivityMeter(rate=vision.rate)
+        self.screen = ScreenMeter()
+        self.cues, self.warnings = start_cues(vision)
 
     def add(self, frame: "Frame") -> None:
         """Add the next frame of the video."""
         # A backbone may ask for more frames than motion needs. The others are skipped here.
         if frame.time * self._frame_rate >= self._next_frame:
-            self._activity.add(frame)
-            self._screen.add(frame)
+            self.activity.add(frame)
+            self.screen.add(frame)
             self._next_frame = math.floor(frame.time * self._frame_rate) + 1
-        self._cues.add(frame)
-
-    def finish(self) -> "tuple[Activity, PictureCues]":
-        """Return motion with cuts, and the cues of the detectors."""
-        return self._activity.finish(), self._cues.finish()
-
-    def screen_statistics(self) -> "ScreenStatistics":
-        """Return the statistics that tell a screen recording from a film."""
-        return self._screen.finish()
+        self.cues.add(frame)
 
 
 def extract_features(
@@ -146,13 +142,15 @@ def extract_features(
         return VisualFeatures(warnings=() if request.is_captions_only else (NO_PICTURE,))
     if vision.backbone == "none":
         return VisualFeatures()
-    from stepline.media import MediaReader
-    from stepline.vision import VideoEncoder, frames_per_row, load_backbone
+    from stepline.media import Frame, MediaReader
+    from stepline.vision import PrecomputedBackbone, VideoEncoder, frames_per_row, load_backbone
 
     # what looks at the frames
     options = options or VisualOptions()
     backbone = options.backbone or load_backbone(vision)
-    ready = _load_stored_features(backbone, request)
+    ready = None
+    if isinstance(backbone, PrecomputedBackbone):
+        ready = crop_features(backbone.features(request.id), request.part)
     encoder = VideoEncoder(
         backbone, rate=vision.rate, batch=current_device().scale_batch_size(vision.batch)
     )
@@ -168,9 +166,15 @@ def extract_features(
         thumbnails=options.thumbnails,
     )
 
-    # every frame, once
-    with _open_frames(reader, info, options) as frames:
-        for frame in frames:
+    # every frame, once, decoded in advance by another thread if that is wanted
+    ahead = options.ahead
+    if current_device().kind != "cpu":  # the CPU decodes about a batch while the GPU encodes one
+        ahead = current_device().scale_batch_size(PREFETCHED_FRAMES * FRAMES_PER_ROW)
+    stream = read_ahead(reader, ahead) if ahead else iter(reader)
+    with contextlib.closing(stream):
+        for frame in with_progress(
+            stream, Frame, "looking", info.duration, options.progress, options.stop
+        ):
             if motion is not None:
                 motion.add(frame)
             if ready is None:
@@ -186,34 +190,12 @@ def extract_features(
     # Without motion, only rows were asked for.
     if motion is None:
         return visual
-    activity, cues = motion.finish()
+    activity = motion.activity.finish()
+    cues = motion.cues.finish()
     warnings += motion.warnings
     screen = None
     if options.screens:
         from stepline.pipeline.screen import read_screen_recording
 
-        screen = read_screen_recording(request, info, settings, motion.screen_statistics())
+        screen = read_screen_recording(request, info, settings, motion.screen.finish())
     return replace(visual, activity=activity, cues=cues, screen=screen, warnings=(*warnings,))
-
-
-def _load_stored_features(backbone: "Backbone", request: Request) -> FeatureSequence | None:
-    from stepline.vision import PrecomputedBackbone
-
-    if not isinstance(backbone, PrecomputedBackbone):
-        return None
-    return crop_features(backbone.features(request.id), request.part)
-
-
-@contextlib.contextmanager
-def _open_frames(
-    reader: "MediaReader", info: "MediaInfo", options: VisualOptions
-) -> "Iterator[Iterator[Frame]]":
-    """Yield the frames of a video, decoded in advance by another thread if that is wanted."""
-    from stepline.media import Frame
-
-    ahead = options.ahead
-    if current_device().kind != "cpu":  # the CPU decodes about a batch while the GPU encodes one
-        ahead = current_device().scale_batch_size(PREFETCHED_FRAMES * FRAMES_PER_ROW)
-    stream = read_ahead(reader, ahead) if ahead else iter(reader)
-    with contextlib.closing(stream):
-        yield with_progress(stream, Frame, "looking", info.duration, options.progress, options.stop)

@@ -160,12 +160,11 @@ def _set_click_rows(
     # The rows of steps with a click agree with their new span.
     scores = alignment.scores.copy()
     seconds = (np.arange(scores.shape[1]) + 0.5) / alignment.rate
-    rows = zip(range(len(scores)), steps, strict=False)
-    for row, step in rows:
+    for row, step in zip(scores, steps, strict=False):
         click = clicks.get(step.id)
         if click is not None:
             inside = (seconds >= click.span.start) & (seconds < click.span.end)
-            scores[row] = np.where(inside, _probability(click), 0.0)
+            row[:] = np.where(inside, _probability(click), 0.0)
     return replace(alignment, scores=scores)
 
 

@@ -1,7 +1,6 @@
 """The speech of a video: recognised or read from captions, and limited to the duration of the video."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -100,9 +99,9 @@ def recognise_speech(
     speech = _speech_without_recogniser(request, info, settings)
     if speech is not None:
         return speech
-    choice = choose_sound_track(request, info, settings)
+    media, notes = choose_sound_track(request, info, settings)
     reader = MediaReader(
-        request.path, frame_rate=None, sound=True, settings=choice.settings, part=request.part
+        request.path, frame_rate=None, sound=True, settings=media, part=request.part
     )
     ahead = read_ahead(reader, SECONDS_AHEAD)
     blocks = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
@@ -111,8 +110,8 @@ def recognise_speech(
         transcript=result.transcript,
         dropped=result.dropped,
         end=reader.end,
-        warnings=choice.notes + reader.warnings + result.warnings,
-        audio_track=choice.settings.audio_track,
+        warnings=notes + reader.warnings + result.warnings,
+        audio_track=media.audio_track,
     )
 
 
@@ -184,37 +183,26 @@ MIN_VOICED_RATIO = 0.8
 MIN_VOICED_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class SoundChoice:
-    """The sound track to use.
-
-    Attributes:
-        settings: media settings that select the track by its number.
-        notes: a line of text about the other tracks, if there are any.
-    """
-
-    settings: "MediaSettings"
-    notes: tuple[str, ...] = ()
-
-
-def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> SoundChoice:
-    """Choose the sound track of a video.
+def choose_sound_track(
+    request: Request, info: "MediaInfo", settings: StepsSettings
+) -> "tuple[MediaSettings, tuple[str, ...]]":
+    """Return the media settings with the number of the sound track to use, and a note on the others.
 
     The first rule that selects a track decides. The rules: the settings name the track, the
-    settings name its language, someone speaks in it, it is the default track of the file.
+    settings name its language, someone speaks in it, it is the default track of the file. Without
+    several tracks, the settings are unchanged and there is no note.
     """
     media = settings.media
     count = len(info.sound_languages)
     if count < 2:
-        return SoundChoice(media)
+        return media, ()
     number = media.audio_track
     reason = "as named"
     if number is None:
         number, reason = _best_track(request, info, settings)
         media = media.model_copy(update={"audio_track": number})
-    hint = "" if settings.media.audio_track else "; --audio-track N selects another"
-    note = f"{count} sound tracks: track {number} is used, {reason}{hint}"
-    return SoundChoice(media, (note,))
+        reason += "; --audio-track N selects another"
+    return media, (f"{count} sound tracks: track {number} is used, {reason}",)
 
 
 def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> tuple[int, str]:
@@ -225,8 +213,10 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
     language = settings.asr.language
     # Tracks of the language that is asked for.
     if language is not None:
-        languages = info.sound_languages
-        spoken = [number for number in tracks if _is_language(languages, number, language)]
+        # Tags of files have two or three letters: es, spa.
+        tags = LANGUAGE_TAGS.get(language, (language,))
+        marks = [mark.lower().partition("-")[0] for mark in info.sound_languages]
+        spoken = [number for number in tracks if marks[number - 1] in tags]
         if spoken:
             tracks = spoken
             reason = f"of language {language}"
@@ -243,12 +233,6 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
     if default in tracks:
         return default, reason or "the default one"
     return tracks[0], reason or "the first one"
-
-
-def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool:
-    """Return whether a track has a language. Tags of files have two or three letters: es, spa."""
-    tag = languages[number - 1].lower().partition("-")[0]
-    return tag in LANGUAGE_TAGS.get(language, (language,))
 
 
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:

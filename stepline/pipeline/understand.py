@@ -404,9 +404,8 @@ def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAnd
     """
     screen = evidence.visual.screen
     request = run.request
-    if screen is None or evidence.speech.transcript.sentences or request.texts:
-        return None
-    if run.settings.procx.when == "alone":
+    is_spoken = evidence.speech.transcript.sentences or request.texts
+    if screen is None or is_spoken or run.settings.procx.when == "alone":
         return None
     transcript = transcript_from_screen(screen, run.info.duration)
     if transcript is None:

@@ -146,7 +146,9 @@ def sieve_and_swap(
     # The records with their new steps.
     swapped_records = []
     for record, (start, end) in zip(records, bounds, strict=True):
-        outcomes = merge_matches(all_outcomes[start:end], settings)
+        outcomes = all_outcomes[start:end]
+        if settings.merge == "after":
+            outcomes = merge_matches(outcomes, settings)
         swapped_records.append(_with_swapped_steps(record, outcomes, settings))
     return swapped_records
 

@@ -359,3 +359,72 @@ def test_a_full_disk_is_reported_as_one(tmp_path, small_video, limited_file_size
         for number in range(100):
             studio.jobs.add("x" * 2000, {"number": number})
     studio.close()
+
+
+# ---------------------------------------------------------------- databases that are damaged
+
+
+def make_undecodable(path):
+    """Give a table of a database a name in which a byte is not UTF-8, and a statement that fails."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA writable_schema = ON")
+        row = "('table', CAST(x'6576ff696c' AS TEXT), CAST(x'6576ff696c' AS TEXT), 2, 'CREATE TABLE (')"
+        database.execute(f"INSERT INTO sqlite_master VALUES {row}")
+
+
+def test_a_definition_that_is_not_utf8_is_an_error_with_a_cure(folder):
+    make_undecodable(folder / DATABASE_FILE)
+    with pytest.raises(StoreError, match="put a copy of the file back"):
+        LibraryDatabase(folder)
+
+
+def test_an_index_with_a_definition_that_is_not_utf8_is_made_again(tmp_path, small_video):
+    made = library(tmp_path / "library", small_video)
+    SearchIndex(made, None).close()
+    make_undecodable(made / INDEX_FILE)
+    index = SearchIndex(made, None)
+    index.update()
+    assert index.search("lemons")
+    index.close()
+
+
+def test_any_changed_byte_of_an_index_ends_in_an_answer_or_a_store_error(tmp_path, small_video):
+    made = library(tmp_path / "library", small_video)
+    index = SearchIndex(made, None)
+    index.update()
+    index.close()
+    right = (made / INDEX_FILE).read_bytes()
+    for place in [*range(16, 100), *range(100, len(right), 997)]:
+        damaged = bytearray(right)
+        damaged[place] ^= 0xFF
+        (made / INDEX_FILE).write_bytes(damaged)
+        try:
+            index = SearchIndex(made, None)
+            index.update()
+            index.search("lemons")
+            index.close()
+        except StoreError as error:
+            assert "delete this index" in str(error), place
+
+
+@pytest.mark.parametrize("column", ["start", "status", "text", "kind"])
+def test_an_invalid_moment_of_an_index_is_an_error_with_a_cure(tmp_path, small_video, column):
+    made = library(tmp_path / "library", small_video)
+    index = SearchIndex(made, None)
+    index.update()
+    index.close()
+    with closing(sqlite3.connect(made / INDEX_FILE)) as database, database:
+        database.execute(f"UPDATE moment SET {column} = x'ff'")
+    with closing(sqlite3.connect(made / INDEX_FILE)) as database, database:
+        database.execute("UPDATE words SET text = 'lemons'")
+    index = SearchIndex(made, None)
+    with pytest.raises(StoreError, match="invalid moment.*delete this index"):
+        index.search("lemons")
+    index.close()
+
+
+def test_a_database_of_no_bytes_is_not_a_new_one(folder):
+    (folder / DATABASE_FILE).write_bytes(b"")
+    with pytest.raises(StoreError, match="0 bytes.*put a copy of the file back, or delete it"):
+        CorrectedLibrary(folder)
+    assert (folder / DATABASE_FILE).read_bytes() == b""

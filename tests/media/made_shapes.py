@@ -20,6 +20,7 @@ SECONDS = 4.0
 RATE = 25  # pictures/s
 PICTURE_SECONDS = 0.2
 BEEP = (1.5, 1.8)  # s
+BEFORE_ZERO = 1.2  # s of a film that are cut off with negative times
 HELD = (1.0, 3.0)  # s between which no picture comes, where one is held
 TRANSFERS = {"pq": 16, "hlg": 18}
 
@@ -88,9 +89,14 @@ class Shape:
     @property
     def sound_span(self) -> tuple[float, float]:
         """From when to when there is sound, in s."""
-        return {"sound late": (0.6, SECONDS), "sound ends": (0.0, 2.0)}.get(
-            self.clock, (0.0, SECONDS)
-        )
+        spans = {"sound late": (0.6, SECONDS), "sound ends": (0.0, 2.0)}
+        spans["before zero, sound at zero"] = (BEFORE_ZERO, SECONDS)
+        return spans.get(self.clock, (0.0, SECONDS))
+
+    @property
+    def is_before_zero(self) -> bool:
+        """Whether the first packets have negative times, which Matroska cannot store."""
+        return self.clock.startswith("before zero")
 
     @property
     def has_picture(self) -> bool:
@@ -111,11 +117,16 @@ class Shape:
 def make_shape(path: Path, shape: Shape) -> Path:
     """Write the film in a shape."""
     kind = CONTAINERS[shape.container]
-    with av.open(str(path), "w", format=kind.format, options=dict(kind.options)) as out:
+    options = dict(kind.options)
+    if shape.is_before_zero:
+        options["avoid_negative_ts"] = "disabled"
+    with av.open(str(path), "w", format=kind.format, options=options) as out:
         packets = []
         for make in _track_makers(out, shape, kind):
             packets += make
         start = 90.0 if shape.clock == "late start" else 0.0
+        if shape.is_before_zero:
+            start = -BEFORE_ZERO
         packets.sort(key=lambda packet: packet.dts * packet.time_base)
         for packet in packets:
             ticks = round(start / packet.time_base)

@@ -1,6 +1,7 @@
 """Videos by their address, from a server on this machine: files, pages by yt-dlp, limits, what
 breaks off."""
 
+import re
 import time
 
 import av
@@ -10,6 +11,7 @@ from web_server import serve
 from stepline.errors import MediaError
 from stepline.media import probe
 from stepline.media.links import fetch_link, find_links, forget_link
+from stepline.media.page_videos import _page_origin
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
 
@@ -60,6 +62,66 @@ def test_a_file_is_fetched_once_and_known_again(server, tmp_path):
     assert server.asked == []
     forget_link(video.origin.url, tmp_path)
     assert not tmp_path.exists()
+
+
+def ask_password(request):
+    if request.headers.get("Authorization") == "Basic dTpwQHNz":  # u:p@ss
+        request.answer(request.server.video)
+    else:
+        request.send_response(401)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+
+def test_a_user_and_password_log_in_and_are_kept_nowhere(server, tmp_path):
+    server.pages |= {"/own.mp4": ask_password, "/moved": "/own.mp4"}
+    base = server.url.removeprefix("http://")
+    for path in ("own.mp4?X-Sign=s3cret", "moved?X-Sign=s3cret"):
+        server.pages[f"/{path}"] = server.pages[f"/{path.partition('?')[0]}"]
+        url = f"http://u:p%40ss@{base}/{path}"
+        (video,) = fetch(url, tmp_path)
+        assert video.path.read_bytes() == server.video
+        assert video.origin.url == f"{server.url}/{path.partition('?')[0]}"
+        server.asked.clear()
+        assert fetch(url, tmp_path) == [video]
+        assert server.asked == []
+    for file in tmp_path.rglob("*.json"):
+        assert not re.search("s3cret|p@ss|p%40ss", file.read_text())
+    assert "access is denied" in error_of(f"{server.url}/own.mp4", tmp_path)
+
+
+def test_a_redirect_to_another_server_gets_no_password(server, tmp_path):
+    with serve() as other:
+        seen = []
+
+        def see(request):
+            seen.append(request.headers.get("Authorization"))
+            request.answer(server.video)
+
+        other.pages["/v.mp4"] = see
+        server.pages["/away"] = f"{other.url}/v.mp4"
+        fetch(f"{server.url.replace('//', '//u:p@')}/away", tmp_path)
+    assert seen == [None, None]
+
+
+def test_what_an_earlier_version_stored_of_an_address_is_not_handed_on(server, tmp_path):
+    url = f"{server.url}/whisk.mp4?sign=s3cret"
+    server.pages["/whisk.mp4?sign=s3cret"] = server.video
+    fetch(url, tmp_path)
+    (stored,) = tmp_path.rglob("link.json")
+    stored.write_text(stored.read_text().replace('whisk.mp4",', 'whisk.mp4?sign=s3cret",', 1))
+    assert "s3cret" in stored.read_text()
+    (video,) = fetch(url, tmp_path)
+    assert video.origin.url == f"{server.url}/whisk.mp4"
+
+
+@pytest.mark.parametrize(
+    ("site", "expected"),
+    [("Youtube", "https://a.example/watch?v=7"), ("Generic", "https://a.example/watch")],
+)
+def test_the_query_of_a_page_stays_where_it_names_the_video(site, expected):
+    url = "https://u:p@a.example/watch?v=7"
+    assert _page_origin(url, {"extractor_key": site, "webpage_url": url}).url == expected
 
 
 def test_a_download_that_breaks_off_goes_on_where_it_was(server, tmp_path):

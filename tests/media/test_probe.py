@@ -1,5 +1,8 @@
+from fractions import Fraction
 from pathlib import Path
 
+import av
+import numpy as np
 import pytest
 from made_videos import make_video, tone
 
@@ -28,9 +31,6 @@ def test_sound_alone_is_not_a_picture(tmp_path: Path) -> None:
 
 
 def test_a_cover_picture_is_not_a_picture(tmp_path: Path) -> None:
-    import av
-    import numpy as np
-
     path = tmp_path / "a.mp3"
     with av.open(str(path), "w") as out:
         voice = out.add_stream("mp3", rate=44_100, layout="mono")
@@ -90,3 +90,34 @@ def test_limits_are_kept_and_named(
     path = make_video(tmp_path / "a.mp4", times=TIMES, sounds=[(0.0, tone(1.0))])
     with pytest.raises(MediaError, match=message):
         probe(path, MediaSettings(**settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a.mov", "a.mp4", "a.mkv", "a.mxf"])
+@pytest.mark.parametrize(
+    ("rate", "timecode", "seconds"),
+    [
+        ("25", "01:00:00:00", 3600.0),
+        ("25", "00:00:01:05", 1.2),
+        ("30000/1001", "01:00:00:00", 3603.6),  # 108000 frames of 1001/30000 s
+        ("30000/1001", "00:01:00;02", 60.06),  # 1800 frames: numbers 0 and 1 are dropped
+        ("30000/1001", "01:00:00;00", 3599.9964),  # 108000 - 54 x 2 frames
+    ],
+)
+def test_the_time_code_of_the_first_frame_is_in_seconds(
+    tmp_path: Path, name: str, rate: str, timecode: str, seconds: float
+) -> None:
+    path = tmp_path / name
+    with av.open(str(path), "w") as out:
+        codec = "mpeg2video" if name == "a.mxf" else "mpeg4"
+        stream = out.add_stream(codec, rate=Fraction(rate))
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        stream.metadata["timecode"] = timecode
+        for _ in range(4):
+            frame = av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8))
+            out.mux(stream.encode(frame.reformat(format="yuv420p")))
+        out.mux(stream.encode(None))
+    assert probe(path).start_timecode == pytest.approx(seconds, abs=1e-6)
+
+
+def test_a_file_without_a_time_code_starts_at_0(tmp_path: Path) -> None:
+    assert probe(make_video(tmp_path / "a.mov", times=TIMES)).start_timecode == 0.0

@@ -10,6 +10,7 @@ import pytest
 from output_samples import make_step
 
 from stepline.datasets.label_studio import read
+from stepline.errors import DatasetError
 from stepline.outputs import WebAddresses, write_outputs
 from stepline.records import Record, Video
 
@@ -41,6 +42,15 @@ def test_the_video_has_the_address_that_label_studio_opens(task, record):
     assert task(record, web=web)["data"]["video"] == "https://cdn.example.org/v/my%20v.mp4"
     web = WebAddresses("https://example.org/out")
     assert task(record, web=web)["data"]["video"] == "https://example.org/videos/my%20v.mp4"
+
+
+def test_a_path_of_the_record_is_not_handed_on(record, tmp_path):
+    video = record.video.model_copy(update={"path": "/home/ann/secret/v.mp4"})
+    for path, expected in ((video.path, "v.mp4"), (None, video.id)):
+        taken = record.model_copy(update={"video": video.model_copy(update={"path": path})})
+        (file,) = write_outputs(taken, tmp_path, formats=["labelstudio"])
+        (tree,) = json.loads(file.read_text(encoding="utf-8"))
+        assert tree["data"]["video"] == expected
 
 
 def test_without_an_address_one_line_names_the_option(task, record, caplog):
@@ -96,16 +106,35 @@ def test_a_further_span_is_a_candidate_unless_people_marked_it(task):
     assert labels == ["shown", "candidate", "shown", "shown"]
 
 
-def test_a_region_of_several_ranges_and_one_without_a_rate_are_read(tmp_path):
-    value = {"ranges": [{"start": 1, "end": 24}, {"start": 49, "end": 60}]}
+def read_export(tmp_path, data):
+    value = {"ranges": [{"start": 1, "end": 30}, {"start": 61, "end": 75}]}
     rows = [
         {"id": "a", "type": "timelinelabels", "value": value | {"timelinelabels": ["shown"]}},
         {"id": "a", "type": "textarea", "value": value | {"text": ["Fold it"]}},
     ]
     path = tmp_path / "label_studio.json"
-    path.write_text(
-        json.dumps([{"data": {"video": "https://a.org/v.mp4"}, "annotations": [{"result": rows}]}])
-    )
+    task = {"data": {"video": "https://a.org/v.mp4"} | data, "annotations": [{"result": rows}]}
+    path.write_text(json.dumps([task]))
     (entry,) = read(path)
     (step,) = entry.record.reference
-    assert [(span.start, span.end) for span in step.spans] == [(0.0, 1.0), (2.0, 2.5)]
+    return [(span.start, span.end) for span in step.spans]
+
+
+@pytest.mark.parametrize("key", ["frame_rate", "fps", "frameRate", "FPS", "video-fps"])
+def test_the_ranges_of_a_region_are_frames_at_the_rate_of_its_task(tmp_path, key):
+    # Frames 1 to 30 and 61 to 75, at 10 frames per second.
+    assert read_export(tmp_path, {key: "10", "duration": 60.0}) == [(0.0, 3.0), (6.0, 7.5)]
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        ({"duration": 60.0}, "states no frame rate"),
+        ({"fps": None}, "states no frame rate"),
+        ({"frame_rate": 0}, r"states the frame rates \[0.0\]"),
+        ({"frame_rate": 24, "fps": 10}, r"states the frame rates \[10.0, 24.0\]"),
+    ],
+)
+def test_no_rate_is_assumed(tmp_path, data, fault):
+    with pytest.raises(DatasetError, match=fault + '.*give "frame_rate"'):
+        read_export(tmp_path, data)

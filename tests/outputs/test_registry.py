@@ -250,6 +250,25 @@ def test_an_edl_is_made_of_the_timeline_by_the_adapter_that_the_error_names(reco
     assert text.count("* LOC: ") == len(STARTS)
 
 
+def test_a_timeline_is_in_the_time_code_of_the_media(record, tmp_path):
+    media = tmp_path / "v.mov"
+    with av.open(str(media), "w") as out:
+        stream = out.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        stream.metadata["timecode"] = "01:00:00:00"
+        out.mux([*stream.encode(av.VideoFrame(64, 48, "yuv420p")), *stream.encode(None)])
+    (path,) = write_outputs(record, tmp_path, media=media, formats=["otio"])
+    timeline = opentimelineio.adapters.read_from_file(str(path))
+    (clip,) = timeline.find_clips()
+    assert clip.available_range().start_time.to_seconds() == 3600.0
+    assert clip.source_range == clip.available_range()
+    assert (clip.media_reference.target_url, clip.media_reference.name) == ("v.mov", "v.mov")
+    starts = [marker.marked_range.start_time.to_seconds() for marker in clip.markers]
+    assert sorted(starts) == [3600.0 + start for start in STARTS]
+    text = opentimelineio.adapters.write_to_string(timeline, "cmx_3600", rate=25)
+    assert "001  v        V     C        01:00:00:00" in text  # the file is its reel
+
+
 def test_markup_in_a_step_is_text_in_markdown(hostile, tmp_path):
     (path,) = write_outputs(hostile, tmp_path, formats=["markdown"])
     assert r"\<script\>alert(1)\</script\>" in path.read_text(encoding="utf-8")

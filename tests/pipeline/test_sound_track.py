@@ -50,8 +50,8 @@ def choice(
     settings = StepsSettings(
         asr=AsrSettings(language=language), media=MediaSettings(audio_track=number)
     )
-    chosen = choose_sound_track(Request(path, "a"), probe(path), settings)
-    return chosen.settings.audio_track, " ".join(chosen.notes)
+    media, notes = choose_sound_track(Request(path, "a"), probe(path), settings)
+    return media.audio_track, " ".join(notes)
 
 
 def test_the_track_in_which_someone_speaks_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
@@ -91,6 +91,6 @@ def test_wild_recording_of_two_tracks_is_heard_on_the_second(shared: Path) -> No
     path = shared / "cases" / "wild" / "obs_two_tracks.mp4"
     if not path.is_file():
         pytest.skip("the odd files of ../shared/cases/wild are not here")
-    chosen = choose_sound_track(Request(path, "a"), probe(path), StepsSettings())
-    assert chosen.settings.audio_track == 2
-    assert len(chosen.notes) == 1
+    media, notes = choose_sound_track(Request(path, "a"), probe(path), StepsSettings())
+    assert media.audio_track == 2
+    assert len(notes) == 1

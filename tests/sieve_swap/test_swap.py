@@ -242,6 +242,17 @@ def test_a_gap_of_exactly_the_limit_does_not_merge():
     assert len(narration_segments(found, SwapSettings(merge="before", merge_gap=4.01))) == 1
 
 
+def test_hits_on_one_step_merge_only_when_nothing_merged_before_retrieval():
+    # 10 s each, so appendix A.2 leaves them apart, though they have one nearest step.
+    spoken = [(0.0, 10.0, "rub the toast with garlic"), (11.0, 21.0, "rub the toast with garlic")]
+    step = "Rub the toast with the garlic."
+    assert lines(swapped(spoken, merge="after")) == [(0.0, 21.0, step, (0, 1))]
+    assert lines(swapped(spoken, merge="before")) == [
+        (0.0, 10.0, step, (0,)),
+        (11.0, 21.0, step, (1,)),
+    ]
+
+
 def test_a_record_without_speech_has_no_steps():
     silent = Record(id="v", video=Video(id="v"))
     made = sieve_and_swap([silent], BASE, SwapSettings(scope="all"), embed=BASE.embed)
