@@ -186,6 +186,7 @@ def fingerprint(
         "captions": _file_digest(request.captions),
         "texts": [*request.texts],
         "features": features,
+        **vision.crop,
     }
     if request.part is not None:
         inputs["part"] = [request.part.start, request.part.end]
