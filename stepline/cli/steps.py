@@ -20,6 +20,7 @@ from stepline.cli.options import (
     out_option,
     part_from_options,
     path_option,
+    select_options,
     settings_from_options,
     speech_options,
 )
@@ -137,7 +138,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     output = OutputOptions(
         options["out"],
         tuple(dict.fromkeys((*formats, "json"))),
-        **{name: options[name] for name in ("clips", "force", "overwrite")},
+        **select_options(options, "clips", "force", "overwrite"),
         web=WebAddresses(options["base_url"], options["media_url"]),
     )
 
@@ -147,7 +148,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     several = len(sources) > 1
     _check_one_video_options(options, output.formats, several=several)
     request_parts = {
-        **{name: options[name] for name in ("captions", "title", "keep", "force")},
+        **select_options(options, "captions", "title", "keep", "force"),
         "texts": texts,
         "graph": graph,
         "part": part,
