@@ -225,7 +225,10 @@ def parse_time(text: str) -> float | None:
 
 
 def part_from_options(options: dict[str, Any]) -> "Span | None":
-    """Return the part of the video that --from and --to name. None if neither is given."""
+    """Return the part of the video that --from and --to name, in seconds. None: the whole video.
+
+    options: option name -> value, of the command.
+    """
     from stepline.limits import MAX_SECOND
     from stepline.records import Span
 

@@ -196,7 +196,13 @@ def _lines_of_texts(source: Path | None) -> "tuple[tuple[str, ...] | None, TaskG
 def _check_one_video_options(
     options: dict[str, Any], formats: tuple[str, ...], *, several: bool
 ) -> None:
-    """Raise SettingsError for options that fit one video only, given with several."""
+    """Raise SettingsError for options that fit one video only, given with several.
+
+    Args:
+        options: option name -> value, of the command.
+        formats: keys of `outputs.OUTPUTS` that are written.
+        several: whether there is more than one video.
+    """
     from stepline.pipeline.sources import means_link_page
 
     captions, title = options["captions"], options["title"]
