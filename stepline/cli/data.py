@@ -218,7 +218,8 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
       stepline curate excluded ht-step=htstep youcook2:validation=youcookii_annotations_trainval.json --out excluded.txt
 
     All splits of a dataset but the training one are listed, or those that you name. Its test videos
-    are always listed.
+    are always listed. Name the training split too where no annotated video may be learned from, as
+    for the pre-training of ProcX: youcook2:train=yc2_train.json.
     """
     from stepline.datasets.excluded import ExcludedSource, collect_excluded, write_excluded
     from stepline.errors import SettingsError

@@ -1,4 +1,4 @@
-"""Whether a language model can be asked at all, found out within a second and at no cost."""
+"""A check within about a second that a language model's server or file is there, without a request."""
 
 import socket
 import time
@@ -15,8 +15,8 @@ CONNECT_SECONDS = 1.0  # for a connection, the look-up of the name in it
 
 
 def check_available(settings: ChatSettings) -> None:
-    """Raise an error where the server or model file of the settings is not available. Nothing is
-    asked.
+    """Raise an error if the server or model file that the settings name is not available. No request
+    is sent.
 
     Raises:
         WriterError: no server accepts a connection, or none is named.
@@ -37,7 +37,7 @@ def check_available(settings: ChatSettings) -> None:
 
 
 def _connect(address: tuple[str, int]) -> str:
-    """Return the error of a TCP connection to host and port, "" where it succeeds."""
+    """Open and close a TCP connection to (host, port), and return its error message, "" on success."""
     try:
         socket.create_connection(address, timeout=CONNECT_SECONDS).close()
     except OSError as error:
@@ -46,7 +46,8 @@ def _connect(address: tuple[str, int]) -> str:
 
 
 def _connect_address(url: str) -> tuple[str, int]:
-    """Return host and port to connect to: of the server, or of the proxy for it."""
+    """Return the (host, port) of the server at a URL, or of the proxy that the environment sets for
+    it."""
     parts = urlsplit(url)
     proxy = urllib.request.getproxies().get(parts.scheme)
     if proxy and not is_loopback(url) and not urllib.request.proxy_bypass(parts.hostname or ""):

@@ -1,10 +1,10 @@
-"""One question to a language model whose reply is checked: cache, ask, check, ask once more.
+"""Prompts to a language model whose replies are checked: cache, ask, check, ask once more.
 
     reply = CheckedRequests(server, settings, cache, limits, until).ask(question)
 
-A good reply of an earlier run is read from the cache. Otherwise the model is asked, again after
-each fault that may pass. A reply that is refused is asked for once more, with the next seed and a
-reminder of its form. A good one that the model finished goes into the cache.
+An accepted reply of an earlier run is read from the cache. Otherwise the model is asked, with
+retries after transient errors. After a refused reply it is asked once more, with the next seed and a
+reminder of the reply format. An accepted reply that is complete is stored in the cache.
 """
 
 import hashlib
@@ -32,12 +32,12 @@ KeyParts: TypeAlias = Mapping[str, str | bool]
 class CheckedQuestion(Generic[Reading]):
     """A prompt for a language model, with functions that parse and check the reply.
 
-    Args:
-        key_parts: inputs of the cache key, besides server and settings.
-        content: builds the message. The argument True adds a reminder of the reply format.
-        parse: parses an answer.
-        refusal: returns why a parsed answer is refused, "" or None where it is accepted.
-        schema: JSON schema of the reply.
+    Attributes:
+        key_parts: parts of the cache key next to server and settings: name -> value.
+        content: returns the message. The argument True adds a reminder of the reply format.
+        parse: returns an answer in parsed form.
+        refusal: returns why a parsed answer is refused, "" or None for an accepted one.
+        schema: JSON schema that the reply should follow. None: any text.
         tokens: estimated number of tokens of prompt and reply.
     """
 
@@ -54,8 +54,8 @@ class CheckedReply(Generic[Reading]):
     """The parsed replies to one prompt.
 
     Attributes:
-        readings: parsed replies, one per try. Only the last one may be accepted.
-        fault: error that ended the tries, None without one.
+        readings: the parsed replies, one per try, at most two. All but the last were refused.
+        fault: the error that ended the tries, None if none did.
     """
 
     readings: tuple[Reading, ...]
@@ -67,11 +67,11 @@ class CheckedRequests:
     """Sends prompts to one server within limits, with a cache of replies. It is thread-safe.
 
     Attributes:
-        server: that answers.
+        server: the server that is asked.
         settings: sampling, retries and pauses.
-        cache: of accepted replies.
-        limits: maximal number of requests and tokens.
-        until: deadline on the clock `time.monotonic`.
+        cache: cache of accepted replies.
+        limits: maximal numbers of requests and tokens, shared by all prompts.
+        until: deadline, in seconds of the clock `time.monotonic`.
     """
 
     server: Server
@@ -81,9 +81,15 @@ class CheckedRequests:
     until: float
 
     def ask(self, question: CheckedQuestion[Reading]) -> CheckedReply[Reading]:
-        """Return the parsed replies to a prompt. Raises WriterError where the server cannot be used
-        at all."""
-        key = self._key(question.key_parts)
+        """Return the parsed replies to a prompt, or the cached one. Raises WriterError if the server
+        cannot be used at all."""
+        key = cache_key(
+            server=self.server.name,
+            max_tokens=self.settings.max_tokens,
+            temperature=self.settings.temperature,
+            seed=self.settings.seed,
+            **question.key_parts,
+        )
 
         # a reply that was stored, where it still fits
         cached_reply = self.cache.get(key)
@@ -110,17 +116,11 @@ class CheckedRequests:
             logger.info("a reply is refused: %s", refusal)
         return CheckedReply(tuple(readings))
 
-    def _key(self, parts: KeyParts) -> str:
-        return cache_key(
-            server=self.server.name,
-            max_tokens=self.settings.max_tokens,
-            temperature=self.settings.temperature,
-            seed=self.settings.seed,
-            **parts,
-        )
-
     def _ask_with_retries(self, question: CheckedQuestion[Reading], with_reminder: bool) -> Answer:
-        """Return the answer. Transient errors are retried with exponential backoff."""
+        """Return the answer to a prompt. Transient errors are retried with exponential backoff.
+
+        with_reminder: whether this is the second try, after a refused reply.
+        """
         content = question.content(with_reminder)
         seed = self.settings.seed + with_reminder
 
@@ -136,8 +136,10 @@ class CheckedRequests:
         return retry(send, self._retry_pause)
 
     def _retry_pause(self, error: Exception, tries: int) -> float:
-        """Return the seconds to wait before a retry. Raises the error again where no retry is
-        allowed."""
+        """Return the seconds to wait before a retry. Raises the error again if no retry is allowed.
+
+        tries: number of requests so far.
+        """
         if not isinstance(error, RequestError) or isinstance(error, NotSentError):
             raise error
         backoff_seconds = exponential_backoff(self.settings.pause, tries, most=math.inf)

@@ -1,6 +1,6 @@
-"""A GGUF model in a process of its own, which answers one question at a time.
+"""A GGUF model in its own process, which answers one request at a time.
 
-A file that llama.cpp trips over ends that process and no other.
+A file that crashes llama.cpp ends only that process.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ FINGERPRINT_BYTES = 1 << 20
 class ModelFiles(FrozenModel):
     """A GGUF model and how to load it.
 
-    Args:
+    Attributes:
         model: path of the GGUF file.
-        projector: path of the vision projector, None for a text model.
+        projector: path of the vision projector, None for a text-only model.
         context: context length in tokens.
-        threads: CPU threads.
-        template: text of a Jinja chat template that replaces the model's own.
+        threads: number of CPU threads.
+        template: text of a Jinja chat template. None: the model's own.
     """
 
     model: str
@@ -54,7 +54,7 @@ class ModelFiles(FrozenModel):
 class ModelQuestion(FrozenModel):
     """A chat request to the loaded model.
 
-    Args:
+    Attributes:
         request: body of an OpenAI-compatible chat completion, in JSON.
         seconds: time limit of the answer.
     """
@@ -64,11 +64,11 @@ class ModelQuestion(FrozenModel):
 
 
 class ModelReply(FrozenModel):
-    """The answer to a chat request, or the outcome of loading.
+    """The answer to a chat request, or the outcome of loading the model.
 
-    Args:
-        text: the answer.
-        end: the finish reason. None where the time limit ended the answer.
+    Attributes:
+        text: the answer, "" after loading.
+        end: the finish reason of the answer. None if the time limit ended it.
         fault: error message, None without an error.
     """
 
@@ -78,14 +78,15 @@ class ModelReply(FrozenModel):
 
 
 class LocalModel:
-    """A GGUF model in its own process. It answers one request at a time.
+    """A GGUF model in its own process, which answers one request at a time.
 
-    The model is loaded at the first request, since all replies may be in the cache.
+    The model is loaded at the first request, because all replies may be in the cache.
     """
 
     workers = 1
 
     def __init__(self, settings: ChatSettings) -> None:
+        """Check the files that the settings name. Raises ModelError if one is no GGUF file."""
         path = _check_gguf_file(settings.gguf or Path(), f"{settings.section}.gguf")
         self.settings = settings
         self.name = f"{path.name} {_fingerprint(path)} {_template_digest(settings)}"
@@ -100,7 +101,7 @@ class LocalModel:
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the answer of the model.
+        """Return the answer of the model. The arguments are those of `Server.ask`.
 
         Raises RequestError for a timeout, a prompt longer than the context, or a crash of the
         process. The next request starts the process again.
@@ -159,8 +160,9 @@ class LocalModel:
             process.close()
             problem = f"{files.model}: llama.cpp cannot load it"
             if files.projector is not None:
-                file_names = f"{files.model} and {files.projector}"
-                problem = f"{file_names}: llama.cpp cannot load them together"
+                problem = (
+                    f"{files.model} and {files.projector}: llama.cpp cannot load them together"
+                )
             raise ModelError(f"{problem} ({fault}); give another GGUF file")
         logger.info("loaded %s in %.1f s", self._path.name, time.perf_counter() - start)
         return process
@@ -168,6 +170,10 @@ class LocalModel:
     def _run_task(
         self, process: WorkerProcess, task: ModelFiles | ModelQuestion, seconds: float
     ) -> ModelReply:
+        """Return the worker process's reply to a task. seconds: time limit.
+
+        Raises RequestError if the process ends or sends no reply in time. It is then closed.
+        """
         end = process.run(task, seconds)
         if isinstance(end, Reply):
             reply: ModelReply = end.value
@@ -246,7 +252,10 @@ def load_model(files: ModelFiles) -> Any:
 
 
 def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
-    """Return the answer to a chat request. It ends within one word after the time limit."""
+    """Return the answer to a chat request. It is cut at most one word after the time limit.
+
+    server: of `load_model`.
+    """
     until = time.monotonic() + question.seconds
     words: list[str] = []
     ends: list[str] = []
@@ -274,7 +283,10 @@ def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
 
 
 def _check_gguf_file(path: Path, key: str) -> Path:
-    """Return the path of a GGUF file. Raises ModelError for any other file."""
+    """Return the path with "~" expanded. Raises ModelError if it is no GGUF file.
+
+    key: the setting that names the file, for the error.
+    """
     path = path.expanduser()
     try:
         with path.open("rb") as file:
@@ -291,7 +303,7 @@ def _check_gguf_file(path: Path, key: str) -> Path:
 
 
 def _fingerprint(path: Path) -> str:
-    """Return a hash of the size, the first and the last bytes of a file."""
+    """Return 32 hex digits of a sha256 over the size of a file, its first and its last MiB."""
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))
@@ -301,6 +313,7 @@ def _fingerprint(path: Path) -> str:
 
 
 def _template_digest(settings: ChatSettings) -> str:
+    """Return 16 hex digits of the sha256 of the chat template, "own template" if none is set."""
     if settings.chat_template is None:
         return "own template"
     text = _read_chat_template(settings.chat_template, settings.section)

@@ -11,21 +11,21 @@ from stepline.llm.servers import Content
 
 PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
 PICTURES_PER_SHEET_ROW = 4  # pictures side by side in one
-# about. Providers' own rules lie around it
+# Estimates near the rules of several providers.
 CHARS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
 
-# Seconds -> a JPEG of each that there is.
+# Returns second -> JPEG for those of the given seconds that can be decoded.
 PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 
 
 def with_pictures(text: str, pictures: Sequence[bytes], *, in_one_image: bool = False) -> Content:
-    """Return a chat message of a text and images, each with a letter.
+    """Return a chat message of a text and images, lettered A, B, ...
 
     Args:
         text: the prompt.
-        pictures: a JPEG each.
-        in_one_image: join all images into one contact sheet.
+        pictures: the images, as JPEG files.
+        in_one_image: whether all images are joined into one contact sheet.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if in_one_image:
@@ -40,15 +40,18 @@ def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
     """Return the estimated number of tokens of a prompt.
 
     Args:
-        text: number of characters.
-        pictures: (width, height) of each image in pixels.
+        text: number of characters of its text.
+        pictures: (width, height) of each of its images, in pixels.
     """
     pixels = sum(width * height for width, height in pictures)
     return math.ceil(text / CHARS_PER_TOKEN) + math.ceil(pixels / PIXELS_PER_TOKEN)
 
 
 def contact_sheet(pictures: Sequence[bytes]) -> bytes:
-    """Return one JPEG with all images in rows of four, each with its letter in the corner."""
+    """Return one JPEG with all images in rows of four, each with its letter in the top left corner.
+
+    pictures: the images, as JPEG files.
+    """
     from PIL import Image, ImageDraw
 
     images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
@@ -80,6 +83,7 @@ def jpeg(image: Any) -> bytes:
 
 
 def _picture_part(data: bytes) -> dict[str, Any]:
+    """Return a JPEG as the part of a chat message."""
     text = base64.b64encode(data).decode("ascii")
     url = f"data:image/jpeg;base64,{text}"
     return {"type": "image_url", "image_url": {"url": url}}

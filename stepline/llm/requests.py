@@ -1,8 +1,8 @@
-"""What requests to a language model share: earlier replies, limits, several at a time.
+"""Parts of every use of a language model: a cache of replies, limits, and parallel requests.
 
-ReplyCache        good replies on disk, keyed by all that they depend on. A damaged entry is asked for again
-RequestLimits     how many requests and tokens may be spent, and how many were
-run_in_threads    many until a deadline. What does not come back in time is left behind
+ReplyCache        accepted replies on disk, keyed by all that they depend on
+RequestLimits     maximal numbers of requests and tokens, and the numbers used so far
+run_in_threads    parallel calls until a deadline; results that are later are left out
 """
 
 import hashlib
@@ -29,18 +29,18 @@ ENTRY_VERSION = 1  # of an entry's shape. Another one is not read
 class ReplyCache:
     """Cache of accepted replies on disk. It holds no API key.
 
-    Args:
-        folder: of the entries. None caches nothing.
+    Attributes:
+        folder: the folder of its files. None caches nothing.
+        write_error: a note to the user after a reply could not be written, None before. Nothing more
+            is written then.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.write_error: str | None = (
-            None  # why nothing more can be written, for a note to the user
-        )
+        self.write_error: str | None = None
 
     def get(self, key: str) -> str | None:
-        """Return a cached reply, None without a readable one."""
+        """Return the cached reply of a key from `cache_key`, None without a readable one."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -59,7 +59,8 @@ class ReplyCache:
         return str(entry["reply"])
 
     def put(self, key: str, reply: str) -> None:
-        """Cache a reply. A folder that cannot be written is reported once and then ignored."""
+        """Store a reply under a key from `cache_key`. If the folder cannot be written, that is logged once
+        and nothing more is stored."""
         if self.folder is None or self.write_error is not None:
             return
         try:
@@ -75,12 +76,12 @@ class ReplyCache:
 
 
 def open_cache(enabled: bool) -> ReplyCache:
-    """Return the user's cache of replies, or one that caches nothing."""
+    """Return the reply cache in the user's cache folder. enabled: False gives one that caches nothing."""
     return ReplyCache(cache_folder() / "replies" if enabled else None)
 
 
 def cache_key(**parts: str | float | int | bool | None) -> str:
-    """Return the hex sha256 of everything that a reply depends on."""
+    """Return the cache key of a reply: the hex sha256 of all that it depends on, given by name."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
 
@@ -110,8 +111,10 @@ class RequestLimits:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def count_request(self, tokens: int) -> None:
-        """Count a request and its estimated tokens. Raises NotSentError where a limit would be
-        exceeded."""
+        """Count a request. tokens: its estimated number of tokens, of prompt and reply.
+
+        Raises NotSentError if a limit would be exceeded. Then nothing is counted.
+        """
         with self._lock:
             if self.requests is not None and self.sent >= self.requests:
                 raise NotSentError(f"the limit of {self.requests} requests is reached")
@@ -121,7 +124,7 @@ class RequestLimits:
             self.used += tokens
 
     def add_to_estimate(self, tokens: int) -> None:
-        """Add the difference between the server's token count and the estimate."""
+        """Correct the number of used tokens. tokens: the server's count less the estimate."""
         with self._lock:
             self.used += tokens
 
@@ -129,7 +132,7 @@ class RequestLimits:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-DEADLINE_GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it itself to come back
+DEADLINE_GRACE_SECONDS = 1.0  # after the deadline, for calls that watch the deadline to return
 
 
 def run_in_threads(
@@ -143,8 +146,9 @@ def run_in_threads(
     Args:
         function: called once per item.
         items: the arguments.
-        workers: number of threads.
-        until: deadline on the clock `time.monotonic`.
+        workers: maximal number of threads.
+        until: deadline, in seconds of the clock `time.monotonic`. Results that come within
+            DEADLINE_GRACE_SECONDS after it are kept.
     """
     pending: queue.SimpleQueue[int] = queue.SimpleQueue()
     finished: queue.SimpleQueue[tuple[int, Result | None, Exception | None]] = queue.SimpleQueue()

@@ -1,8 +1,8 @@
-"""Servers that answer chats, and the OpenAI-compatible one over HTTP. local_model.py has the other:
-a GGUF model on this machine.
+"""The interface of a language-model server, and the client of an OpenAI-compatible server over
+HTTP. The other implementation, a GGUF model on this machine, is in local_model.py.
 
-A remote server is untrusted. Its replies, errors too, are read up to a size and a second, and it
-cannot redirect what is said elsewhere.
+A remote server is untrusted. Its replies and errors are read up to a maximal size and time, and its
+redirects are not followed.
 """
 
 import http.client
@@ -48,10 +48,10 @@ Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 class Answer:
     """An answer of a language model.
 
-    Args:
-        text: the answer.
-        complete: False where it was cut off at max_tokens.
-        tokens: number of tokens of prompt and answer by the server, None where unknown.
+    Attributes:
+        text: the text of the answer.
+        complete: False if the answer was cut off at max_tokens.
+        tokens: number of tokens of prompt and answer that the server reports, None if it does not.
     """
 
     text: str
@@ -60,13 +60,13 @@ class Answer:
 
 
 class RequestError(Exception):
-    """Raised for a request without an answer.
+    """Raised for a request to a language model that brings no answer.
 
     Args:
         reason: error message.
         is_transient: whether a retry may help.
-        retry_after_seconds: pause that the server asks for.
-        rejected: whether the server refuses this request.
+        retry_after_seconds: pause before a retry that the server asks for, in seconds.
+        rejected: whether the server refuses this request for good.
         form_refused: whether the server refuses the requested response format.
     """
 
@@ -101,8 +101,8 @@ class Server(Protocol):
         Args:
             question: text or message parts.
             seed: of the sampling.
-            until: deadline on the clock `time.monotonic`.
-            schema: JSON schema of the reply, where the server supports one.
+            until: deadline, in seconds of the clock `time.monotonic`.
+            schema: JSON schema that the reply should follow. None: any text.
         """
         ...
 
@@ -116,6 +116,7 @@ class AnswerLimits(TransferLimits):
     named the server."""
 
     def __init__(self, until: float) -> None:
+        """Allow the time until a deadline, in seconds of the clock `time.monotonic`."""
         seconds = max(0.01, until - time.monotonic())
         super().__init__(max_bytes=MAX_ANSWER_BYTES, seconds=seconds, silence=seconds, private=True)
 
@@ -149,7 +150,7 @@ class OpenAiServer:
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the answer of the model.
+        """Return the answer of the model. The arguments are those of `Server.ask`.
 
         Raises RequestError for errors of this request, WriterError for errors of all requests (no
         server, no access).
@@ -165,8 +166,7 @@ class OpenAiServer:
         if schema is None:
             return self._ask(request, until)
         # The form that the server took last comes first.
-        first = _accepted_form_indices.get(self.name, 0)
-        number = first
+        number = _accepted_form_indices.get(self.name, 0)
         while True:
             form = RESPONSE_FORMATS[number]
             try:
@@ -177,11 +177,11 @@ class OpenAiServer:
                 logger.info("%s; asking without %s", fault.reason, form)
                 number += 1
                 continue
-            if number > first:
-                _accepted_form_indices[self.name] = number
+            _accepted_form_indices[self.name] = number
             return answer
 
     def _ask(self, request: dict[str, Any], until: float) -> Answer:
+        """Send the JSON of a chat completion, and return the answer."""
         with self._translate_network_errors(until):
             answer = open_url(
                 f"{self.url.rstrip('/')}/chat/completions",
@@ -200,7 +200,8 @@ class OpenAiServer:
 
     @contextmanager
     def _translate_network_errors(self, until: float) -> Iterator[None]:
-        """Raise network errors as RequestError or WriterError."""
+        """Raise network errors within this context as RequestError or WriterError. until: deadline of
+        the request, which decides the message for a timeout."""
         try:
             yield
         except urllib.error.HTTPError as error:
@@ -213,13 +214,9 @@ class OpenAiServer:
             was_reset = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
             # Where no connection was ever made, there is no server.
             if not self.has_answered and not was_reset:
-                cause = str(error.reason)
-                if timed_out:
-                    cause = "no connection in time"
+                cause = "no connection in time" if timed_out else str(error.reason)
                 raise no_server_error(self.settings, cause) from error
-            reason = "the connection was lost"
-            if timed_out:
-                reason = _timeout_reason(until)
+            reason = _timeout_reason(until) if timed_out else "the connection was lost"
             raise RequestError(reason, is_transient=True) from error
         except TimeoutError as error:
             self.has_answered = True
@@ -230,7 +227,8 @@ class OpenAiServer:
 
 
 def no_server_error(settings: ChatSettings, cause: str) -> WriterError:
-    """Return the error for an address where no server answers. cause: error of the connection."""
+    """Return the error for an address at which no server answers. cause: message of the failed
+    connection."""
     key = f"{settings.section}.base_url"
     problem = f"{settings.base_url}: no server answers there ({cause[:100]})"
     return WriterError(f"{problem}; start it or correct {key}")
@@ -239,7 +237,7 @@ def no_server_error(settings: ChatSettings, cause: str) -> WriterError:
 def open_server(settings: ChatSettings) -> Server:
     """Return a client of the server, or the local model, that the settings name.
 
-    Raises WriterError where none or two are named, ModelError where a library or model is missing.
+    Raises WriterError if they name none or both, ModelError if a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
         key = settings.section
@@ -272,16 +270,15 @@ def parse_answer(body: bytes) -> Answer:
 
 
 def _read_token_count(usage: Any) -> int | None:
-    """Return the number of tokens that the server reports, None where it is missing or implausible."""
-    if not isinstance(usage, dict):
-        return None
-    tokens = usage.get("total_tokens")
-    if isinstance(tokens, int) and 0 <= tokens <= MAX_ANSWER_TOKENS:
-        return tokens
-    return None
+    """Return the total number of tokens in the field `usage` of a chat completion, None if it is
+    missing or implausible."""
+    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+    is_plausible = isinstance(tokens, int) and 0 <= tokens <= MAX_ANSWER_TOKENS
+    return tokens if is_plausible else None
 
 
 def _read_api_key(settings: ChatSettings) -> str | None:
+    """Return the API key from the environment variable that the settings name, None without one."""
     variable = settings.api_key_variable
     if variable is None:
         return None
@@ -295,11 +292,16 @@ def _read_api_key(settings: ChatSettings) -> str | None:
 def is_loopback(url: str) -> bool:
     """Return whether an address is on this machine, so that no proxy is used."""
     host = urlsplit(url).hostname or ""
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _format_field(form: str, schema: Schema) -> dict[str, Any]:
-    """Return the request field `response_format` of a format. Empty for plain text."""
+    """Return the request field `response_format` as a dict, empty for plain text.
+
+    Args:
+        form: one of RESPONSE_FORMATS.
+        schema: JSON schema of the reply.
+    """
     if form == "text":
         return {}
     if form == "json_object":
@@ -309,8 +311,8 @@ def _format_field(form: str, schema: Schema) -> dict[str, Any]:
 
 
 def _make_status_error(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
-    """Return the error for an HTTP status: WriterError if it concerns all requests, else
-    RequestError."""
+    """Return the error for the HTTP status of a failed request: WriterError if all requests would fail
+    in the same way, else RequestError."""
     # what concerns all requests
     url = settings.base_url
     key = settings.section
@@ -326,9 +328,7 @@ def _make_status_error(settings: ChatSettings, status: int, headers: Any, body: 
 
     # what concerns this one
     message = _read_error_message(body)
-    reason = f"the server answered {status}"
-    if message:
-        reason += f" ({message})"
+    reason = f"the server answered {status}" + (f" ({message})" if message else "")
     is_transient = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
     # A server that gives no reason at all may mean the form, too.
     mentions_form = not message or _FORM_FIELD.search(body) is not None
@@ -342,7 +342,8 @@ def _make_status_error(settings: ChatSettings, status: int, headers: Any, body: 
 
 
 def _retry_after_seconds(value: str | None) -> float:
-    """Return the seconds of a Retry-After header, 0 for a date or an invalid value."""
+    """Return the seconds of a Retry-After header, at most MAX_PAUSE_SECONDS. 0 without a header, and
+    for a date or an invalid value."""
     try:
         return min(MAX_PAUSE_SECONDS, max(0.0, float(value or 0)))
     except ValueError:
@@ -357,7 +358,8 @@ def _read_error_body(error: urllib.error.HTTPError) -> bytes:
 
 
 def _read_error_message(body: bytes) -> str:
-    """Return the server's error message in one short line, "" without a readable one."""
+    """Return the error message in a server's reply as one line of at most MAX_MESSAGE_CHARS, "" without
+    a readable one."""
     try:
         tree = parse_json(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,5 @@
-"""Settings of whatever asks a language model: who answers, how it is asked, and how long."""
+"""Settings of every part that asks a language model: which model answers, the sampling, and the limits
+of time."""
 
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -20,21 +21,21 @@ class ChatServerSettings(Settings):
     section: ClassVar[str] = "chat"  # under which the user finds these settings, for errors
 
     base_url: str | None = Field(
-        None, description="of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1"
+        None, description="address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1"
     )
     gguf: Path | None = Field(
-        None, description="a GGUF file, answered in this process through xllamacpp"
+        None, description="a GGUF model file, run on this machine through xllamacpp"
     )
     model: str = Field(
         "default",
-        description="the name that the server knows the model by. Servers of one model take any",
+        description="name of the model on the server. Servers of a single model take any name",
     )
     api_key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
-        None, description="holds the key"
+        None, description="environment variable that holds the server's API key"
     )
     chat_template: Path | None = Field(
         None,
-        description="Jinja file for a GGUF that carries none or a wrong one. None: the model's own",
+        description="Jinja file that replaces the chat template of a GGUF. None: the model's own",
     )
 
     @field_validator("base_url")
@@ -58,35 +59,35 @@ class ChatSettings(ChatServerSettings):
     """How a language model is asked: sampling, retries, timeouts and threads."""
 
     max_tokens: Annotated[int, Field(ge=16, le=32768)] = Field(
-        512, description="of a reply. The steps of ten sentences need some 150"
+        512, description="maximal tokens of a reply. The steps of ten sentences need some 150"
     )
     temperature: Annotated[float, Field(ge=0.0, le=2.0)] = Field(
-        0.0, description="0: the most likely word each time, so runs repeat"
+        0.0, description="sampling temperature. 0: the most likely word each time, so runs repeat"
     )
     seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
-        2023, description="for servers that still draw at random"
+        2023, description="seed for servers that sample at random even so"
     )
 
     concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
-        4, description="requests to a server at the same time. A GGUF answers one at a time"
+        4, description="maximal parallel requests to a server. A GGUF answers one at a time"
     )
     retries: Annotated[int, Field(ge=0, le=10)] = Field(
-        2, description="further tries after a fault that may pass (429, 5xx, lost line)"
+        2, description="retries after a transient error (429, 5xx, a lost connection)"
     )
     pause: Annotated[float, Field(ge=0.0, le=60.0)] = Field(
-        0.5, description="s before the first retry. Doubles each time"
+        0.5, description="seconds before the first retry. It doubles each time"
     )
-    timeout: Positive = Field(60.0, description="s for one request")
+    timeout: Positive = Field(60.0, description="seconds for one request")
     deadline: Positive = Field(
         300.0,
-        description="s for all requests. What is left goes without (the extractive writer serves "
-        "it)",
+        description="seconds for all requests. Later ones are not sent (the extractive writer "
+        "replaces them)",
     )
     threads: Threads | None = Field(
-        None, description="of a GGUF; None: one fewer than the cores, at least 1"
+        None, description="CPU threads of a GGUF. None: one fewer than the cores, at least 1"
     )
     context: Annotated[int, Field(ge=512, le=2**20)] = Field(
-        4096, description="tokens that a GGUF sees together: prompt and reply"
+        4096, description="context length of a GGUF in tokens: prompt and reply"
     )
 
     @property

@@ -189,6 +189,7 @@ def feature_settings(settings: StepsSettings) -> JsonValue:
         **({"unit": vision.unit} if vision.backbone == "internvideo" else {}),
         "media": settings.media.model_dump(mode="json"),
         "weights": file_digest(vision.path),
+        **vision.crop,
         **plugin_identities({"backbones": vision.backbone}),
     }
 

@@ -195,6 +195,7 @@ def fingerprint(
         "captions": _file_digest(request.captions),
         "texts": [*request.texts],
         "features": features,
+        **vision.crop,
     }
     if request.part is not None:
         inputs["part"] = [request.part.start, request.part.end]

@@ -440,13 +440,12 @@ def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
 
     if not request.is_captions_only:
         return probe(request.path, settings.media)
-    from stepline.speech import read_captions
+    from stepline.speech.captions import no_sentence_error, read_captions
 
     captions = read_captions(request.path, video_id=request.id, settings=settings.asr)
     sentences = captions.transcript.sentences
     if not sentences:
-        cure = "give other captions"
-        raise CaptionError(f"{request.path}: holds no sentence to write steps from; {cure}")
+        raise no_sentence_error(request.path, captions.dropped)
     # How long the video is remains unknown. The last word ends it.
     duration = max(sentence.span.end for sentence in sentences)
     check_duration(request.path, duration, settings.media)

@@ -33,9 +33,11 @@ _cached_vectors = ContextVar("embedding_cache", default=None)
 
 @contextmanager
 def embedding_cache() -> Iterator[None]:
-    """Cache the vectors of each list of texts within this context and thread. They are read-only.
+    """Make `embed` return the same vectors again for a list of texts that it has seen within this
+    context and thread. They are read-only arrays.
 
-    Whole lists are cached, not texts: which texts share a batch decides the last bits of a vector.
+    Whole lists are cached, not single texts, because the texts of a batch decide the last bits of a
+    vector.
     """
     token = _cached_vectors.set({})
     try:
@@ -48,11 +50,11 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = No
     """Return one unit vector per text: (N, D) float32, D = 384 for MiniLM. No texts give (0, D).
 
     Args:
-        texts: N texts. Equal ones are encoded once.
-        model: a name that `find_weights` knows, or a folder in the sentence-transformers layout
-            (BERT or MPNet).
-        batch: texts per batch (None: 32, on a GPU more). It changes memory and speed, not the
-            vectors.
+        texts: N texts. Equal texts are encoded once.
+        model: a name that `find_weights` knows, or the path of a folder in the sentence-transformers
+            layout (BERT or MPNet).
+        batch: texts per batch. None is 32 on a CPU and more on a GPU. It changes memory and speed,
+            and vectors only in their last bits.
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
@@ -69,21 +71,18 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = No
 
 
 def _embed_batches(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matrix:
+    """Return one unit vector per text, (N, D). batch: texts per batch."""
     # batches of different texts, of similar length
     different_texts = list(dict.fromkeys(texts))
     tokens = encoder.tokenize(different_texts)
-    lengths = [len(ids) for ids in tokens]
-    rows_by_length = sorted(range(len(tokens)), key=lambda row: -lengths[row])
-    batches = []
-    for start in range(0, len(tokens), batch):
-        batches.append(rows_by_length[start : start + batch])
+    rows_by_length = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
+    batches = [rows_by_length[start : start + batch] for start in range(0, len(tokens), batch)]
 
     def encode(rows: list[int]) -> Matrix:
         return encoder.encode([tokens[row] for row in rows])
 
     threads = cpu_threads() if not encoder.device.needs_torch else 1
-    shape = (len(tokens), encoder.dim)
-    vectors = np.empty(shape, dtype=np.float32)
+    vectors = np.empty((len(tokens), encoder.dim), dtype=np.float32)
     batch_vectors = run_batches(encode, batches, threads=threads)
     for rows, batch_rows in zip(batches, batch_vectors, strict=True):
         vectors[rows] = batch_rows
@@ -91,21 +90,19 @@ def _embed_batches(texts: Sequence[str], encoder: "SentenceEncoder", batch: int)
         return vectors
 
     # a row per text
-    row_of = {}
-    for row, text in enumerate(different_texts):
-        row_of[text] = row
-    rows = [row_of[text] for text in texts]
-    return vectors[rows]
+    row_of = {text: row for row, text in enumerate(different_texts)}
+    return vectors[[row_of[text] for text in texts]]
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
-    """Return the encoder on the process's device, loaded on first use. It is thread-safe."""
-    folder = find_weights(model)
-    device = current_device()
-    key = (folder, device)
+    """Return the sentence encoder on the process's device, loaded on first use. It is thread-safe.
+
+    model: as in `embed`.
+    """
+    key = (find_weights(model), current_device())
     with _loading:
         if key not in _loaded:
             from stepline.text.encoder import SentenceEncoder
 
-            _loaded[key] = SentenceEncoder(folder, device)
+            _loaded[key] = SentenceEncoder(*key)
         return _loaded[key]

@@ -51,12 +51,18 @@ class EncoderConfig:
     """Architecture and sizes of a sentence encoder.
 
     Attributes:
-        width: D of a token or sentence vector.
+        kind: the architecture.
+        layers: number of transformer layers.
+        heads: number of attention heads per layer, H.
+        width: width of a token or sentence vector, D.
         inner: width of the feed-forward layers.
-        vocabulary: number of tokens.
+        vocabulary: number of tokens that have an embedding.
         positions: number of position embeddings.
+        epsilon: added to the variance in every LayerNorm.
+        pad_id: id of the padding token. MPNet counts its positions from the next number.
         max_tokens: tokens per text, special tokens included. Longer texts are truncated.
         pooling: how token vectors become the sentence vector.
+        buckets: number of buckets of relative distance between tokens, used by MPNet only.
     """
 
     kind: Literal["bert", "mpnet"]
@@ -66,15 +72,19 @@ class EncoderConfig:
     inner: int
     vocabulary: int
     positions: int
-    epsilon: float  # of every LayerNorm
-    pad_id: int  # id of the padding token; MPNet counts its positions from the next number
+    epsilon: float
+    pad_id: int
     max_tokens: int
     pooling: Literal["mean", "cls"]
-    buckets: int  # of relative distance, MPNet only
+    buckets: int
 
 
 def layer_parts(config: EncoderConfig, layer: int) -> dict[str, str]:
-    """Return the parts of one transformer layer, our name -> the name in the checkpoint."""
+    """Return the weights of one transformer layer: our name of a part -> its name in the checkpoint,
+    without ".weight" or ".bias".
+
+    layer: index of the layer.
+    """
     parts = LAYER_PARTS[config.kind].items()
     return {part: f"encoder.layer.{layer}.{name}" for part, name in parts}
 
@@ -122,15 +132,14 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
 
 
 def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
-    """Return the pooling of both formats: flags (sentence-transformers < 5.3) and `pooling_mode`."""
-    modes: list[Any] = []
-    if "pooling_mode" in config:
-        modes = [config["pooling_mode"]]
-    else:
-        for key, is_on in config.items():
-            if key.startswith("pooling_mode_") and is_on:
-                mode = key.removeprefix("pooling_mode_")
-                modes.append(mode.removesuffix("_tokens").removesuffix("_token"))
+    """Return the pooling that a pooling configuration names, in either of two formats: one flag per
+    mode (sentence-transformers < 5.3) or `pooling_mode`. folder: named in the error."""
+    modes = [
+        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
+        for key, is_on in config.items()
+        if key.startswith("pooling_mode_") and is_on
+    ]
+    modes = [config["pooling_mode"]] if "pooling_mode" in config else modes
     if modes not in (["mean"], ["cls"]):
         raise ModelError(f"{folder}: pooling {modes}; only 'mean' or 'cls' is supported")
     return "mean" if modes == ["mean"] else "cls"
@@ -169,7 +178,10 @@ class TokenEncoder:
     def __init__(
         self, folder: Path, config: EncoderConfig, weights: dict[str, Array], device: Device
     ) -> None:
-        """Load the transformer. weights: from `load_encoder_weights`, removed one by one."""
+        """Load the transformer of a model folder on a device.
+
+        weights: of `load_encoder_weights`. They are removed from the dict one by one.
+        """
         self._config = config
         # Looked up in the file: the table of words is half of the weights.
         del weights[WORD_VECTORS_NAME]
@@ -191,7 +203,12 @@ class TokenEncoder:
             self._transform = compile_transformer(config, weights)
 
     def encode(self, ids: Array, keep: Array) -> Array:
-        """Return the last layer's vectors (B, L, D) of tokens (B, L). keep: (B, L), 0 at padding."""
+        """Return the last layer's token vectors, (B, L, D).
+
+        Args:
+            ids: token ids, (B, L).
+            keep: 0 where a token is padding, else 1, (B, L).
+        """
         length = ids.shape[1]
         inputs = {"hidden": self._words[ids] + self._positions[:length], "keep": keep}
         if self._distances is not None:
@@ -204,6 +221,7 @@ class SentenceEncoder:
     """A transformer from token ids to unit sentence vectors. Immutable once loaded, so thread-safe."""
 
     def __init__(self, folder: Path, device: Device | None = None) -> None:
+        """Load the model of a folder. device: None is the device of this process."""
         self.config = read_encoder_config(folder)
         self.dim = self.config.width  # D of a sentence vector
         self.device = device or current_device()
@@ -215,20 +233,17 @@ class SentenceEncoder:
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, truncated to the model's maximum length."""
-        encodings = self._tokenizer.encode_batch(list(texts))
-        return [encoding.ids for encoding in encodings]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def encode(self, tokens: Sequence[Sequence[int]]) -> Matrix:
-        """Return unit vectors (B, D) float32 for a batch of token ids."""
+        """Return the unit vectors of B texts, (B, D) float32. tokens: the token ids of each text."""
         # tokens, padded
-        max_tokens = max(map(len, tokens))
-        shape = (len(tokens), max_tokens)
+        shape = (len(tokens), max(map(len, tokens)))
         ids = np.full(shape, self.config.pad_id)  # (B, L)
         keep = np.zeros(shape, np.int32)
         for row, text_ids in enumerate(tokens):
-            length = len(text_ids)
-            ids[row, :length] = text_ids
-            keep[row, :length] = 1
+            ids[row, : len(text_ids)] = text_ids
+            keep[row, : len(text_ids)] = 1
 
         # unit vectors of texts
         hidden = self._encoder.encode(ids, keep)  # (B, L, D)
@@ -256,11 +271,15 @@ Transformer: TypeAlias = Callable[..., Array]
 
 
 def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Transformer:
-    """Return the transformer layers (post-norm) as an ONNX Runtime graph.
+    """Return the post-norm transformer layers as a function that runs an ONNX Runtime graph.
 
     It uses ONNX Runtime's fused kernels: multi-head attention, a sum with its LayerNorm, GELU with
     its bias.
-    weights: removed one by one, so that they are not held twice.
+
+    Args:
+        config: the sizes.
+        weights: name in the checkpoint -> values. They are removed from the dict one by one, so that
+            they are not held twice.
     """
     graph = OnnxGraph()
     fused_domain: dict[str, Any] = {"domain": "com.microsoft"}
@@ -313,11 +332,16 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
 
 
 def distance_buckets(length: int, buckets: int) -> Array:
-    """Return the relative-position bucket of each token pair: (L, L) int64, row = the attending
-    token.
+    """Return the bucket of relative position of each pair of tokens, (L, L) int64. The row is the
+    token that attends, the column the token it attends to.
 
-    Half the buckets are for later tokens. In each half, one half is exact and the rest grows by
-    logarithm up to MAX_DISTANCE_TOKENS. Source: Raffel et al. 2020 (T5), as MPNet uses it.
+    One half of the buckets is for later tokens. In each half, the first half holds one distance per
+    bucket, and the others grow logarithmically up to MAX_DISTANCE_TOKENS.
+
+    Args:
+        length: number of tokens, L.
+        buckets: number of buckets.
+    Source: Raffel et al. 2020 (T5), as MPNet uses it.
     """
     position = np.arange(length)
     # (L, L), > 0 where the attended token comes later
@@ -328,13 +352,11 @@ def distance_buckets(length: int, buckets: int) -> Array:
     # in float32, as transformers does: at whole powers the last bit decides the bucket
     ratio = np.maximum(token_distance, 1).astype(np.float32) / exact_buckets
     max_ratio = np.float32(MAX_DISTANCE_TOKENS / exact_buckets)
-    log_growth = np.log(ratio)
-    log_growth = log_growth / np.log(max_ratio)
+    log_growth = np.log(ratio) / np.log(max_ratio)
     far_bucket = exact_buckets + (log_growth * (half_buckets - exact_buckets)).astype(int)
     far_bucket = np.minimum(far_bucket, half_buckets - 1)
-    bucket: Array = np.where(
-        token_distance < exact_buckets, token_distance, far_bucket
-    ) + half_buckets * (distance > 0)
+    bucket: Array = np.where(token_distance < exact_buckets, token_distance, far_bucket)
+    bucket += half_buckets * (distance > 0)
     return bucket
 
 
@@ -347,13 +369,13 @@ TYPE_VECTORS_NAME = "embeddings.token_type_embeddings.weight"  # (2, D)
 
 
 class WordTable:
-    """A model's word embeddings, each read from the file on lookup. It is thread-safe.
+    """A model's word embeddings (vocabulary, D), each read from the file on lookup. It is thread-safe.
 
     A memory map would load the sixteen pages around each word: 30 MiB and more for a video's text.
     """
 
     def __init__(self, folder: Path, config: EncoderConfig) -> None:
-        """Open the embeddings in a model folder whose weights were checked."""
+        """Open the weights file of a model folder, which `load_encoder_weights` has checked."""
         self._path = folder / WEIGHTS_FILE
         self._lock = threading.Lock()
         self._file = self._path.open("rb", buffering=0)
@@ -363,8 +385,8 @@ class WordTable:
                 self._location = location
 
     def __getitem__(self, ids: Array) -> Array:
-        """Return the vectors (*, D) float32 of token ids (*,). Raises ModelError for a truncated
-        file."""
+        """Return the vectors of token ids, float32 in the shape of `ids` and D. Raises ModelError for a
+        truncated file."""
         location = self._location
         unique_ids, positions = np.unique(ids, return_inverse=True)
         width = location.shape[1]
@@ -372,19 +394,17 @@ class WordTable:
         row_bytes = rows.dtype.itemsize * width
         with self._lock:
             for row, token_id in enumerate(unique_ids.tolist()):
-                offset = location.offset + token_id * row_bytes
-                self._file.seek(offset)
+                self._file.seek(location.offset + token_id * row_bytes)
                 content = self._file.read(row_bytes)
                 if len(content) != row_bytes:
                     raise ModelError(f"{self._path}: was cut short; install the model again")
                 rows[row] = np.frombuffer(content, location.numpy_dtype)
-        vectors = location.decode(rows)
-        positions = positions.reshape(np.shape(ids))
-        return vectors[positions]
+        return location.decode(rows)[positions.reshape(np.shape(ids))]
 
 
 def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array]:
-    """Return the weights of a model folder as float32, with all names and shapes checked.
+    """Return the weights of a model folder, name in the checkpoint -> float32 values, with all names
+    and shapes checked.
 
     Raises ModelError for an unreadable file or another model.
     """
@@ -403,17 +423,23 @@ def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array
         problem = f"{len(mismatched)} weights are missing or unknown, first {mismatched[0]!r}"
         raise ModelError(f"{path}: {problem}; give a {config.kind} model")
     for name, shape in shapes.items():
-        actual_shape = weights[name].shape
-        if actual_shape != shape:
-            problem = f"{name} is {actual_shape}, not {shape}"
+        if weights[name].shape != shape:
+            problem = f"{name} is {weights[name].shape}, not {shape}"
             raise ModelError(f"{path}: {problem}; install the model again")
     return weights
 
 
 class TensorLocation(NamedTuple):
-    """The position of a tensor in a safetensors file. offset, size: bytes."""
+    """The position of a tensor in a safetensors file.
 
-    dtype_name: str  # as the file names it, a key of NUMBER_TYPES
+    Attributes:
+        dtype_name: type of its numbers as the file names it, a key of NUMPY_DTYPES.
+        offset: position of its first byte in the file.
+        size: number of bytes.
+        shape: lengths of its dimensions.
+    """
+
+    dtype_name: str
     offset: int
     size: int
     shape: tuple[int, ...]
@@ -424,7 +450,8 @@ class TensorLocation(NamedTuple):
         return NUMPY_DTYPES[self.dtype_name]
 
     def decode(self, values: Array) -> Array:
-        """Return stored numbers as float32. NumPy has no bfloat16, so it is converted here."""
+        """Return numbers of this tensor's stored type as float32. NumPy has no bfloat16, so it is
+        converted here."""
         if self.dtype_name == "BF16":
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values.astype(np.float32, copy=False)
@@ -438,9 +465,8 @@ def _tensor_locations(path: Path) -> Iterator[tuple[str, TensorLocation]]:
         if name == "__metadata__":
             continue
         start, end = entry["data_offsets"]
-        offset = begin + start
         shape = tuple(entry["shape"])
-        yield name, TensorLocation(entry["dtype"], offset, end - start, shape)
+        yield name, TensorLocation(entry["dtype"], begin + start, end - start, shape)
 
 
 def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
@@ -449,11 +475,11 @@ def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
         values = np.memmap(path, location.numpy_dtype, "r", location.offset, location.shape)
         if values.nbytes != location.size:
             raise ValueError(f"{name}: {location.size} bytes for {values.nbytes}")
-        decoded = location.decode(values)
-        yield name, decoded.view(np.ndarray)
+        yield name, location.decode(values).view(np.ndarray)
 
 
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shape that each weight of a model must have, by its name in the checkpoint."""
     width = config.width
     inner = config.inner
     # Words and positions.

@@ -14,42 +14,51 @@ NO_ATTENTION = float("-inf")  # what is added to the score of a padded token
 
 
 class PostNormLayers:
-    """The layers of a post-norm transformer. A subclass sets `config` and `weights`."""
+    """The layers of a post-norm transformer. A subclass sets the attributes.
+
+    Attributes:
+        config: the sizes.
+        weights: name in the checkpoint -> tensor.
+    """
 
     config: EncoderConfig
     weights: dict[str, Tensor]
 
     def run_layers(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Return the last layer's token vectors (B, L, D).
+        """Return the last layer's token vectors, (B, L, D).
 
-        hidden: (B, L, D). mask: added to attention scores, (B, 1 or H, 1 or L, L).
+        Args:
+            hidden: input of the first layer, (B, L, D).
+            mask: added to the attention scores, (B, 1 or H, 1 or L, L). -inf at padding.
         """
         for layer in range(self.config.layers):
             hidden = self._run_layer(layer, hidden, mask)
         return hidden
 
-    def _run_layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
-        """Return one layer's output (B, L, D): attention, then feed-forward, each added and
-        normalised."""
-        weight_names = layer_parts(self.config, layer)
+    def _run_layer(self, layer: int, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Return one layer's output, (B, L, D): attention, then feed-forward, each added and
+        normalised.
+
+        Args:
+            layer: index of the layer.
+            hidden: (B, L, D).
+            mask: as in `run_layers`.
+        """
+        name = layer_parts(self.config, layer)
 
         # attention of all heads
-        query = self._split_heads(weight_names["query"], hidden)
-        key = self._split_heads(weight_names["key"], hidden)
-        value = self._split_heads(weight_names["value"], hidden)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        attended = attended.transpose(1, 2)
-        attended = attended.flatten(2)  # (B, L, D)
-        attended = self._linear(weight_names["mix"], attended)
-        hidden = hidden + attended
-        hidden = self._norm(weight_names["mix_norm"], hidden)
+        query, key, value = (
+            self._split_heads(name[part], hidden) for part in ("query", "key", "value")
+        )
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        attended = attended.transpose(1, 2).flatten(2)  # (B, L, D)
+        hidden = hidden + self._linear(name["mix"], attended)
+        hidden = self._norm(name["mix_norm"], hidden)
 
         # feed forward
-        inner = self._linear(weight_names["widen"], hidden)  # (B, L, 4 D)
-        inner = F.gelu(inner)
-        projected = self._linear(weight_names["narrow"], inner)  # (B, L, D)
-        hidden = hidden + projected
-        return self._norm(weight_names["narrow_norm"], hidden)
+        inner = F.gelu(self._linear(name["widen"], hidden))  # (B, L, 4 D)
+        hidden = hidden + self._linear(name["narrow"], inner)  # (B, L, D)
+        return self._norm(name["narrow_norm"], hidden)
 
     def _split_heads(self, name: str, hidden: Tensor) -> Tensor:
         """Return a linear layer's output, split by head: (B, H, L, D / H)."""
@@ -57,48 +66,42 @@ class PostNormLayers:
         return rows.unflatten(2, (self.config.heads, -1)).transpose(1, 2)
 
     def _linear(self, name: str, hidden: Tensor) -> Tensor:
-        weight = self.weights[f"{name}.weight"]
-        bias = self.weights[f"{name}.bias"]
-        return F.linear(hidden, weight, bias)
+        return F.linear(hidden, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
     def _norm(self, name: str, hidden: Tensor) -> Tensor:
         scale = self.weights[f"{name}.weight"]
         shift = self.weights[f"{name}.bias"]
-        sizes = scale.shape
-        epsilon = self.config.epsilon
-        return F.layer_norm(hidden, sizes, scale, shift, epsilon)
+        return F.layer_norm(hidden, scale.shape, scale, shift, self.config.epsilon)
 
 
 class TorchTransformer(PostNormLayers):
     """The transformer of `compile_transformer`, run by torch on a device."""
 
     def __init__(self, config: EncoderConfig, weights: dict[str, Array], device: Device) -> None:
+        """Copy the weights to the device. weights: name in the checkpoint -> values."""
         self.config = config
         self._device = device
-        self.weights = {}
-        for name, values in weights.items():
-            self.weights[name] = self._tensor(values)
+        self.weights = {name: self._tensor(values) for name, values in weights.items()}
 
     def _tensor(self, values: Array) -> Tensor:
-        tensor = torch.tensor(values)
-        return tensor.to(self._device.name)
+        return torch.tensor(values).to(self._device.name)
 
     def __call__(self, hidden: Array, keep: Array, bias: Array | None = None) -> Array:
-        """Return the last layer's token vectors (B, L, D)."""
+        """Return the last layer's token vectors, (B, L, D).
+
+        Args:
+            hidden: sum of word and position vectors, (B, L, D).
+            keep: 0 where a token is padding, (B, L).
+            bias: MPNet's bias of relative positions, (1, H, L, L). None for BERT.
+        """
         with torch.inference_mode(), self._device.autocast():
-            tokens = self._tensor(hidden)  # (B, L, D)
-            tokens = self._norm("embeddings.LayerNorm", tokens)
+            tokens = self._norm("embeddings.LayerNorm", self._tensor(hidden))  # (B, L, D)
 
             # which tokens each token attends to
-            token_keep = self._tensor(keep)
-            token_pad = token_keep == 0
-            mask = tokens.new_zeros(token_pad.shape)
-            mask = mask.masked_fill(token_pad, NO_ATTENTION)
+            token_pad = self._tensor(keep) == 0
+            mask = tokens.new_zeros(token_pad.shape).masked_fill(token_pad, NO_ATTENTION)
             mask = mask[:, None, None, :]  # (B, 1, 1, L)
             if bias is not None:
-                distances = self._tensor(bias)
-                mask = mask + distances  # (B, H, L, L)
-            tokens = self.run_layers(tokens, mask)
-            tokens = tokens.float()
-            vectors: Array = tokens.cpu().numpy()
+                mask = mask + self._tensor(bias)  # (B, H, L, L)
+            vectors: Array = self.run_layers(tokens, mask).float().cpu().numpy()
         return vectors

@@ -1,5 +1,5 @@
-"""P(the picture shows it | its wording): "chop the onion" is shown more often than "let it rest
-overnight".
+"""P(the video shows a step), from the wording of the step alone: "chop the onion" is shown more often
+than "let it rest overnight".
 
 A logistic regression on MiniLM vectors, fitted to WhenAct's labels by
 `lab/fit_visible_text.py`.
@@ -20,26 +20,26 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 
 def predict_visibility(vectors: Matrix) -> Array:
-    """Return P(a step is visible in the video) per text, (K,), from MiniLM vectors (K, 384).
+    """Return P(the video shows the step) of K steps, (K,).
 
+    vectors: MiniLM vectors of their texts, (K, 384).
     Raises ShapeError for another width.
     """
     return predict_by_wording(vectors, "stepline.text", "visible_text.json")
 
 
 def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
-    """Return one probability per text, (N,), by a logistic regression on its vector.
+    """Return the probability that a logistic regression gives each of N texts, (N,).
 
     Args:
-        vectors: (N, 384), of MiniLM.
-        package: the package that holds the regression.
-        file: JSON file of its weights.
+        vectors: MiniLM vectors of the texts, (N, 384).
+        package: dotted name of the package that ships the regression.
+        file: name of the JSON file with its "weights" and "intercept".
     Raises ShapeError for another width.
     """
     weights, intercept = _read_regression(package, file)
-    width = len(weights)
-    if vectors.ndim != 2 or vectors.shape[1] != width:
-        problem = f"needs MiniLM vectors (N, {width}), not {vectors.shape}"
+    if vectors.ndim != 2 or vectors.shape[1] != len(weights):
+        problem = f"needs MiniLM vectors (N, {len(weights)}), not {vectors.shape}"
         raise ShapeError(f"a probability by wording {problem}")
     return sigmoid(vectors.astype(np.float64) @ weights + intercept)
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 CLIP_FRAMES = 8  # at one row per second that is 8 frames/s, the rate of the released features
-CROP_FRACTION = 224 / 256  # of a frame's shorter side: frames are cropped to 224 of 256 px
 PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training images, by colour
 PIXEL_SPREAD = (0.26862954, 0.26130258, 0.27577711)
 TOWER_PREFIX = "clip."  # of the names of both towers' weights
@@ -195,15 +194,14 @@ class InternVideoBackbone:
 def prepare(clips: Tensor, side: int) -> Tensor:
     """Return the network's input (B, 3, T, side, side) for uint8 clips (B, T, H, W, 3).
 
-    It is the central square with 7/8 of the shorter side, resized and normalised by CLIP's mean and
-    standard deviation.
+    It is the central square of the shorter side, resized (NaSVA, supplement 6.1) and normalised by
+    CLIP's mean and standard deviation.
 
     side: pixels per side of the input.
     """
-    crop_side = max(1, round(min(clips.shape[2:4]) * CROP_FRACTION))
     mean = torch.tensor(PIXEL_MEAN).view(3, 1, 1, 1)
     spread = torch.tensor(PIXEL_SPREAD).view(3, 1, 1, 1)
-    return (square_clips(clips, crop_side, side) / 255 - mean) / spread
+    return (square_clips(clips, min(clips.shape[2:4]), side) / 255 - mean) / spread
 
 
 def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:

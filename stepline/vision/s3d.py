@@ -167,8 +167,8 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
     write_atomic(path.parent / DICTIONARY_FILE, dictionary)
 
 
-# px of a clip, the central square of the frames, as HowTo100M's features were made
-CLIP_SIDE = 224
+CLIP_SIDE = 224  # px
+CROP_FRACTION = 224 / 256  # of a frame's shorter side: frames are cropped to 224 of 256 px
 CLIP_FRAMES = 16  # at one row per second that is 16 frames/s, the rate of those features
 DICTIONARY_FILE = "s3d_dict.npy"
 
@@ -246,9 +246,11 @@ class S3DBackbone:
 def prepare(clips: Tensor) -> Tensor:
     """Return the network's input (B, 3, T, 224, 224) in [0, 1] for uint8 clips (B, T, H, W, 3).
 
-    It is the central square, resized. There is no other normalisation, as in training.
+    It is the central square with 7/8 of the shorter side, resized (NaSVA, supplement 6.1). There is
+    no other normalisation, as in training.
     """
-    return square_clips(clips, min(clips.shape[2:4]), CLIP_SIDE) / 255
+    crop_side = max(1, round(min(clips.shape[2:4]) * CROP_FRACTION))
+    return square_clips(clips, crop_side, CLIP_SIDE) / 255
 
 
 def load_s3d(settings: VisionSettings) -> S3DBackbone:

@@ -178,6 +178,17 @@ class VisionSettings(Settings):
         return self.backbone
 
     @property
+    def crop(self) -> dict[str, str]:
+        """What of a picture the backbone sees, {} where no release of Stepline saw another part.
+
+        It is part of what features were made from, so that no row of another part joins them.
+        """
+        # NaSVA, supplement 6.1
+        s3d = "224 of 256"
+        crops = {"s3d": s3d, "s3d-mixed5c": s3d, "internvideo": "square"}
+        return {"crop": crops[self.backbone]} if self.backbone in crops else {}
+
+    @property
     def unit_rows(self) -> bool:
         """Whether the rows of visual features have length 1."""
         if self.backbone in ("precomputed", "internvideo"):

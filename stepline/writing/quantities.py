@@ -1,8 +1,8 @@
 """Amounts that a text states: how much, in which unit, of what, and numbers as people write and say
 them.
 
-2, 1.5, 1/2, 1 1/2, ½, two, twenty five, three fifty, one and a half. Word stems are good enough to
-tell that "seasoning" and "season" are one: endings cut off, no dictionary.
+Numbers: 2, 1.5, 1/2, 1 1/2, ½, two, twenty five, three fifty, one and a half. The measured thing is
+a word stem without its endings, so "seasoning" and "season" are the same.
 """
 
 import re
@@ -14,8 +14,8 @@ from typing import TypeAlias
 from stepline.writing.extractive.english import word_set
 
 Range: TypeAlias = tuple[float, float]  # least and greatest: "8 to 10" is (8, 10), "5" is (5, 5)
-Number: TypeAlias = tuple[float, int]  # value, the place after it
-Unit: TypeAlias = tuple[str, str, int]  # kind, name, the place after it
+Number: TypeAlias = tuple[float, int]  # value, index of the token after it
+Unit: TypeAlias = tuple[str, str, int]  # kind, name, index of the token after it
 
 # Ordered: the place of a word is its number, of a ten from "twenty" on.
 _SMALL_TEXT = """
@@ -24,8 +24,7 @@ eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen
 """
 _TENS_TEXT = "twenty thirty forty fifty sixty seventy eighty ninety"
 SMALL_NUMBERS = {word: number for number, word in enumerate(_SMALL_TEXT.split())}
-_TENS_ROWS = enumerate(_TENS_TEXT.split(), start=2)
-TENS_NUMBERS = {word: 10 * tens for tens, word in _TENS_ROWS}
+TENS_NUMBERS = {word: 10 * tens for tens, word in enumerate(_TENS_TEXT.split(), start=2)}
 LARGE_NUMBERS = {"hundred": 100, "thousand": 1000}
 FRACTION_WORDS = {
     "half": 0.5,
@@ -55,11 +54,10 @@ def tokens(text: str) -> list[str]:
 
 
 def _fraction_as_digits(letter: str) -> str:
-    """Return a one-letter fraction as digits: ½ as 1/2."""
+    """Return a one-letter fraction as digits between spaces: ½ as " 1/2 ". Other letters stay."""
     if unicodedata.category(letter) != "No" or "FRACTION" not in unicodedata.name(letter, ""):
         return letter
-    digits = unicodedata.normalize("NFKC", letter)
-    digits = digits.replace(_FRACTION_SLASH, "/")
+    digits = unicodedata.normalize("NFKC", letter).replace(_FRACTION_SLASH, "/")
     return f" {digits} "
 
 
@@ -69,14 +67,15 @@ def word_at(words: Sequence[str], index: int) -> str:
 
 
 def skip_mark(words: Sequence[str], index: int, mark: str) -> int:
-    """Return the index after a token if it is there, else the index itself."""
-    if word_at(words, index) == mark:
-        return index + 1
-    return index
+    """Return the index after the token at an index if that is `mark`, else the index itself."""
+    return index + (word_at(words, index) == mark)
 
 
 def number_at(words: Sequence[str], index: int) -> tuple[Range, int] | None:
-    """Return the number or range that begins at a token and the index after it, None without one."""
+    """Return the range (low, high) of the number that begins at a token, and the index after it.
+
+    A single number is a range with equal ends. None if no number begins there.
+    """
     first = _single_number(words, index)
     if first is None:
         return None
@@ -90,10 +89,14 @@ def number_at(words: Sequence[str], index: int) -> tuple[Range, int] | None:
 
 
 def _single_number(words: Sequence[str], index: int) -> Number | None:
+    """Return the number that begins at a token and the index after it, fractions and dozens included."""
     if index >= len(words):
         return None
-    number = _digit_number(words, index) or _number_in_words(words, index)
-    number = number or _leading_fraction(words, index)
+    number = (
+        _digit_number(words, index)
+        or _number_in_words(words, index)
+        or _leading_fraction(words, index)
+    )
     if number is None:
         return None
     value, end = number
@@ -120,6 +123,7 @@ def _single_number(words: Sequence[str], index: int) -> Number | None:
 
 
 def _digit_number(words: Sequence[str], index: int) -> Number | None:
+    """Return the number in digits at a token, with a fraction behind it, and the index after it."""
     if not _DIGITS_PATTERN.match(words[index]):
         return None
     value = _parse_digits(words[index])
@@ -146,7 +150,8 @@ def _parse_digits(word: str) -> float | None:
 
 
 def _number_in_words(words: Sequence[str], index: int) -> Number | None:
-    """Return a number in words: twenty five, two hundred and ten, and the oven's three fifty (350)."""
+    """Return the number in words at a token and the index after it: twenty five, two hundred and ten,
+    and the oven's three fifty (350)."""
     if not _is_below_hundred(words[index]):
         return None
     value, end = _number_below_hundred(words, index)
@@ -169,6 +174,7 @@ def _is_below_hundred(word: str) -> bool:
 
 
 def _number_below_hundred(words: Sequence[str], index: int) -> Number:
+    """Return the number below 100 in words at a token, and the index after it."""
     word = words[index]
     end = index + 1
     if word in SMALL_NUMBERS:
@@ -182,6 +188,8 @@ def _number_below_hundred(words: Sequence[str], index: int) -> Number:
 
 
 def _leading_fraction(words: Sequence[str], index: int) -> Number | None:
+    """Return a fraction or dozen that begins at a token and the index after it: half a dozen, a
+    quarter."""
     word = words[index]
     following = word_at(words, index + 1)
     if word in ("a", "an"):
@@ -217,9 +225,7 @@ def stem(word: str) -> str:
         if ending == "s" and word.endswith("ss"):
             continue
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            word = word[: -len(ending)]
-            if ending == "ies":
-                word = f"{word}y"
+            word = word.removesuffix(ending) + ("y" if ending == "ies" else "")
             break
     has_double_ending = len(word) > 3 and word[-1] == word[-2]
     if has_double_ending and word[-1] not in "aeiouls":
@@ -261,14 +267,7 @@ _UNIT_ROWS = (
     ("share", 1.0, "% percent"),
 )
 
-
-def _unit_kinds() -> Iterator[tuple[str, tuple[str, float]]]:
-    for kind, factor, names in _UNIT_ROWS:
-        for unit in names.split():
-            yield unit, (kind, factor)
-
-
-UNIT_KINDS = dict(_unit_kinds())
+UNIT_KINDS = {unit: (kind, factor) for kind, factor, names in _UNIT_ROWS for unit in names.split()}
 # The first name of each unit: in reverse, the last one stays.
 _UNIT_NAMES = {kind: unit for unit, kind in reversed(UNIT_KINDS.items())}
 # "a second" is not a time
@@ -296,11 +295,11 @@ class Quantity:
     """An amount that a text states.
 
     Attributes:
-        low: the least number of the range, as stated.
-        high: the greatest number; equal to `low` for a single number.
-        kind: volume, mass, length, time, share, temperature or count.
-        unit: canonical name of the unit, "" for a bare number.
-        thing: stem of the measured noun, None without one.
+        low: the number in its unit, or the least one of a range.
+        high: the greatest number of a range, equal to `low` for a single number.
+        kind: volume, mass, length, time, share (per cent), temperature or count.
+        unit: the first name of the unit in the table, "" for a bare number.
+        thing: stem of the word for what is measured, None without one.
     """
 
     low: float
@@ -310,7 +309,8 @@ class Quantity:
     thing: str | None
 
     def agrees(self, other: "Quantity") -> bool:
-        """Return whether two amounts of one kind can be equal, with a tolerance across units."""
+        """Return whether two amounts of one kind can be equal: their ranges overlap. Between different
+        units 6 % are allowed, and 6 degrees Celsius."""
         if self.kind == TEMPERATURE_KIND:
             return self._is_same_temperature(other)
         if self.unit == other.unit:
@@ -318,17 +318,15 @@ class Quantity:
             return _ranges_overlap(self.bounds, other.bounds, tolerance)
         amounts = self._in_own_unit()
         other_amounts = other._in_own_unit()
-        relative_tolerance = UNIT_TOLERANCE
-        if self.kind == "time":
-            relative_tolerance = 0.0
+        relative_tolerance = 0.0 if self.kind == "time" else UNIT_TOLERANCE
         largest = max(amounts[1], other_amounts[1])
         return _ranges_overlap(amounts, other_amounts, max(relative_tolerance * largest, 1e-6))
 
     def is_same(self, other: "Quantity") -> bool:
-        """Return whether two amounts can be the same amount of the same thing."""
-        is_same_thing = self.thing == other.thing
-        if self.kind != COUNT_KIND and None in (self.thing, other.thing):
-            is_same_thing = True
+        """Return whether two amounts can be the same amount of the same thing. An amount with a unit
+        may leave the thing out."""
+        is_unnamed = self.kind != COUNT_KIND and None in (self.thing, other.thing)
+        is_same_thing = is_unnamed or self.thing == other.thing
         return self.kind == other.kind and is_same_thing and self.agrees(other)
 
     @property
@@ -338,18 +336,16 @@ class Quantity:
 
     def __str__(self) -> str:
         """Return the amount as people write it: 2-3 cup."""
-        number = f"{self.low:g}"
-        if self.low != self.high:
-            number = f"{self.low:g}-{self.high:g}"
+        number = f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
         return f"{number} {self.unit}".strip()
 
     def _in_own_unit(self) -> Range:
-        factor = 1.0
-        if self.unit in UNIT_KINDS:
-            _, factor = UNIT_KINDS[self.unit]
+        """Return the range in the base unit of its kind: ml, g, cm, s or per cent."""
+        _, factor = UNIT_KINDS.get(self.unit, ("", 1.0))
         return self.low * factor, self.high * factor
 
     def _is_same_temperature(self, other: "Quantity") -> bool:
+        """Return whether two temperatures can be equal."""
         # bare degrees are on the other's scale, not on another one by chance
         if not self.unit or not other.unit or self.unit == other.unit:
             return _ranges_overlap(self.bounds, other.bounds, 1e-6)
@@ -362,16 +358,14 @@ class Quantity:
 
 
 def _ranges_overlap(amounts: Range, others: Range, tolerance: float) -> bool:
-    if amounts[0] > others[1] + tolerance:
-        return False
-    return others[0] <= amounts[1] + tolerance
+    return amounts[0] <= others[1] + tolerance and others[0] <= amounts[1] + tolerance
 
 
-Amount: TypeAlias = tuple[Quantity, int]  # and the place after it
+Amount: TypeAlias = tuple[Quantity, int]  # and the index of the token after it
 
 
 def quantities(text: str) -> list[Quantity]:
-    """Return the amounts in a text, in order.
+    """Return the amounts that a text states, in order.
 
     A bare "one" is a pronoun, "a second" is not a time, "few" and "some" are not numbers. "a cup"
     is one cup.
@@ -394,54 +388,55 @@ def located_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, in
 
 
 def _quantity_at(words: Sequence[str], index: int) -> Amount | None:
+    """Return the amount that begins at a token and the index after it, None without one."""
     number = number_at(words, index)
     if number is None:
         return _article_amount(words, index)
     (low, high), end = number
     unit = _unit_after(words, end)
     if unit is None:
-        is_pronoun = words[index] == "one" and end == index + 1
-        if is_pronoun:
-            return None
-        thing = _measured_noun_after(words, end)
-        return Quantity(low, high, COUNT_KIND, "", thing), end
+        if words[index] == "one" and end == index + 1:
+            return None  # a pronoun
+        return Quantity(low, high, COUNT_KIND, "", _measured_noun_after(words, end)), end
     kind, name, end = unit
     is_letter_c = words[end - 1] == "c" and kind == "volume"
     if is_letter_c and _is_celsius(words, index, end, high):
-        kind = TEMPERATURE_KIND
-        name = "C"
+        kind, name = TEMPERATURE_KIND, "C"
     return _amount_with_half((low, high), kind, name, words, end)
 
 
 def _is_celsius(words: Sequence[str], index: int, end: int, value: float) -> bool:
-    """Return whether a number before "C", words[index:end], is in degrees and not in cups ("2 C
-    flour")."""
+    """Return whether a number before the letter C is in degrees Celsius and not in cups ("2 C flour").
+
+    Args:
+        words: the tokens of a text.
+        index: index of the number's first token.
+        end: index after the "c".
+        value: the number.
+    """
     words_before = [word for word in words[:index] if word != "-"]
     if value >= MAX_CUPS or words_before[-1:] == ["at"]:
         return True
     is_warm = value >= ROOM_DEGREES
-    has_warmth = not WARM_WORDS.isdisjoint(words_before)
-    if words_before[-1:] == ["to"] and not is_warm:
-        return not COLD_WORDS.isdisjoint(words_before)
     if words_before[-1:] == ["to"]:
-        return has_warmth
+        return not (WARM_WORDS if is_warm else COLD_WORDS).isdisjoint(words_before)
+    has_warmth = not WARM_WORDS.isdisjoint(words_before)
     return is_warm and has_warmth and _measured_noun_after(words, end) is None
 
 
 def _unit_after(words: Sequence[str], index: int) -> Unit | None:
-    """Return the unit at most two small words after a number: 10-inch, half a cup, 2 more cups."""
-    for _ in range(MAX_WORDS_BEFORE_UNIT + 1):
-        unit = unit_at(words, index)
-        if unit is not None:
+    """Return the unit of a number whose last token is before `index`. At most two small words may be
+    between them: 10-inch, half a cup, 2 more cups."""
+    for start in range(index, index + MAX_WORDS_BEFORE_UNIT + 1):
+        unit = unit_at(words, start)
+        if unit is not None or word_at(words, start) not in WORDS_BEFORE_UNIT:
             return unit
-        if word_at(words, index) not in WORDS_BEFORE_UNIT:
-            return None
-        index += 1
     return None
 
 
 def _article_amount(words: Sequence[str], index: int) -> Amount | None:
-    """Return the amount of "a cup" or "an hour and a half"."""
+    """Return the amount of an article with a unit and the index after it: "a cup", "an hour and a
+    half"."""
     is_article = words[index] in ("a", "an")
     if not is_article or word_at(words, index + 1) in VAGUE_UNITS:
         return None
@@ -455,26 +450,28 @@ def _article_amount(words: Sequence[str], index: int) -> Amount | None:
 def _amount_with_half(
     amount: Range, kind: str, unit: str, words: Sequence[str], index: int
 ) -> Amount:
-    """Return an amount, 0.5 more before "and a half", and the index after it."""
-    added_half = 0.0
-    if list(words[index : index + 3]) == ["and", "a", "half"]:
-        added_half = 0.5
-        index += 3
+    """Return a number and its unit as an amount, 0.5 more if "and a half" follows, and the index
+    after it.
+
+    Args:
+        amount: the number or range in the unit.
+        kind: of the unit.
+        unit: its name.
+        words: the tokens of a text.
+        index: index after the unit.
+    """
     low, high = amount
-    thing = _measured_noun_after(words, index)
-    return Quantity(low + added_half, high + added_half, kind, unit, thing), index
+    if list(words[index : index + 3]) == ["and", "a", "half"]:
+        low, high, index = low + 0.5, high + 0.5, index + 3
+    return Quantity(low, high, kind, unit, _measured_noun_after(words, index)), index
 
 
 def unit_at(words: Sequence[str], index: int) -> Unit | None:
-    """Return kind, name and end index of the unit that begins at a token, None without one."""
-    if index >= len(words):
-        return None
-    word = words[index]
+    """Return kind and name of the unit that begins at a token, and the index after it. None without
+    one."""
+    word = word_at(words, index)
     if word in DEGREE_WORDS or word in ("f", "fahrenheit", "celsius"):
-        end = index
-        if word in DEGREE_WORDS:
-            end = index + 1
-        end = skip_mark(words, end, ".")
+        end = skip_mark(words, index + (word in DEGREE_WORDS), ".")
         scale = SCALE_LETTERS.get(word_at(words, end))
         if scale is None:
             return TEMPERATURE_KIND, "", index + 1

@@ -11,15 +11,19 @@ from stepline.plugins import choice
 from stepline.settings import Positive, Settings
 
 PAPER_SENTENCES = 10  # of a chunk: NaSVA section 3.1
+WHOLE_WORDS = 2500  # of speech that `writing.llm.prompt=whole` asks about at a time
+WHOLE_MAX_TOKENS = 6000  # of the reply to such a request
+WHOLE_TIMEOUT = 300.0  # seconds of such a request
 CHUNKS_PER_DEADLINE = 10  # for which `writing.llm.deadline` is meant; more have longer
 
 
 class PromptSettings(ChatServerSettings):
     """The prompt of a language model, and how long its chunks of a transcript are."""
 
-    prompt: Literal["steps", "nasva"] = Field(
+    prompt: Literal["steps", "whole", "nasva"] = Field(
         "steps",
-        description="steps: ours, with what came before. nasva: NaSVA Table 6, third row, by "
+        description="steps: ours, with what came before. whole: for strong models, parts of some "
+        "2,500 words; each step cites its sentences. nasva: NaSVA Table 6, third row, by "
         "sentences_per_chunk.",
     )
     sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = Field(
@@ -32,6 +36,14 @@ class PromptSettings(ChatServerSettings):
         description="words of speech that the model reads at a time, about. None: it counts "
         "sentences.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _give_long_chunks_time(cls, values: Any) -> Any:
+        """Set longer limits of a request for prompt="whole", where none are given."""
+        if isinstance(values, dict) and values.get("prompt") == "whole":
+            return {"max_tokens": WHOLE_MAX_TOKENS, "timeout": WHOLE_TIMEOUT, **values}
+        return values
 
     @model_validator(mode="before")
     @classmethod
@@ -48,6 +60,8 @@ class PromptSettings(ChatServerSettings):
         """Words per chunk, None where chunks have `sentences_per_chunk` sentences."""
         if self.prompt == "nasva":
             return None
+        if self.prompt == "whole":
+            return WHOLE_WORDS
         return self.words_per_chunk
 
 

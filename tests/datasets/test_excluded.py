@@ -1,6 +1,9 @@
 """The list of evaluation videos that training sets must not hold."""
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +33,28 @@ def test_ids_come_from_the_datasets_own_files(tmp_path):
     )
     assert found.datasets == {"abcdefghijk": ("htm-align", "tasty"), "bbbbbbbbbbb": ("htm-align",)}
     assert found.counts() == {"htm-align": 2, "tasty": 1}
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.parametrize("page", ["procx.md", "reproduce.md"])
+def test_the_documented_pre_training_of_procx_sees_no_annotated_video_of_youcook2(
+    page, tmp_path, monkeypatch, stepline
+):
+    """Batra et al., E.1: no video that YouCook2 annotates is in Sieve & Swap."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    (line,) = re.findall(r"stepline (curate excluded .*youcook2.*)", text)
+    for path in re.findall(r"=(\S+json)", line):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        video = {"duration": 9.0, "timestamps": [[0, 2]], "sentences": ["stir"]}
+        file.write_text(json.dumps({"of-" + file.name.split(".")[0]: video}))
+    monkeypatch.chdir(tmp_path)
+    assert stepline(*shlex.split(line)).exit_code == 0
+    videos = read_excluded([tmp_path / "excluded.txt"]).datasets
+    assert videos["of-yc2_train"] == ("youcook2",)
+    assert any(id.startswith("of-yc2_val") for id in videos)
 
 
 @pytest.fixture

@@ -116,6 +116,14 @@ def test_s3d_rows_are_howto100ms_before_the_joint_layer_and_unit_rows_after_it(v
         "s3d": (2, 512),
         "s3d-mixed5c": (2, 1024),
     }
+    # Rows of the whole square, as of a release before, stay without new ones.
+    run = tmp_path / "s3d" / "run.json"
+    tree = json.loads(run.read_text())
+    assert tree["features"].pop("crop") == "224 of 256"
+    run.write_text(json.dumps(tree))
+    old = ("--backbone", "s3d", "--weights", weights, "--out", tmp_path / "s3d")
+    refused = stepline("features", "extract", videos, *old, code=1)
+    assert "another run, with other settings" in refused.stderr
     layer = read_s3d(weights, 4)[0].fc
     joint = rows["s3d-mixed5c"] @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
     np.testing.assert_allclose(

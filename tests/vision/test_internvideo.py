@@ -236,13 +236,16 @@ def test_tokens_are_merged_from_bytes_in_the_order_of_the_file(checkpoint):
     assert rows[2].tolist() == [514, *[513] * 7, 515]
 
 
-def test_a_clip_is_cut_to_the_middle_and_scaled_as_clip_s_pictures():
+def test_a_clip_is_its_middle_square_scaled_as_clip_s_pictures():
+    """NaSVA, supplement 6.1: first cut to the shorter side, then resized to 224."""
     clips = torch.full((1, 2, 256, 320, 3), 255, dtype=torch.uint8)
-    clips[:, :, :16] = 0
+    clips[:, :, :, :32] = clips[:, :, :, -32:] = 0  # the square is 256 of 320 px wide
     inputs = prepare(clips, 224)
     assert tuple(inputs.shape) == (1, 3, 2, 224, 224)
     white = [(1 - 0.48145466) / 0.26862954, (1 - 0.4578275) / 0.26130258]
     assert inputs[0, :2, 0, 0, 0].tolist() == pytest.approx(white, abs=1e-5)
+    clips[:, :, :8] = 0  # the first rows are seen, unlike by S3D
+    assert prepare(clips, 224)[0, 0, 0, 0, 0] < 0
 
 
 def test_a_video_s_rows_keep_their_lengths_where_asked_and_texts_share_their_space(checkpoint):

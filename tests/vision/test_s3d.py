@@ -249,10 +249,12 @@ def test_a_missing_dictionary_or_path_is_reported(tmp_path):
 # ---------------------------------------------------------------- pictures and frames
 
 
-def test_a_clip_is_its_middle_square_from_0_to_1():
-    wide = np.zeros((1, 2, 4, 8, 3), np.uint8)
-    wide[:, :, :, 2:6] = 255  # the middle square is white, the sides are black
-    prepared = prepare(torch.from_numpy(wide))
+def test_a_clip_is_the_middle_224_of_256_pixels_from_0_to_1():
+    """NaSVA, supplement 6.1."""
+    frames = torch.full((1, 2, 256, 320, 3), 255, dtype=torch.uint8)
+    frames[:, :, :16] = frames[:, :, -16:] = 0  # 16 px above and below are cut off,
+    frames[:, :, :, :48] = frames[:, :, :, -48:] = 0  # and 48 px at each side
+    prepared = prepare(frames)
     assert prepared.shape == (1, 3, 2, CLIP_SIDE, CLIP_SIDE)
     assert torch.equal(prepared, torch.ones_like(prepared))
 

@@ -289,6 +289,8 @@ def plain(text: str) -> list[str]:
         ("once it's watered spread some straw", ["once it's watered, you spread some straw"]),
         ("water boils at a hundred degrees", ["water boils at a hundred degrees"]),
         ("Stop. Add it.", ["Stop.", "you add it."]),
+        ("jump, land soft, hold that", ["jump,", "you land soft,", "you hold that"]),
+        ("a deep breath and fill your mouth", ["a deep breath", "you fill your mouth"]),
     ],
 )
 def test_speech_is_made_plain(text: str, parts: list[str]) -> None:

@@ -101,6 +101,7 @@ def encode_settings(recipe: "Recipe") -> JsonValue:
         "vision": tree,
         "media": _dump_settings(recipe.steps.media),
         "weights": file_digest(vision.path),
+        **vision.crop,
     }
     return decides | _plugin_identity("backbones", vision.backbone)
 

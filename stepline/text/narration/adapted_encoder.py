@@ -1,7 +1,7 @@
 """MiniLM with low-rank additions to its matrices, and linear heads on its vectors.
 
-A word's vector is the mean of its tokens'. ONNX Runtime runs the encoder with the additions merged,
-numpy the heads. No torch is needed.
+A word's vector is the mean of its tokens' vectors. ONNX Runtime runs the encoder with the additions
+merged, numpy runs the heads. No torch is needed.
 Letters: B windows, L tokens, W words, D width, R rank.
 Source of the low-rank additions: Hu et al. 2021 (LoRA), equation 3.
 """
@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,10 @@ from stepline.text.narration.windows import Window, pad_windows
 
 Array: TypeAlias = npt.NDArray[np.float32]
 
-METADATA_KEY: Final = "stepline"  # one, for the order of several is not fixed
-FORMAT_VERSION: Final = "1"
-LORA_SCALE: Final = 2.0  # of B A, as in training
-BATCH_WINDOWS: Final = 16
+METADATA_KEY = "stepline"  # one key holds all, because files do not fix the order of several
+FORMAT_VERSION = "1"
+LORA_SCALE = 2.0  # of B A, as in training
+BATCH_WINDOWS = 16
 
 
 class AdaptedEncoder:
@@ -39,11 +39,11 @@ class AdaptedEncoder:
     thread-safe."""
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
-        """Load MiniLM and merge the LoRA weights. Raises ModelError when they do not fit or MiniLM
-        is missing.
+        """Load MiniLM and merge the LoRA weights.
 
-        weights: "<matrix>.down" (R, D in), "<matrix>.up" (D out, R), "head.<name>.weight" and
-        ".bias".
+        weights: LoRA's A as "<matrix>.down", (R, input width), its B as "<matrix>.up", (output
+            width, R), and the heads as "head.<name>.weight", (classes, D), and "head.<name>.bias".
+        Raises ModelError when they do not fit or MiniLM is missing.
         """
         folder = find_weights("minilm")
         config = read_encoder_config(folder)
@@ -65,25 +65,29 @@ class AdaptedEncoder:
         return encoded
 
     def head(self, name: str, rows: Array) -> Array:
-        """Return the class probabilities (N, classes) of a head for vectors (N, D)."""
+        """Return the class probabilities that a linear head gives N vectors, (N, classes).
+
+        Args:
+            name: of the head, as in "head.<name>.weight".
+            rows: the vectors, (N, width of the head).
+        """
         weight = self._heads[f"head.{name}.weight"]
-        logits = rows @ weight.T + self._heads[f"head.{name}.bias"]
-        probabilities: Array = softmax(logits)
-        return probabilities
+        return softmax(rows @ weight.T + self._heads[f"head.{name}.bias"])
 
 
 def word_means(hidden: Array, word_starts: Sequence[int]) -> Array:
-    """Return the mean of each word's token vectors, (W, D), zeros for a truncated word."""
-    zero_row = np.zeros_like(hidden[:1])
+    """Return the mean of each word's token vectors, (W, D), zeros for a truncated word.
+
+    Args:
+        hidden: the token vectors of a window, (L, D).
+        word_starts: index of each word's first token, then the end of the last word, (W + 1,).
+    """
     # Sums are differences of running totals.
-    sums = np.cumsum(hidden, axis=0)
-    running_total = np.concatenate([zero_row, sums])  # (L + 1, D)
+    running_total = np.concatenate([np.zeros_like(hidden[:1]), np.cumsum(hidden, axis=0)])
     word_edges = np.array(word_starts)
-    word_sums = np.diff(running_total[word_edges], axis=0)
     # A word that was cut off has no token, and a mean of 0.
-    counts = np.diff(word_edges)
-    counts = np.maximum(counts, 1)
-    means: Array = word_sums / counts[:, None]
+    counts = np.maximum(np.diff(word_edges), 1)
+    means: Array = np.diff(running_total[word_edges], axis=0) / counts[:, None]
     return means
 
 
@@ -99,8 +103,9 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
     """Return the weights of a safetensors file as float32, and its metadata.
 
     Args:
-        path: the file, or a folder that holds `name`. None: the file shipped with the package.
-        name: of the shipped file.
+        path: the file, or the folder that holds a file `name`. None: the file `name` shipped with
+            the package.
+        name: a file name.
     Raises ModelError for an unreadable file, or one of another version.
     """
     try:
@@ -128,9 +133,12 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
 
 
 def merge_lora_weights(encoder: dict[str, Any], weights: Mapping[str, Array]) -> None:
-    """Add the LoRA update scale * B A to each encoder matrix that has one, in place.
+    """Add the LoRA update LORA_SCALE * B A to each encoder matrix that has one, in place.
 
-    Raises ModelError where no matrix has the same shape.
+    Args:
+        encoder: name in MiniLM's checkpoint -> matrix or vector.
+        weights: as in `AdaptedEncoder`.
+    Raises ModelError if an update has the shape of no matrix.
     """
     for name, lora_down in weights.items():  # A (R, D in)
         if not name.endswith(".down"):

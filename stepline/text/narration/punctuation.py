@@ -1,14 +1,13 @@
 """Punctuation restoration: MiniLM with low-rank additions of its own, and one linear head.
 
-It says of each word which mark a writer would put behind it, by the vectors of the word and of the
-next.
+It gives each word the probability of each punctuation mark after it, from the vectors of the word
+and of the next word.
 Letters: W words, D width.
 """
 
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from stepline.text.narration.adapted_encoder import (
 from stepline.text.narration.windows import word_windows
 from stepline.text.narration.words import PUNCTUATION_CLASSES
 
-PUNCTUATION_FILE: Final = "narration_marks.safetensors"
+PUNCTUATION_FILE = "narration_marks.safetensors"
 
 
 class PunctuationModel:
@@ -39,27 +38,21 @@ class PunctuationModel:
         self._encoder = AdaptedEncoder(weights)
 
     def predict_punctuation(self, words: Sequence[str]) -> Array:
-        """Return P of each of PUNCTUATION_CLASSES after each word, (W, 4).
+        """Return P of each of PUNCTUATION_CLASSES after each of W words, (W, 4).
 
-        words: existing punctuation is ignored.
+        words: W words of speech. Their punctuation is ignored.
         """
-        mark_count = len(PUNCTUATION_CLASSES)
-        empty_rows = np.zeros((0, mark_count), np.float32)
-        rows = [empty_rows]
+        rows = [np.zeros((0, len(PUNCTUATION_CLASSES)), np.float32)]
         tokenizer = self._encoder.tokenizer
         for window, hidden in self._encoder.encode(word_windows(words, tokenizer)):
-            span = window.spans[0]
-            vectors = word_means(hidden, span.word_starts)  # (W, D)
+            vectors = word_means(hidden, window.spans[0].word_starts)  # (W, D)
             # Behind the last word are zeros, as in training.
-            next_vectors = vectors[1:]
-            zero_vector = np.zeros_like(vectors[:1])
-            following = np.concatenate([next_vectors, zero_vector])
-            features = np.hstack([vectors, following])
-            rows.append(self._encoder.head("mark", features))
+            following = np.concatenate([vectors[1:], np.zeros_like(vectors[:1])])
+            rows.append(self._encoder.head("mark", np.hstack([vectors, following])))
         return np.concatenate(rows)
 
 
 @functools.cache
 def load_punctuation_model(path: Path | None = None) -> PunctuationModel:
-    """Return the punctuation predictor, loaded once per process."""
+    """Return the punctuation predictor, loaded once per process. path: as in `PunctuationModel`."""
     return PunctuationModel(path)

@@ -1,10 +1,10 @@
 """The tagger of sentences: MiniLM with low-rank additions, and three linear heads.
 
-kind   kind of a sentence: step, warning, ... (sentence vector)
-edit   whether a word is kept, dropped, ... in the step (word vector and sentence vector)
-verb   the verb that an editor would put in front, or none (sentence vector)
+kind   kind of a sentence: step, warning, ... (from the sentence's vector)
+edit   whether a word is kept, dropped, ... in the step (from the word's and the sentence's vectors)
+verb   the verb that an editor would put in front, or none (from the sentence's vector)
 
-A sentence's vector is the mean of its words'.
+A sentence's vector is the mean of its words' vectors.
 Letters: S sentences, W words, D width.
 """
 
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from stepline.text.narration.adapted_encoder import (
 from stepline.text.narration.windows import sentence_windows
 from stepline.text.narration.words import SENTENCE_KINDS, clauses_of_speech
 
-WEIGHTS_FILE: Final = "narration_tagger.safetensors"
+WEIGHTS_FILE = "narration_tagger.safetensors"
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,9 @@ class SentenceTags:
     Attributes:
         kinds: P of each of SENTENCE_KINDS, (8,).
         edits: P of each of WORD_EDITS for each word, (W, 5).
-        verbs: P of each verb that an editor may put in front of the sentence, (V,).
-        clauses: the same for each clause of a sentence with several clauses.
+        verbs: P of each of the tagger's V front verbs that an editor puts it in front of the
+            sentence, (V,).
+        clauses: the tags of each clause of the sentence, empty for a sentence of one clause.
     """
 
     kinds: Array
@@ -49,14 +49,12 @@ class SentenceTags:
     @property
     def step_probability(self) -> float:
         """P(the sentence describes a step)."""
-        step = SENTENCE_KINDS.index("step")
-        return float(self.kinds[step])
+        return float(self.kinds[SENTENCE_KINDS.index("step")])
 
     @property
     def is_warning(self) -> bool:
         """Whether a warning is more likely than a step."""
-        warning = SENTENCE_KINDS.index("warning")
-        return float(self.kinds[warning]) > self.step_probability
+        return float(self.kinds[SENTENCE_KINDS.index("warning")]) > self.step_probability
 
 
 class NarrationTagger:
@@ -74,38 +72,35 @@ class NarrationTagger:
         self._encoder = AdaptedEncoder(weights)
 
     def tag_sentences(self, sentences: Sequence[str]) -> list[SentenceTags]:
-        """Return the tagger's probabilities for each sentence of one narration, in order.
+        """Return the tagger's probabilities of each sentence of one narration, in order.
 
-        Each is read with its neighbours. A long sentence may hold a step among other things, so its
-        clauses are also read one by one.
+        The network reads each sentence with its neighbours. The clauses of a long sentence, which
+        may hold a step among other things, are also read one by one.
+
+        sentences: texts, in spoken order.
         """
         sentence_tags = self._read_windows(sentences)
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(sentence_clauses) == 1 for sentence_clauses in clauses):
             return sentence_tags
         # The clauses of all sentences in one pass.
-        all_clauses = list(chain(*clauses))
-        clause_readings = iter(self._read_windows(all_clauses))
-        with_clauses = []
-        for tags, sentence_clauses in zip(sentence_tags, clauses, strict=True):
-            own = tuple(islice(clause_readings, len(sentence_clauses)))
+        clause_tags = iter(self._read_windows(list(chain(*clauses))))
+        for number, sentence_clauses in enumerate(clauses):
+            own = tuple(islice(clause_tags, len(sentence_clauses)))
             if len(own) > 1:
-                tags = replace(tags, clauses=own)
-            with_clauses.append(tags)
-        return with_clauses
+                sentence_tags[number] = replace(sentence_tags[number], clauses=own)
+        return sentence_tags
 
     def _read_windows(self, sentences: Sequence[str]) -> list[SentenceTags]:
+        """Return the tags of each sentence, without those of its clauses."""
         sentence_tags: dict[int, SentenceTags] = {}
         tokenizer = self._encoder.tokenizer
         for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):
             for span in window.spans:
                 words = word_means(hidden, span.word_starts)  # (W, D)
                 # Without words, the window's first token is the sentence.
-                sentence = hidden[:1]
-                if len(words):
-                    sentence = words.mean(axis=0, keepdims=True)
-                repeated_sentence_vector = np.repeat(sentence, len(words), axis=0)
-                features = np.hstack([words, repeated_sentence_vector])
+                sentence = words.mean(axis=0, keepdims=True) if len(words) else hidden[:1]
+                features = np.hstack([words, np.repeat(sentence, len(words), axis=0)])
                 kinds = self._encoder.head("kind", sentence)
                 edits = self._encoder.head("edit", features)
                 verbs = self._encoder.head("verb", sentence)
@@ -114,20 +109,21 @@ class NarrationTagger:
 
 
 def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return a tagger's weights (float32) and the verbs that it may put in front of a sentence.
+    """Return a tagger's weights (name -> float32) and its V front verbs: those that an editor may put
+    in front of a sentence without a verb.
 
+    path: a file of lab/writer_training, or its folder. None: the one shipped with the package.
     Raises ModelError for another file.
     """
     weights, metadata = read_weights_file(path, WEIGHTS_FILE)
     front_verbs = metadata.get("front_verbs")
     if not isinstance(front_verbs, list) or not front_verbs:
-        file = path or WEIGHTS_FILE
         cure = "give a file that lab/writer_training wrote"
-        raise ModelError(f"{file}: no narration tagger (no front verbs); {cure}")
+        raise ModelError(f"{path or WEIGHTS_FILE}: no narration tagger (no front verbs); {cure}")
     return weights, tuple(front_verbs)
 
 
 @functools.cache
 def load_tagger(path: Path | None = None) -> NarrationTagger:
-    """Return the tagger, loaded once per process."""
+    """Return the tagger, loaded once per process. path: as in `NarrationTagger`."""
     return NarrationTagger(path)

@@ -5,7 +5,8 @@ Letters: B windows, L tokens, W words of a window.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +14,14 @@ from tokenizers import Tokenizer
 
 from stepline.text.narration.words import bare_word, spoken_words
 
-START_TOKEN: Final = 101  # [CLS]
-SEPARATOR_TOKEN: Final = 102  # [SEP]
-UNKNOWN_TOKEN: Final = 100
-TARGET_TOKENS: Final = 90  # of the sentences that a window is asked about
-MAX_SENTENCE_TOKENS: Final = 180  # words behind them are not read
-MAX_WINDOW_TOKENS: Final = 250
-TARGET_WORDS: Final = 80  # of unpunctuated speech that a window is asked about
-CONTEXT_WORDS: Final = 24  # on either side of those
+START_TOKEN = 101  # [CLS]
+SEPARATOR_TOKEN = 102  # [SEP]
+UNKNOWN_TOKEN = 100
+TARGET_TOKENS = 90  # of the sentences that a window is asked about
+MAX_SENTENCE_TOKENS = 180  # words behind them are not read
+MAX_WINDOW_TOKENS = 250
+TARGET_WORDS = 80  # of unpunctuated speech that a window is asked about
+CONTEXT_WORDS = 24  # on either side of those
 
 TokenIds: TypeAlias = list[int]
 TokenIdArray: TypeAlias = npt.NDArray[np.int64]
@@ -28,12 +29,12 @@ TokenIdArray: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WordSpan:
-    """The token positions of consecutive words in a window.
+    """The token positions of W consecutive words in a window.
 
     Attributes:
         number: index of the sentence, or of the first word in unpunctuated speech.
         word_starts: index of each word's first token, then the end of the last word, (W + 1,).
-            Two equal indices are a truncated word.
+            Two equal indices mean that the word was truncated.
     """
 
     number: int
@@ -45,8 +46,9 @@ class Window:
     """One input of the network.
 
     Attributes:
-        ids: token ids, with context on either side.
-        spans: the words that are predicted in this window, by sentence.
+        ids: token ids, context included.
+        spans: the words that the network predicts in this window, one span per sentence. Words of
+            the context are in none.
     """
 
     ids: tuple[int, ...]
@@ -56,60 +58,46 @@ class Window:
 def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
     """Return windows that cover each sentence once, with one neighbour on either side as context."""
     # Tokens word by word, so that each word's are known.
-    tokens = []
-    for text in sentences:
-        words = spoken_words(text)
-        tokens.append(_word_tokens(words, tokenizer))
+    tokens = [_word_tokens(spoken_words(text), tokenizer) for text in sentences]
     windows = []
     for start, end in _sentence_groups(tokens):
         ids: TokenIds = [START_TOKEN]
         spans = []
         # The end of the sentence before.
         if start:
-            before = _flatten(tokens[start - 1])
-            ids += before[-TARGET_TOKENS // 2 :]
+            ids += _flatten(tokens[start - 1])[-TARGET_TOKENS // 2 :]
             ids.append(SEPARATOR_TOKEN)
         # The sentences that are asked about.
         for number in range(start, end):
-            span = _append_words(ids, tokens[number], number)
-            spans.append(span)
+            spans.append(_append_words(ids, tokens[number], number))
             ids.append(SEPARATOR_TOKEN)
         # The begin of the sentence after, where there is room.
         if end < len(tokens):
-            after = _flatten(tokens[end])
             free_tokens = MAX_WINDOW_TOKENS - len(ids) - 1
-            ids += after[: min(TARGET_TOKENS // 2, free_tokens)]
+            ids += _flatten(tokens[end])[: min(TARGET_TOKENS // 2, free_tokens)]
             ids.append(SEPARATOR_TOKEN)
-        window = Window(tuple(ids), tuple(spans))
-        windows.append(window)
+        windows.append(Window(tuple(ids), tuple(spans)))
     return windows
 
 
 def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
     """Return windows that cover each word once, without punctuation, for unpunctuated speech."""
-    bare_words = [bare_word(word) for word in words]
-    tokens = _word_tokens(bare_words, tokenizer)
+    tokens = _word_tokens([bare_word(word) for word in words], tokenizer)
     windows = []
     for start in range(0, len(tokens), TARGET_WORDS):
         end = min(start + TARGET_WORDS, len(tokens))
-        first = max(0, start - CONTEXT_WORDS)
-        last = end + CONTEXT_WORDS
-        ids: TokenIds = [START_TOKEN]
-        ids += _flatten(tokens[first:start])
+        ids = [START_TOKEN, *_flatten(tokens[max(0, start - CONTEXT_WORDS) : start])]
         span = _append_words(ids, tokens[start:end], start)
-        ids += _flatten(tokens[end:last])
+        ids += _flatten(tokens[end : end + CONTEXT_WORDS])
         # One place is left for the separator.
-        ids = ids[: MAX_WINDOW_TOKENS - 1]
-        ids.append(SEPARATOR_TOKEN)
-        window = Window(tuple(ids), (span,))
-        windows.append(window)
+        windows.append(Window((*ids[: MAX_WINDOW_TOKENS - 1], SEPARATOR_TOKEN), (span,)))
     return windows
 
 
 def pad_windows(windows: Sequence[Window]) -> tuple[TokenIdArray, npt.NDArray[np.bool_]]:
-    """Return padded token ids (B, L), and a mask (B, L) that is True at tokens."""
-    longest = max(len(window.ids) for window in windows)
-    shape = (len(windows), longest)
+    """Return the token ids of B windows padded with 0, (B, L), and a mask that is True at tokens and
+    False at padding, (B, L)."""
+    shape = (len(windows), max(len(window.ids) for window in windows))
     ids = np.zeros(shape, np.int64)
     is_token = np.zeros(shape, np.bool_)
     for row, window in enumerate(windows):
@@ -126,7 +114,10 @@ def _word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> list[TokenIds]:
 
 
 def _sentence_groups(tokens: Sequence[Sequence[TokenIds]]) -> list[tuple[int, int]]:
-    """Return the (first, end) sentence range of each window."""
+    """Return the sentences of each window as a pair: index of the first one, index after the last.
+
+    tokens: the token ids of each word of each sentence.
+    """
     groups = []
     start = 0
     count = 0
@@ -143,7 +134,14 @@ def _sentence_groups(tokens: Sequence[Sequence[TokenIds]]) -> list[tuple[int, in
 
 
 def _append_words(ids: TokenIds, words: Sequence[TokenIds], number: int) -> WordSpan:
-    """Append the words' tokens up to the length limits, and return their positions."""
+    """Append the tokens of words to a window's `ids`, in place and up to the length limits, and return
+    their positions.
+
+    Args:
+        ids: the window so far.
+        words: the token ids of each word.
+        number: as in `WordSpan`.
+    """
     start = len(ids)
     word_starts = [start]
     for word in words:
@@ -155,7 +153,4 @@ def _append_words(ids: TokenIds, words: Sequence[TokenIds], number: int) -> Word
 
 
 def _flatten(words: Sequence[TokenIds]) -> TokenIds:
-    tokens: TokenIds = []
-    for word in words:
-        tokens += word
-    return tokens
+    return list(chain.from_iterable(words))

@@ -1,4 +1,5 @@
-"""Words of narration, and what the tagger says of words and sentences."""
+"""Words of narration: how speech is split into words and clauses, and the classes that the networks
+predict for words and sentences."""
 
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, get_args
@@ -17,9 +18,9 @@ PUNCTUATION_CLASSES: Final[tuple[Mark, ...]] = get_args(Mark)
 Edit: TypeAlias = Literal["drop", "keep", "verb", "next", "name"]
 WORD_EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
 
-NO_VERB: Final = "-"  # the editor puts no verb in front
-CLOSING_QUOTES: Final = "\"'”’)]"
-OUTER_PUNCTUATION: Final = "\"'“”()[]*.!?;:,—–-…"
+NO_VERB = "-"  # the editor puts no verb in front
+CLOSING_QUOTES = "\"'”’)]"
+OUTER_PUNCTUATION = "\"'“”()[]*.!?;:,—–-…"
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -28,36 +29,30 @@ def word_set(text: str) -> frozenset[str]:
 
 
 # The commonest words of spoken English, which no other language shares in such numbers.
-FUNCTION_WORDS: Final = word_set(
+FUNCTION_WORDS = word_set(
     """
     the a an and you i we it to of in on is are that this so with for your my our just going get have can do at
     be up
     """
 )
-MIN_CLAUSE_WORDS: Final = 4
-JOINING_WORDS: Final = word_set("and so but then because")
+MIN_CLAUSE_WORDS = 4
+JOINING_WORDS = word_set("and so but then because")
 # of a transcript's words. How-to English has 0.35 to 0.5, French or German under 0.05.
-MIN_ENGLISH_SHARE: Final = 0.12
+MIN_ENGLISH_SHARE = 0.12
 
 
 def spoken_words(text: str) -> list[str]:
     """Return the words of a sentence, without standalone punctuation."""
-    words = []
-    for word in text.split():
-        if any(char.isalnum() for char in word):
-            words.append(word)
-    return words
+    return [word for word in text.split() if any(map(str.isalnum, word))]
 
 
 def bare_word(word: str) -> str:
     """Return a word in lower case, without surrounding punctuation."""
-    word = word.lower()
-    word = word.replace("’", "'")
-    return word.strip(OUTER_PUNCTUATION)
+    return word.lower().replace("’", "'").strip(OUTER_PUNCTUATION)
 
 
 def punctuation_after(word: str) -> Mark:
-    """Return the punctuation at the end of a word."""
+    """Return the class of the punctuation at the end of a word, "none" without one."""
     end = word.rstrip(CLOSING_QUOTES)[-1:]
     if end == "?":
         return "question"
@@ -69,8 +64,8 @@ def punctuation_after(word: str) -> Mark:
 
 
 def clauses_of_speech(text: str) -> list[str]:
-    """Return the clauses of a sentence, cut at punctuation and conjunctions, four words each at
-    least."""
+    """Return the clauses of a sentence, cut at punctuation and conjunctions. Each has at least four
+    words, unless the whole sentence has fewer."""
     words = text.split()
     clauses = []
     begin = 0
@@ -86,7 +81,10 @@ def clauses_of_speech(text: str) -> list[str]:
 
 
 def looks_english(words: Sequence[str]) -> bool:
-    """Return whether enough of the (lower-case) words are English function words. True for no
-    words."""
+    """Return whether at least 12 % of some words are common English function words. True without
+    words.
+
+    words: in lower case.
+    """
     count = sum(word in FUNCTION_WORDS for word in words)
     return count >= MIN_ENGLISH_SHARE * len(words)

@@ -1,19 +1,20 @@
 """Antecedents of a step's pronouns: a conditional logit over the things named before.
 
-Each thing named in the last sentences is a candidate, "none of them" is one more. The numbers are
-learned from editors' steps by lab/writer_training/antecedents.py. A name is given only where
-its probability is high.
+Each thing that the last sentences name is a candidate, and "none of these" is one more. The weights
+are learned from editors' steps by lab/writer_training/antecedents.py. A pronoun is replaced only
+where an antecedent is nearly certain.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.limits import packaged_json
+from stepline.numeric import softmax
 from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import WORD_EDITS, word_set
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
@@ -24,33 +25,33 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 
-MAX_BACK_SENTENCES: Final = 5  # back from the pronoun's own
-MAX_CANDIDATES: Final = 14  # the nearest
-PLURAL_PRONOUNS: Final = word_set("them those these they")
-DEMONSTRATIVE_PRONOUNS: Final = word_set("this that these those")
-OBJECT_ROLES: Final = word_set("dobj nsubjpass dative")
-PLACE_ROLES: Final = word_set("pobj")
+MAX_BACK_SENTENCES = 5  # before the pronoun's sentence, in which candidates are sought
+MAX_CANDIDATES = 14  # of a pronoun, the nearest ones
+PLURAL_PRONOUNS = word_set("them those these they")
+DEMONSTRATIVE_PRONOUNS = word_set("this that these those")
+OBJECT_ROLES = word_set("dobj nsubjpass dative")
+PLACE_ROLES = word_set("pobj")
 # Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
-MEASURE_NOUNS: Final = word_set(
+MEASURE_NOUNS = word_set(
     """
     bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash
     dash bunch drop amount touch dollop drizzle sprinkle layer coat gram ounce pound inch foot set
     """
 )
 # Times, measures and talk: never what "it" means.
-NON_ANTECEDENT_NOUNS: Final = word_set(
+NON_ANTECEDENT_NOUNS = word_set(
     """
     minute second hour day time way thing step part video inch foot degree bit lot kind year week today boil
     simmer place hand finger guy everybody everyone someone people
     """
 )
 # Words of a noun phrase that name it. Articles, numbers and possessives do not.
-NAMING_RELATIONS: Final = ("compound", "amod", "nmod")
-EMPTY_WORDS: Final = word_set(
+NAMING_RELATIONS = ("compound", "amod", "nmod")
+EMPTY_WORDS = word_set(
     "other same own little nice good first second whole entire next last few many more"
 )
 # Nouns that say too little to be put in the place of a pronoun.
-NON_ANTECEDENT_WORDS: Final = (
+NON_ANTECEDENT_WORDS = (
     NON_ANTECEDENT_NOUNS
     | MEASURE_NOUNS
     | word_set("you lot thing stuff video guy one bit minute side end way top bottom size amount")
@@ -77,12 +78,12 @@ class Candidate:
     Attributes:
         name: the noun with its modifiers, without an article.
         stem: lower-case lemma of the noun.
-        sentence: index of the sentence that names it.
+        sentence: index in the narration of the sentence that names it.
         is_plural: whether the noun is plural, or several nouns are joined.
         role: dependency relation to its head, as spaCy names it.
         keep_probability: P(the noun is part of a step), by the tagger.
-        count: mentions of the noun so far, this one included.
-        is_acted_on: whether it is the object of a verb that is part of a step.
+        count: number of mentions of the noun so far, this one included.
+        is_acted_on: whether it is the object of a verb with P(part of a step) of at least .5.
     """
 
     name: str
@@ -104,8 +105,9 @@ class AntecedentFinder:
         """Collect the noun phrases of all sentences as candidates.
 
         Args:
-            docs: the parsed sentences.
-            keep_probabilities: for each sentence, P(part of a step) of each spaCy token.
+            docs: the parsed sentences, in spoken order.
+            keep_probabilities: for each sentence, P(the token is part of a step) of each of its
+                spaCy tokens.
         """
         self.docs = docs
         self.mentions: list[list[tuple[int, Candidate]]] = []
@@ -121,9 +123,13 @@ class AntecedentFinder:
             self.mentions.append(sentence_mentions)
 
     def candidates(self, sentence: int, token: int) -> list[Candidate]:
-        """Return the candidates before a pronoun, the nearest first, MAX_CANDIDATES at most.
+        """Return the candidates that are named before a pronoun, the nearest first.
 
-        sentence: index of the pronoun's sentence. token: index of the pronoun in its document.
+        They are at most MAX_CANDIDATES, from the pronoun's sentence and MAX_BACK_SENTENCES before.
+
+        Args:
+            sentence: index of the pronoun's sentence.
+            token: index of the pronoun's spaCy token in its sentence.
         """
         earlier: list[Candidate] = []
         for number in range(sentence, max(-1, sentence - MAX_BACK_SENTENCES - 1), -1):
@@ -134,7 +140,12 @@ class AntecedentFinder:
         return earlier
 
     def find(self, sentence: int, token: int) -> Antecedent | None:
-        """Return the most likely antecedent of the pronoun at a token, None without candidates."""
+        """Return the most likely antecedent of a pronoun, None without candidates.
+
+        Args:
+            sentence: index of the pronoun's sentence.
+            token: index of the pronoun's spaCy token in its sentence.
+        """
         candidates = self.candidates(sentence, token)
         if not candidates:
             return None
@@ -157,7 +168,14 @@ class AntecedentFinder:
 def _as_candidate(
     noun: "Token", sentence: int, keep_probability: Sequence[float], counts: dict[str, int]
 ) -> Candidate | None:
-    """Return the candidate of a noun phrase, None for a pronoun, a measure or a person."""
+    """Return the candidate of a noun phrase, None for a pronoun, a measure or a person.
+
+    Args:
+        noun: the head of the phrase.
+        sentence: index of its sentence in the narration.
+        keep_probability: P(the token is part of a step) of each token of the sentence.
+        counts: mentions so far of each noun, by its lemma. This mention is added.
+    """
     lemma = noun.lemma_.lower()
     if noun.pos_ not in ("NOUN", "PROPN") or lemma in NON_ANTECEDENT_WORDS or len(lemma) < 2:
         return None
@@ -195,7 +213,13 @@ def _noun_name(noun: "Token") -> str:
 
 
 def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candidate]) -> Array:
-    """Return the logit's features of each candidate and, last, of "no antecedent", (C + 1, F)."""
+    """Return the features of C candidates and, in the last row, of "no antecedent", (C + 1, F).
+
+    Args:
+        pronoun: in lower case.
+        sentence: index of the pronoun's sentence.
+        candidates: the nearest first.
+    """
     rows = []
     is_plural_pronoun = pronoun in PLURAL_PRONOUNS
     is_demonstrative = pronoun in DEMONSTRATIVE_PRONOUNS
@@ -243,34 +267,38 @@ def candidate_probabilities(
         pronoun: in lower case.
         sentence: index of the pronoun's sentence.
         candidates: the nearest first.
-        weights: of `candidate_features`, (F,).
+        weights: the logit's weight of each column of `candidate_features`, (F,).
     """
     logits = candidate_features(pronoun, sentence, candidates) @ weights
-    # The largest logit is taken off first, so that exp cannot overflow.
-    exponents = np.exp(logits - logits.max())
-    probabilities: Array = exponents / exponents.sum()
+    probabilities: Array = softmax(logits[None])[0]
     return probabilities
 
 
 @cache
 def read_antecedent_weights() -> Array:
-    """Return the logit's weights, (F,)."""
+    """Return the fitted weight of each column of `candidate_features`, (F,)."""
     return np.array(packaged_json("stepline.writing.extractive", "antecedents.json")["weights"])
 
 
 # P(antecedent) from which a pronoun is replaced. Names in six long transcripts were read one
 # by one. All seven names of "it" and "them" from here on were right, three of the six between .8
 # and it. "This" points at the picture: three of three were wrong, however sure.
-MIN_NAME_PROBABILITY: Final = 0.9
+MIN_NAME_PROBABILITY = 0.9
 # What these act on is work, not a thing: "repeat this on the other side".
-WORK_VERBS: Final = frozenset(("do", "repeat", "redo"))
-NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
+WORK_VERBS = frozenset(("do", "repeat", "redo"))
+NAMEABLE_PRONOUNS = frozenset(("it", "this", "that", "them", "these", "those", "they"))
 
 
 class PronounResolver:
     """Replaces the pronouns in the steps of one narration by their antecedents."""
 
     def __init__(self, docs: "Sequence[Doc]", sentence_tags: Sequence[SentenceTags]) -> None:
+        """Collect the noun phrases of a narration as possible antecedents.
+
+        Args:
+            docs: the parsed sentences, in spoken order, words joined by single spaces.
+            sentence_tags: the tagger's probabilities of the same sentences.
+        """
         keep_probabilities = []
         self._tokens: list[list[int]] = []  # of each sentence, the first token of each word
         for doc, tags in zip(docs, sentence_tags, strict=True):
@@ -281,10 +309,8 @@ class PronounResolver:
             for token in doc:
                 if token.i == 0 or doc[token.i - 1].whitespace_:
                     first_tokens.append(token.i)
-                keep_probability = 0.0
-                if index < len(kept_probabilities):
-                    keep_probability = float(kept_probabilities[index])
-                token_probabilities.append(keep_probability)
+                is_tagged = index < len(kept_probabilities)
+                token_probabilities.append(float(kept_probabilities[index]) if is_tagged else 0.0)
                 if token.whitespace_:
                     index += 1
             keep_probabilities.append(token_probabilities)
@@ -292,11 +318,15 @@ class PronounResolver:
         self._docs = docs
         self._finder = AntecedentFinder(docs, keep_probabilities)
 
-    def antecedent_at(
-        self, sentence: int, index: int, min_probability: float = MIN_NAME_PROBABILITY
-    ) -> str | None:
-        """Return the antecedent of the pronoun at a word, without an article, None where it is less
-        likely than `min_probability`."""
+    def antecedent_at(self, sentence: int, index: int) -> str | None:
+        """Return the antecedent of the pronoun "it", "them" or "they" at a word, without an article.
+
+        None for another word, and where P(antecedent) is under MIN_NAME_PROBABILITY.
+
+        Args:
+            sentence: index of the sentence.
+            index: index of the word in the sentence.
+        """
         token = self._pronoun(sentence, index)
         if token is None:
             return None
@@ -304,17 +334,21 @@ class PronounResolver:
         if pronoun.lower_ in DEMONSTRATIVE_PRONOUNS:
             return None
         antecedent = self._finder.find(sentence, token)
-        if antecedent is None or antecedent.probability < min_probability:
+        if antecedent is None or antecedent.probability < MIN_NAME_PROBABILITY:
             return None
         name = antecedent.name
-        if name.istitle():
-            return name.lower()
-        return name
+        return name.lower() if name.istitle() else name
 
     def likely_antecedents(
         self, sentence: int, word_indices: Sequence[int], min_probability: float = 0.0
     ) -> tuple[str, ...]:
-        """Return the most likely antecedents of the pronouns at these words, if that likely."""
+        """Return the most likely antecedent of each pronoun among some words of a sentence.
+
+        Args:
+            sentence: index of the sentence.
+            word_indices: indices of the words. Other words than pronouns are ignored.
+            min_probability: antecedents that are less likely than this are left out.
+        """
         names = []
         for index in word_indices:
             token = self._pronoun(sentence, index)
@@ -326,7 +360,10 @@ class PronounResolver:
         return tuple(names)
 
     def _pronoun(self, sentence: int, index: int) -> int | None:
-        """Return the token index of the pronoun at a word, None for another word."""
+        """Return the index of the spaCy token of the pronoun at a word.
+
+        None for another word, and for a pronoun that stands for work ("do it again").
+        """
         first_tokens = self._tokens[sentence]
         if index >= len(first_tokens):
             return None
@@ -337,7 +374,8 @@ class PronounResolver:
         return int(token.i)
 
     def replace_pronouns(self, draft: DraftStep) -> DraftStep:
-        """Return the draft with each pronoun that has a sure antecedent replaced by its name."""
+        """Return the draft step with "the" and a name for each pronoun whose antecedent is nearly
+        certain and not named in the step."""
         words: list[DraftWord] = []
         names: set[str] = set()
         for word in draft.words:

@@ -1,8 +1,8 @@
 """Action clauses by dependency grammar: the speaker instructs the viewer to do something, or says
 what they now do.
 
-A clause is the verb of one action with what the grammar says of it. `off_topic` says which clauses
-are not steps, `phrases` words the others.
+A clause is the verb of one action with its subject and mood. `off_topic` finds the clauses that are
+no steps, and `phrases` writes the others as orders.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,13 +42,14 @@ class Clause:
     """A verb that states an action, with its subject and mood.
 
     Attributes:
-        verb: the head of the clause.
-        voice: the subject ("you", "we", "i"), or the form without one ("order", "title",
-            "passive").
-        is_permitted: whether the action is only allowed ("you can").
-        is_negated: whether the action is forbidden.
-        is_planned: whether it is said with "going to", "will" or the like.
-        joined_verb: the verb before it that "and" joins to it ("PEEL and slice").
+        verb: the token of the verb.
+        voice: the subject ("you", "we", "i"), or the form of a clause without such a subject:
+            "order" (slice it), "title" (slicing it) or "passive" (it is sliced).
+        is_permitted: whether the action is said with "can" and so only allowed.
+        is_negated: whether the action is said with "not" or "never".
+        is_planned: whether the action is said with "going to", "will" or the like.
+        joined_verb: the verb before this one that "and" joins to it (the PEEL of "peel and slice"),
+            None without one.
     """
 
     verb: "Token"
@@ -59,25 +60,17 @@ class Clause:
     joined_verb: "Token | None" = None
 
 
-@dataclass(frozen=True)
-class _Mood:
-    """The voice and mood that a verb inherits from its governor."""
-
-    voice: Voice
-    is_permitted: bool = False
-    is_negated: bool = False
-    is_planned: bool = False
-
-
 def find_clauses(
     doc: "Doc", *, has_added_you: bool = False, after_then: bool = False
 ) -> list[Clause]:
-    """Return the action clauses of one parsed segment in word order.
+    """Return the action clauses of one parsed segment of a sentence, in word order.
 
     Args:
-        doc: the segment.
-        has_added_you: its "you" was inserted by `segments`, so its clauses are orders.
-        after_then: a sequence word ("then") precedes it, which makes a passive an instruction.
+        doc: the parsed segment.
+        has_added_you: whether `segments` inserted the "you" of the segment. Then its clauses with
+            "you" are orders.
+        after_then: whether passive clauses count as actions, as after "then" ("the potatoes are
+            mashed").
     """
     clauses = []
     for sentence in doc.sents:
@@ -96,31 +89,36 @@ def find_clauses(
 
 
 def _clauses_below(
-    verb: "Token", inherited: _Mood | None, joined_verb: "Token | None"
+    verb: "Token", governing: Clause | None, joined_verb: "Token | None"
 ) -> Iterator[Clause]:
-    """Yield the clauses at and below a verb. An auxiliary-like verb ("start") yields its
-    complement."""
-    mood = _mood(verb, inherited)
-    complement = None if mood is None else _catenative_complement(verb)
+    """Yield the action clauses at and below a verb in the parse.
+
+    A verb that only carries another one, as in "start ADDING", yields the clause of the other.
+
+    Args:
+        verb: where to begin.
+        governing: the clause above the verb, whose subject and mood it inherits. None at the root.
+        joined_verb: the verb before it that "and" joins to it, None without one.
+    """
+    clause = _action_clause(verb, governing)
+    complement = None if clause is None else _catenative_complement(verb)
 
     # the verb, or the one that it carries
-    if mood is not None and complement is not None:
+    if clause is not None and complement is not None:
         # Not where the carrier says that it need not or will not be done.
-        is_not_done = verb.lemma_ in ("need", "have", "let") or mood.voice in ("i", "we")
-        if not mood.is_negated or not is_not_done:
-            voice = "we" if verb.lemma_ == "let" else mood.voice
+        is_not_done = verb.lemma_ in ("need", "have", "let") or clause.voice in ("i", "we")
+        if not clause.is_negated or not is_not_done:
+            voice = "we" if verb.lemma_ == "let" else clause.voice
             yield from _clauses_below(
-                complement, replace(mood, voice=voice, is_planned=True), joined_verb
+                complement, replace(clause, voice=voice, is_planned=True), joined_verb
             )
-    elif mood is not None:
-        yield Clause(
-            verb, mood.voice, mood.is_permitted, mood.is_negated, mood.is_planned, joined_verb
-        )
+    elif clause is not None:
+        yield replace(clause, joined_verb=joined_verb)
         is_action = verb.lemma_ not in CATENATIVE_VERBS and verb.lemma_ != "be"
-        if is_action and not mood.is_negated:
+        if is_action and not clause.is_negated:
             for child in verb.children:
                 if is_separate_action(child):
-                    yield from _clauses_below(child, mood, None)
+                    yield from _clauses_below(child, clause, None)
 
     # actions that are linked to it
     for child in [*verb.children, *_actions_after_let(verb)]:
@@ -131,13 +129,16 @@ def _clauses_below(
             is_linked = child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
         else:
             # Not a clause that the verb takes along.
-            is_complement = child.lemma_ == "know" or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
-            is_complement = is_complement or verb.pos_ == "VERB"
+            is_complement = (
+                child.lemma_ == "know"
+                or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
+                or verb.pos_ == "VERB"
+            )
             has_person_subject = subject is not None and subject.lower_ in _SUBJECT_VOICES
             is_linked = has_person_subject and not is_complement
         if is_linked:
             joined_to = verb if child.dep_ == "conj" and subject is None else None
-            yield from _clauses_below(child, mood, joined_to)
+            yield from _clauses_below(child, clause, joined_to)
 
 
 def _actions_after_let(verb: "Token") -> "list[Token]":
@@ -145,19 +146,20 @@ def _actions_after_let(verb: "Token") -> "list[Token]":
     lightly"."""
     if verb.lemma_ != "let":
         return []
-    complements = [child for child in verb.children if child.dep_ == "ccomp"]
     return [
         nested
-        for complement in complements
-        for nested in complement.children
+        for child in verb.children
+        if child.dep_ == "ccomp"
+        for nested in child.children
         if nested.dep_ == "conj" and has_own_object(nested)
     ]
 
 
 def is_separate_action(child: "Token") -> bool:
-    """Return whether a participle is a separate action: "lie back, PINCHING your shoulders".
+    """Return whether a dependent of a verb is a participle that states an action of its own: "lie
+    back, PINCHING your shoulders".
 
-    "using ..." is not.
+    "lie back, using a mat" is no such action: it says by what means.
     """
     if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in INSTRUMENT_VERBS:
         return False
@@ -175,8 +177,11 @@ def has_child(token: "Token", relations: Sequence[str]) -> bool:
     return any(child.dep_ in relations for child in token.children)
 
 
-def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
-    """Return the subject and mood of a verb, None when it is no present action."""
+def _action_clause(verb: "Token", governing: Clause | None) -> Clause | None:
+    """Return the clause of a verb that states a present action, None for another verb.
+
+    governing: the clause above it. A verb without a subject inherits the subject and mood.
+    """
     auxiliaries = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
     is_negated = False
     for child in verb.children:
@@ -187,8 +192,8 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
         if child.dep_ == "neg" or child.lower_ == "never":
             is_negated = True
     subject = _subject(verb)
-    if subject is None or (inherited is not None and subject.lower_ in LET_SUBJECTS):
-        return _without_subject(verb, inherited, auxiliaries, is_negated)
+    if subject is None or (governing is not None and subject.lower_ in LET_SUBJECTS):
+        return _subjectless_clause(verb, governing, auxiliaries, is_negated)
     if subject.i and subject.nbor(-1).lower_ in RELATIVE_WORDS:
         return None  # "the length that you'll cut": describes a thing, not an order
     voice = _SUBJECT_VOICES.get(subject.lower_)
@@ -199,7 +204,9 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
             auxiliaries & {"are", "is", "be", "'re", "'s"}
             and not auxiliaries & NON_PRESENT_AUXILIARIES
         )
-        return _Mood("passive", is_negated=is_negated) if is_present and voice is None else None
+        if not is_present or voice is not None:
+            return None
+        return Clause(verb, "passive", is_negated=is_negated)
     if voice is None or auxiliaries & NON_PRESENT_AUXILIARIES:
         return None
     # "I put", tagged past, is in the present too.
@@ -207,32 +214,40 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
     if verb.tag_ != "VBG" and not is_present:
         return None
     is_planned = bool(auxiliaries & {"will", "'ll", "'m", "'re", "am", "are"})
-    return _Mood(voice, "can" in auxiliaries, is_negated, is_planned)
+    return Clause(verb, voice, "can" in auxiliaries, is_negated, is_planned)
 
 
-def _without_subject(
-    verb: "Token", inherited: _Mood | None, auxiliaries: set[str], is_negated: bool
-) -> _Mood | None:
-    if inherited is not None:
+def _subjectless_clause(
+    verb: "Token", governing: Clause | None, auxiliaries: set[str], is_negated: bool
+) -> Clause | None:
+    """Return the clause of a verb without a subject, None where it states no present action.
+
+    Args:
+        verb: the token of the verb.
+        governing: the clause above it, None at the root.
+        auxiliaries: lower-case auxiliary verbs of the verb.
+        is_negated: whether the verb has its own "not" or "never".
+    """
+    if governing is not None:
         is_action = _is_base_form(verb) or verb.tag_ == "VBG"
         if not is_action or auxiliaries & NON_PRESENT_AUXILIARIES:
             return None
-        if inherited.is_negated and not is_negated:
-            return _mood_after_negation(verb, inherited)
-        return replace(inherited, is_negated=is_negated)
+        if governing.is_negated and not is_negated:
+            return _clause_after_negation(verb, governing)
+        return replace(governing, verb=verb, is_negated=is_negated)
     if verb.dep_ != "ROOT":
         return None
     first = next((token for token in verb.doc if not token.is_punct), verb.doc[0])
     has_verb = any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
     if verb.tag_ == "VBG" and verb.i == first.i and not has_verb:
-        return _Mood("title", is_negated=is_negated)
+        return Clause(verb, "title", is_negated=is_negated)
     if verb.tag_ in _BASE_TAGS:
-        return _Mood("order", is_negated=is_negated)
+        return Clause(verb, "order", is_negated=is_negated)
     return None
 
 
-def _mood_after_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
-    """Return the mood of an action linked to a negated one.
+def _clause_after_negation(verb: "Token", governing: Clause) -> Clause | None:
+    """Return the clause of a verb that the parser links to a negated clause.
 
     After "or" it is negated too: "don't twist it OR BEND it". After a comma it is not: "don't
     scrape it, TURN it around". After "and" without a comma it is part of the negated action: None.
@@ -242,18 +257,20 @@ def _mood_after_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
         if token.dep_ != "advmod":
             words_before.append(token.lower_)
     conjunction = words_before[-1]
+    clause = replace(governing, verb=verb)
     # In "don't try to start it" both are one action.
     if verb.dep_ == "xcomp" or conjunction in ("or", "nor", "to"):
-        return inherited
+        return clause
     if conjunction == "and" and "," not in words_before[-2:]:
         return None
-    return replace(inherited, is_negated=False)
+    return replace(clause, is_negated=False)
 
 
 def _catenative_complement(verb: "Token") -> "Token | None":
-    """Return the verb that a light verb governs: "going to ADD", "start by PRIMING", "let's ADD".
+    """Return the verb whose action a light verb only carries: "going to ADD", "start by PRIMING",
+    "let's ADD".
 
-    "let it cool" stays a separate action.
+    None for other verbs. "let it cool" is an action itself, for "let" carries only "us" and "me".
     """
     if verb.lemma_ == "let":
         for child in verb.children:
@@ -280,24 +297,22 @@ def _catenative_complement(verb: "Token") -> "Token | None":
 
 
 def _is_catenative_complement(verb: "Token", child: "Token") -> bool:
+    """Return whether a dependent verb states the action that a light verb carries."""
     if child.dep_ == "advcl" and verb.lemma_ not in ("start", "begin", "go"):
         return False
     if verb.lemma_ == "go" and verb.tag_ != "VBG":
         return False
     if has_child(verb, ("dobj",)) or child.tag_ not in ("VB", "VBG", "VBP"):
         return False
-    for token in child.children:
-        is_mark = token.dep_ in ("aux", "mark") and token.i < child.i
-        if is_mark and token.lower_ not in ("to", "be"):
-            return False
-    return True
+    marks = [token for token in child.lefts if token.dep_ in ("aux", "mark")]
+    return all(token.lower_ in ("to", "be") for token in marks)
 
 
 def _subject(verb: "Token") -> "Token | None":
-    for child in verb.children:
-        if child.dep_ in ("nsubj", "nsubjpass", "csubj", "expl") and child.i < verb.i:
-            return child
-    return None
+    subjects = [
+        child for child in verb.lefts if child.dep_ in ("nsubj", "nsubjpass", "csubj", "expl")
+    ]
+    return subjects[0] if subjects else None
 
 
 def _is_base_form(verb: "Token") -> bool:

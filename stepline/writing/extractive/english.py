@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from stepline.networks.weights import find_weights
 from stepline.processes import is_own_process
@@ -143,9 +143,9 @@ def nouns() -> frozenset[str]:
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["noun"])
 
 
-PAST_ENDINGS: Final = (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", ""))
-PLAIN_PAST_ENDINGS: Final = (("ing", ""), ("ed", ""))
-PRESENT_ENDINGS: Final = (("ies", "y"), ("es", ""), ("s", ""))
+PAST_ENDINGS = (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", ""))
+PLAIN_PAST_ENDINGS = (("ing", ""), ("ed", ""))
+PRESENT_ENDINGS = (("ies", "y"), ("es", ""), ("s", ""))
 
 
 @cache

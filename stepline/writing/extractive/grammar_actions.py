@@ -5,7 +5,7 @@ complements (what, with what, how much, until when, where) stay where the tagger
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from stepline.text.narration import SentenceTags
 
-MIN_ACTION_PROBABILITY: Final = 0.3  # P that an action begins with the verb that the grammar found
+MIN_ACTION_PROBABILITY = 0.3  # P that an action begins with the verb that the grammar found
 # P(a joined verb is kept) from which it is an action too: "keep it warm and WAIT".
-MIN_JOINED_VERB_KEEP_PROBABILITY: Final = 0.5
-MAX_JOINED_WORDS: Final = 22  # of a step that two actions make; a recipe's line is hardly longer
-MAX_WORDS_BETWEEN: Final = 6  # between two actions that may still be one step
+MIN_JOINED_VERB_KEEP_PROBABILITY = 0.5
+MAX_JOINED_WORDS = 22  # of a step that two actions make; a recipe's line is hardly longer
+MAX_WORDS_BETWEEN = 6  # between two actions that may still be one step
 # Mean P(kept) of a clause's objects, from which it is an action whatever its verb.
-MIN_OBJECT_KEEP_PROBABILITY: Final = 0.6
+MIN_OBJECT_KEEP_PROBABILITY = 0.6
 
 FeatureRows = npt.NDArray[np.float64]
 # index of a pronoun among the sentence's spoken words -> its name, None where unsure

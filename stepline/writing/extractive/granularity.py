@@ -16,7 +16,7 @@ object of their own it is 9 %.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from stepline.records import Rejected, Step, covering_span
 from stepline.text.narration.words import word_set
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 Detail = Literal["brief", "usual", "full"]
 
-MAX_PAUSE_SECONDS: Final = 6.0  # between a step and its continuation
-MAX_LIST_PAUSE_SECONDS: Final = 3.0  # between a step and more of its list
+MAX_PAUSE_SECONDS = 6.0  # between a step and its continuation
+MAX_LIST_PAUSE_SECONDS = 3.0  # between a step and more of its list
 # words of a step that is joined, by detail. "full" joins nothing.
-MAX_JOINED_WORDS: Final = {"brief": 30, "usual": 22}
-MAX_CONTINUATION_WORDS: Final = 12
-NO_ACTION_ON_THINGS_REASON: Final = "names things, and says nothing to do with them"
-OBJECT_PRONOUNS: Final = word_set("it this that them these those")
-OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
+MAX_JOINED_WORDS = {"brief": 30, "usual": 22}
+MAX_CONTINUATION_WORDS = 12
+NO_ACTION_ON_THINGS_REASON = "names things, and says nothing to do with them"
+OBJECT_PRONOUNS = word_set("it this that them these those")
+OBJECT_ROLES = ("dobj", "nsubj", "nsubjpass", "dative")
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class SentenceStep:
     """A step of one sentence, before continuations are joined.
 
     Attributes:
-        step: with its source sentences.
-        list_text: the words behind an inserted verb, which may continue the list of the step
-            before ("a can of beans"). None where the verb was spoken.
-        is_sure: whether it is kept as a step of its own.
+        step: its text, source sentences and spoken span.
+        list_text: the step's words after a verb that nobody spoke ("a can of beans" of "add a can
+            of beans"), which may continue the list of the step before. None if the verb was spoken.
+        is_sure: whether it stays a step where it continues no other one.
         antecedents: the most likely antecedents of its pronouns.
     """
 
@@ -59,16 +59,17 @@ class SentenceStep:
     antecedents: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class JoinedSteps:
-    """The joined steps in spoken order, and the rejected ones with their reasons."""
+def join_continuations(
+    steps: Sequence[SentenceStep], detail: Detail
+) -> tuple[list[Step], list[Rejected]]:
+    """Return the steps in spoken order, with each continuation joined to the step before it, and
+    the rejected steps with their reasons.
 
-    steps: tuple[Step, ...]
-    rejected: tuple[Rejected, ...]
-
-
-def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedSteps:
-    """Return the steps in order, continuations joined to the step before as `detail` says."""
+    Args:
+        steps: in spoken order.
+        detail: "full" joins nothing, "usual" the continuations, "brief" also steps with the verb of
+            the step before.
+    """
     docs = parse([item.step.text for item in steps])
     joined: list[_JoinedStep] = []
     rejected: list[Rejected] = []
@@ -77,9 +78,7 @@ def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedS
         if flaw is not None:
             rejected.append(Rejected(what="step", text=item.step.text, reason=flaw))
             continue
-        extended = None
-        if joined:
-            extended = _extend_step(joined[-1], item, doc, detail)
+        extended = _extend_step(joined[-1], item, doc, detail) if joined else None
         if extended is not None:
             joined[-1] = extended
         elif item.is_sure:
@@ -88,8 +87,7 @@ def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedS
             rejected.append(
                 Rejected(what="step", text=item.step.text, reason=NO_ACTION_ON_THINGS_REASON)
             )
-    joined_steps = [item.as_step() for item in joined]
-    return JoinedSteps(tuple(joined_steps), tuple(rejected))
+    return [item.as_step() for item in joined], rejected
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,9 @@ class _JoinedStep:
 
     Attributes:
         steps: in spoken order.
-        parts: the words that each step adds. One with a leading comma continues a list.
-        verb: lemma of the first step's verb.
+        parts: the words that each step adds to the text. A part that starts with a comma continues
+            a list.
+        verb: lemma of the first word of the first step.
     """
 
     steps: tuple[Step, ...]
@@ -125,17 +124,16 @@ class _JoinedStep:
         return text
 
     def as_step(self) -> Step:
-        """Return one step with the joined text, and the sources and spoken span of all."""
+        """Return one step with the joined text, and the sources and spoken spans of all its steps."""
         if len(self.steps) == 1:
             return self.steps[0]
         sources: set[int] = set()
         for step in self.steps:
             sources.update(step.sources)
-        spans = [step.said for step in self.steps if step.said is not None]
         changes = {
             "text": self.text,
             "sources": tuple(sorted(sources)),
-            "said": covering_span(spans),
+            "said": covering_span(step.said for step in self.steps),
         }
         return self.steps[0].model_copy(update=changes)
 
@@ -143,15 +141,19 @@ class _JoinedStep:
 def _extend_step(
     previous: _JoinedStep, item: SentenceStep, doc: "Doc", detail: Detail
 ) -> _JoinedStep | None:
-    """Return the step before extended by this one, None where they are two steps."""
-    if detail == "full":
-        return None
+    """Return the step before with this one joined to it, None if they stay two steps.
+
+    Args:
+        previous: the step before, perhaps joined already.
+        item: the step that may continue it.
+        doc: the parsed text of `item`.
+        detail: the setting `writing.detail`.
+    """
     last = previous.steps[-1]
     # Only actions to do are joined. A warning stays a step of its own.
     kinds = {instruction_kind(previous.text), instruction_kind(item.step.text)}
-    if kinds != {"do"}:
-        return None
-    if not _is_said_within(last, item.step, MAX_PAUSE_SECONDS):
+    is_near = _is_said_within(last, item.step, MAX_PAUSE_SECONDS)
+    if detail == "full" or kinds != {"do"} or not is_near:
         return None
     if not _is_said_within(previous.steps[0], item.step, MAX_ACTION_PAUSE_SECONDS):
         return None
@@ -174,37 +176,38 @@ def _extend_step(
     if part not in parts:
         parts = (*parts, part)
     extended = _JoinedStep((*previous.steps, item.step), parts, previous.verb)
-    words = extended.text.split()
-    if len(words) > MAX_JOINED_WORDS[detail]:
-        return None
-    return extended
+    is_short = len(extended.text.split()) <= MAX_JOINED_WORDS[detail]
+    return extended if is_short else None
 
 
 def _continues_same_thing(previous: _JoinedStep, item: SentenceStep) -> bool:
-    """Return whether a continuation acts on what the step before names.
+    """Return whether a continuation acts on a thing that the step before names.
 
-    Within one sentence it nearly always does. Elsewhere its pronouns must have such antecedents.
+    In the same sentence it nearly always does. In a later one, the step before must name the most
+    likely antecedent of each of its pronouns.
     """
     last_sources = set(previous.steps[-1].sources)
     if not last_sources.isdisjoint(item.step.sources):
         return True
     if not item.antecedents:
         return False
-    words = {number_word.strip(",").lower() for number_word in previous.text.split()}
+    words = {word.strip(",").lower() for word in previous.text.split()}
     return all(not words.isdisjoint(name.lower().split()) for name in item.antecedents)
 
 
 def _is_said_within(previous: Step, step: Step, seconds: float) -> bool:
-    """Return whether a step is said within this many seconds of the one before."""
+    """Return whether at most `seconds` lie between the spoken end of one step and the start of the
+    next. False if either has no spoken span."""
     if previous.said is None or step.said is None:
         return False
-    pause = step.said.start - previous.said.end
-    return abs(pause) <= seconds
+    return abs(step.said.start - previous.said.end) <= seconds
 
 
 def text_without_pronoun(doc: "Doc") -> str | None:
-    """Return an order without its object pronoun: "rinse it" -> "rinse". None where it has a noun
-    object."""
+    """Return the text of an order without the pronouns that are its objects: "rinse it" -> "rinse".
+
+    None where it has a noun object, or where no word is left.
+    """
     object_pronouns: list[Token] = []
     for token in doc:
         if token.dep_ not in OBJECT_ROLES:
@@ -214,34 +217,26 @@ def text_without_pronoun(doc: "Doc") -> str | None:
         if token.lower_ not in OBJECT_PRONOUNS or is_subject_of_clause:
             return None
         object_pronouns.append(token)
-    text = ""
-    for token in doc:
-        if token not in object_pronouns:
-            text += token.text_with_ws
+    text = "".join(token.text_with_ws for token in doc if token not in object_pronouns)
     return text.strip() or None
 
 
 def _first_lemma(doc: "Doc") -> str:
-    if not len(doc):
-        return ""
-    lemma: str = doc[0].lemma_
-    return lemma.lower()
+    return doc[0].lemma_.lower() if len(doc) else ""
 
 
-MAX_AMOUNT_WORDS: Final = 10  # of a sentence that says an amount and nothing else
-MAX_SENTENCES_APART: Final = 2  # of a step and the sentence that says its amount
+MAX_AMOUNT_WORDS = 10  # of a sentence that says an amount and nothing else
+MAX_SENTENCES_APART = 2  # of a step and the sentence that says its amount
 
 
 def sentence_amount(doc: "Doc") -> str | None:
-    """Return the amount that a short sentence states, as said, None for other sentences."""
+    """Return the amount that a short sentence states and nothing else, as spoken: "about 125 grams"
+    of "I used about 125 grams". None for any other sentence."""
     words = [token for token in doc if token.is_alpha or token.like_num]
     if not 1 < len(words) <= MAX_AMOUNT_WORDS:
         return None
     # Exactly one amount with a unit. Bare counts are left out.
-    amounts_with_unit = [
-        quantity for quantity in quantities(doc.text) if quantity.kind != COUNT_KIND
-    ]
-    if len(amounts_with_unit) != 1:
+    if sum(quantity.kind != COUNT_KIND for quantity in quantities(doc.text)) != 1:
         return None
     # Any other noun than a unit names a thing, so the sentence says more.
     units: list[int] = []
@@ -254,7 +249,9 @@ def sentence_amount(doc: "Doc") -> str | None:
     if not units or not numbers:
         return None
     # From the number, or the "about" before it, to the last unit.
-    first = _begin_with_adverbs(doc, numbers[0])
+    first = numbers[0]
+    while first > 0 and doc[first - 1].pos_ in ("ADV", "ADP") and doc[first - 1].head.i >= first:
+        first -= 1
     last = units[-1]
     if first >= last:
         return None
@@ -262,30 +259,22 @@ def sentence_amount(doc: "Doc") -> str | None:
     return amount[:1].lower() + amount[1:]
 
 
-def _begin_with_adverbs(doc: "Doc", number: int) -> int:
-    """Return where an amount begins: at its number, or at "about" or "up to" before it."""
-    first = number
-    while first > 0:
-        previous = doc[first - 1]
-        if previous.pos_ not in ("ADV", "ADP") or previous.head.i < first:
-            break
-        first -= 1
-    return first
-
-
 def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
-    """Return a step with the amount that a later sentence states.
+    """Return a step with the amount that a later sentence states: "add the noodles, 125 grams".
 
-    None where the step has such an amount, or is too far away.
+    None if the step states an amount of that kind already, or if the sentence is not one of the
+    next MAX_SENTENCES_APART.
+
+    Args:
+        step: with at least one source sentence.
+        amount: as spoken, with its unit.
+        sentence: index of the sentence that states the amount.
     """
-    if not step.sources:
-        return None
     distance = sentence - step.sources[-1]
     if not 0 < distance <= MAX_SENTENCES_APART:
         return None
     kinds = {quantity.kind for quantity in quantities(amount)}
-    for quantity in quantities(step.text):
-        if quantity.kind in kinds:
-            return None
+    if any(quantity.kind in kinds for quantity in quantities(step.text)):
+        return None
     changes = {"text": f"{step.text}, {amount}", "sources": (*step.sources, sentence)}
     return step.model_copy(update=changes)

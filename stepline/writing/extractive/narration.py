@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepline.records import Sentence, Transcript
 from stepline.text.narration import SentenceTags, load_tagger
@@ -16,18 +16,18 @@ from stepline.writing.settings import WritingSettings
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-MAX_SENTENCE_PAUSE_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
-MAX_UNIT_WORDS: Final = 60  # words read as one sentence
-SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
+MAX_SENTENCE_PAUSE_SECONDS = 5.0  # of silence in the middle of a sentence, while it is shown
+MAX_UNIT_WORDS = 60  # words read as one sentence
+SENTENCE_ENDS = (".", "!", "?", ";", ":", "…")
 
 
 @dataclass(frozen=True)
 class NarrationUnit:
-    """One spoken sentence, joined from the parts into which pauses cut it.
+    """One spoken sentence, joined from the transcript sentences into which pauses cut it.
 
     Attributes:
-        first_sentence: index of its first part in the transcript.
-        sentences: its parts, in order.
+        first_sentence: index in the transcript of its first transcript sentence.
+        sentences: its consecutive transcript sentences.
     """
 
     first_sentence: int
@@ -35,7 +35,7 @@ class NarrationUnit:
 
     @property
     def text(self) -> str:
-        """The texts of its parts, joined by spaces."""
+        """The texts of its transcript sentences, joined by spaces."""
         return " ".join(sentence.text for sentence in self.sentences)
 
     @property
@@ -44,8 +44,8 @@ class NarrationUnit:
         return spoken_words(self.text)
 
     def word_positions(self) -> Iterator[tuple[int, int]]:
-        """Yield, for each of its words, the index of its transcript sentence and the word's index in that
-        sentence."""
+        """Yield two indices per spoken word: that of its transcript sentence, and its own among the
+        words of that sentence."""
         for number, sentence in enumerate(self.sentences, start=self.first_sentence):
             for word_index, word in enumerate(sentence.text.split()):
                 if spoken_words(word):
@@ -53,9 +53,11 @@ class NarrationUnit:
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
-    """Return the sentences as units: one that begins with a small letter joins the unit before it.
+    """Return transcript sentences as units: a sentence that begins with a small letter is joined to
+    the one before it.
 
-    Nothing is joined where most sentences have no end mark, as in captions without punctuation.
+    Nothing is joined where half of the sentences or more end without punctuation, as in automatic
+    captions.
     """
     punctuated_count = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
     is_punctuated = 2 * punctuated_count > len(sentences)
@@ -70,7 +72,7 @@ def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
 
 
 def _continues_sentence(unit: NarrationUnit, sentence: Sentence) -> bool:
-    """Return whether a sentence is the rest of the unit before it."""
+    """Return whether a transcript sentence is the rest of the unit before it."""
     last_sentence = unit.sentences[-1]
     has_ended = last_sentence.text.rstrip().endswith(SENTENCE_ENDS)
     if has_ended or not sentence.text[:1].islower():
@@ -81,7 +83,10 @@ def _continues_sentence(unit: NarrationUnit, sentence: Sentence) -> bool:
 
 
 def non_english_note(transcript: Transcript) -> str | None:
-    """Return a note for a transcript that is not English, by its language field or else its words."""
+    """Return a note to the user for a transcript that is not English, None for an English one.
+
+    The transcript's language decides, or its words if the language is None.
+    """
     language = transcript.language
     if language is not None:
         if language.lower().split("-")[0] in ("en", "english"):
@@ -89,15 +94,11 @@ def non_english_note(transcript: Transcript) -> str | None:
         reason = f"the extractive writer reads English only, the transcript is {language!r}"
         # Only a recogniser can translate. Captions are in the language that they have.
         was_recognised = transcript.recogniser not in (None, "captions")
-        translate_hint = ""
-        if was_recognised:
-            translate_hint = "translate it with --translate, or "
-        return f"{reason}; {translate_hint}use the llm writer"
+        hint = "translate it with --translate, or " if was_recognised else ""
+        return f"{reason}; {hint}use the llm writer"
     # Without a stated language, the words decide.
-    words: list[str] = []
-    for sentence in transcript.sentences:
-        words += re.findall(r"\w+", sentence.text.lower())
-    if looks_english(words):
+    text = " ".join(sentence.text for sentence in transcript.sentences)
+    if looks_english(re.findall(r"\w+", text.lower())):
         return None
     reason = "the extractive writer reads English only, and this transcript does not look like it"
     return f"{reason}; use the llm writer"
@@ -108,9 +109,9 @@ class ParsedNarration:
     """A parsed English narration of S units.
 
     Attributes:
-        units: its sentences, in order.
+        units: the spoken sentences, in order.
         sentence_tags: the tagger's probabilities of each unit.
-        docs: the spaCy document of each unit.
+        docs: the spaCy document of each unit's spoken words.
     """
 
     units: tuple[NarrationUnit, ...]
@@ -128,10 +129,10 @@ def parse_narration(
 ) -> ParsedNarration:
     """Return the units of an English transcript with their tags and spaCy documents.
 
+    settings: names the narration tagger; None is the one that is shipped.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
-    if settings is None:
-        settings = WritingSettings()
+    settings = settings or WritingSettings()
     units = join_sentences(transcript.sentences)
     # The parser loads while the tagger reads, so that neither waits for the other.
     with ThreadPoolExecutor(1, thread_name_prefix="load-parser") as pool:

@@ -1,8 +1,8 @@
 """Why a clause that looks like an instruction is not a step: talk to the audience, plans, opinions,
-habits, options, and what the grammar of its sentence says against it.
+habits, options, and clauses that their sentence makes no action.
 
-Each rule of `off_topic_reason` is a row of a table, and the first that matches is the reason. What
-`flaw_in_sentence` refuses:
+Each rule of `off_topic_reason` is a row of a table, and the first one that matches is the reason.
+What `flaw_in_sentence` rejects:
 
 before we remove the drain plug             says what comes later
 the shorter part that we just cut           says which thing is meant
@@ -16,13 +16,13 @@ if we keep cutting the hair                 states a condition
 can I rinse it with acid                    asks
 don't use a lever, you'll pinch the tube    warns of what would come
 
-`flaw_of_step` refuses "show you how to jack it up", which speaks to the viewer, and "make sure your
+`flaw_of_step` rejects "show you how to jack it up", which speaks to the viewer, and "make sure your
 fingers", which lost its end.
 """
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.clauses import CATENATIVE_VERBS, Clause, has_child
@@ -61,29 +61,13 @@ HABIT_WORDS = word_set(
 TODAY_WORDS = word_set("today tutorial video episode")  # with I or we: what the video will be about
 PAST_WORDS = word_set("yesterday ago earlier")
 # Choices left to the viewer.
-FREE_CHOICE_WORDS = (
-    "as you want",
-    "as you like",
-    "as you would like",
-    "as you'd like",
-    "as you need",
-    "if you want",
-    "if you like",
-    "if you'd like",
-    "if you prefer",
-    "if you wish",
-    "feel free",
-    "up to you",
-    "whatever you",
-    "however you",
-    "it depends",
-    "if you don't have",
-    "if you do not have",
-    "if you're not",
+FREE_CHOICE_PATTERN = re.compile(
+    r"as you(?: want| like| would like|'d like| need)"
+    r"|if you(?: want| like|'d like| prefer| wish| don't have| do not have|'re not)"
+    r"|feel free|up to you|(?:whatever|however) you|it depends"
 )
-CHOICE_WORDS = word_set(
-    "also instead either always even too later"
-)  # with "can": one may as well not
+# With "can" these mark a choice: one may as well not do it.
+CHOICE_WORDS = word_set("also instead either always even too later")
 VAGUE_WORDS = word_set(
     "it this that these those thing things something anything everything work so job"
 )
@@ -96,7 +80,12 @@ NO_ACTION_REASON = "names no action"
 
 
 def off_topic_reason(clause: Clause, *, is_question: bool = False) -> str | None:
-    """Return why a clause is not a step, None when it is one."""
+    """Return why a clause is no step of the work, None when it is one.
+
+    Args:
+        clause: an action clause.
+        is_question: whether its segment ends with a question mark.
+    """
     if is_question:
         return "a question"
     for reason, is_off_topic in _OFF_TOPIC_RULES:
@@ -114,10 +103,12 @@ def _refers_to_speaker(clause: Clause) -> bool:
 
 
 def _is_video_talk(clause: Clause) -> bool:
+    """Return whether a clause announces or comments what the video does: "let me show you", "let's
+    get started"."""
     lemma = clause.verb.lemma_
     if lemma in SPEECH_VERBS:
         # "ask someone to call for help" asks someone nearby
-        after = [child for child in clause.verb.children if child.i > clause.verb.i]
+        after = list(clause.verb.rights)
         has_clause = any(child.dep_ in ("xcomp", "ccomp", "advcl") for child in after)
         addressees = {child.lower_ for child in after if child.dep_ in ("dobj", "dative")}
         asks_someone_nearby = (
@@ -136,12 +127,15 @@ def _is_video_talk(clause: Clause) -> bool:
     if lemma in ("keep", "bear"):
         return "mind" in words
     # a speaker only begins: "let's get STARTED", "let's jump straight INTO it"
-    first_words = {token.lower_ for token in clause.verb.doc[clause.verb.i + 1 : clause.verb.i + 4]}
+    verb = clause.verb
+    first_words = {token.lower_ for token in verb.doc[verb.i + 1 : verb.i + 4]}
     is_beginning = lemma in STARTING_VERBS and not START_WORDS.isdisjoint(first_words)
     return is_beginning and not _acts_on_named_thing(clause)
 
 
 def _is_state(clause: Clause) -> bool:
+    """Return whether a clause states a condition or an opinion instead of an action: "you need it",
+    "I think"."""
     lemma = clause.verb.lemma_
     if lemma == "aim" and not has_child(clause.verb, ("dobj",)):
         return True  # "aim for 20": how much, not what
@@ -168,14 +162,16 @@ def _is_state(clause: Clause) -> bool:
         return False
     is_plan = clause.is_planned and clause.voice in ("i", "we")
     # Something is brought somewhere: "get your bike UP IN a stand". "get a better result" is not.
-    after = [child for child in clause.verb.children if child.i > clause.verb.i]
-    directions = {child.lower_ for child in after if child.dep_ in ("prt", "prep", "advmod")}
+    directions = {
+        child.lower_ for child in clause.verb.rights if child.dep_ in ("prt", "prep", "advmod")
+    }
     moves_thing = _has_obtained_object(clause.verb) and not MOTION_WORDS.isdisjoint(directions)
     return lemma not in ("get", "come") or not (is_plan or moves_thing)
 
 
 def _has_obtained_object(verb: "Token") -> bool:
-    """Return whether a noun follows "get" before any preposition."""
+    """Return whether a noun or pronoun follows a verb before any preposition, adverb or further
+    verb."""
     for token in verb.doc[verb.i + 1 :]:
         if token.pos_ in ("ADP", "ADV", "VERB", "AUX"):
             return False
@@ -189,6 +185,7 @@ def _sentence_contains(clause: Clause, words: frozenset[str]) -> bool:
 
 
 def _is_habit(clause: Clause) -> bool:
+    """Return whether the speaker says what they usually or like to do."""
     if clause.voice not in ("i", "we"):
         return False
     verbs_and_children = _verb_and_governors(clause.verb)
@@ -200,23 +197,20 @@ def _is_habit(clause: Clause) -> bool:
 
 
 def _states_video_purpose(clause: Clause) -> bool:
-    """Return whether a clause states the video's purpose: "If you're trying to ..., try this"."""
+    """Return whether a clause states what the video is for: "If you're trying to ..., try this"."""
     verb = clause.verb
-    has_try = any(
+    opening = " ".join(token.lower_ for token in verb.doc[:5])
+    purpose = re.match(r"if you (?:want|need|like|(?:'re|are) (?:trying|looking))\b", opening)
+    return purpose is not None and any(
         token.lemma_ == "try" and token is not verb for token in _verb_and_governors(verb)
     )
-    if not has_try:
-        return False
-    opening = " ".join(token.lower_ for token in verb.doc[:5])
-    purpose_match = re.match(r"if you (?:want|need|like|(?:'re|are) (?:trying|looking))\b", opening)
-    return purpose_match is not None
 
 
 def _is_choice(clause: Clause) -> bool:
+    """Return whether the viewer may as well leave the action out: "add salt if you like"."""
     text = " ".join(token.lower_ for token in clause.verb.doc)
-    for ending in ("n't", "'d", "'re"):
-        text = text.replace(f" {ending}", ending)
-    if any(phrase in text for phrase in FREE_CHOICE_WORDS):
+    text = re.sub(r" (n't|'d|'re)", r"\1", text)
+    if FREE_CHOICE_PATTERN.search(text):
         return True
     if not clause.is_permitted:
         return False
@@ -228,6 +222,7 @@ def _is_choice(clause: Clause) -> bool:
 
 
 def _lacks_action(clause: Clause) -> bool:
+    """Return whether a verb names no action without an object, and has none: "do it", "keep"."""
     lemma: str = clause.verb.lemma_
     if clause.verb.tag_ == "MD":
         return True  # the parser missed the verb
@@ -275,43 +270,44 @@ _OFF_TOPIC_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
 
 
 def _words_after_verb(clause: Clause) -> set[str]:
-    """Return the lower-case words of a clause after its verb, without joined clauses."""
+    """Return the lower-case words of a clause after its verb, without those of verbs that are
+    joined to it."""
     verb = clause.verb
-    joined: set[int] = set()
+    joined: set[Token] = set()
     for child in verb.children:
         if child.dep_ == "conj" and child.pos_ == "VERB":
-            joined.update(token.i for token in child.subtree)
-    after = [token for token in verb.subtree if token.i > verb.i]
-    return {token.lower_ for token in after if token.i not in joined}
+            joined.update(child.subtree)
+    return {token.lower_ for token in verb.subtree if token.i > verb.i and token not in joined}
 
 
 def _objects(clause: Clause) -> set[str]:
-    """Return the heads of a verb's objects, or of its prepositions' objects without any."""
+    """Return the lower-case head words of a verb's objects. A verb without an object gives those of
+    its prepositions."""
     verb = clause.verb
-    objects: set[str] = set()
-    for child in verb.children:
-        if child.i > verb.i and child.dep_ in ("dobj", "dative"):
-            objects.add(child.lower_)
-    if objects:
-        return objects
-    for child in verb.children:
-        if child.dep_ == "prep":
-            objects.update(nested.lower_ for nested in child.children if nested.dep_ == "pobj")
-    return objects
+    objects = {child.lower_ for child in verb.rights if child.dep_ in ("dobj", "dative")}
+    return objects or {
+        nested.lower_
+        for child in verb.children
+        if child.dep_ == "prep"
+        for nested in child.children
+        if nested.dep_ == "pobj"
+    }
 
 
 def _acts_on_named_thing(clause: Clause) -> bool:
-    """Return whether the verb acts on a noun that is not vague."""
-    verb = clause.verb
-    names_thing = False
-    for child in verb.children:
-        if child.i > verb.i and child.dep_ in ("dobj", "nsubj", "prep", "prt"):
-            names_thing |= any(nested.pos_ in ("NOUN", "PROPN") for nested in child.subtree)
+    """Return whether a noun follows the verb as its object or place, and its objects are not only
+    words such as "it" and "thing"."""
+    names_thing = any(
+        nested.pos_ in ("NOUN", "PROPN")
+        for child in clause.verb.rights
+        if child.dep_ in ("dobj", "nsubj", "prep", "prt")
+        for nested in child.subtree
+    )
     return names_thing and not _objects(clause) <= VAGUE_WORDS
 
 
 def _verb_and_governors(verb: "Token") -> "list[Token]":
-    """Return the verb, the verbs that govern it, and the children of all of these."""
+    """Return the verb, the verbs above it in the parse, and the direct dependents of all these."""
     verbs_and_children = [verb, *verb.children]
     while verb.dep_ in ("xcomp", "ccomp", "conj") and verb.head is not verb:
         verb = verb.head
@@ -320,19 +316,23 @@ def _verb_and_governors(verb: "Token") -> "list[Token]":
     return verbs_and_children
 
 
-PAST_TAGS: Final = ("VBD", "VBN")
-PERCEPTION_VERBS: Final = frozenset(("see", "notice"))
+PAST_TAGS = ("VBD", "VBN")
+PERCEPTION_VERBS = frozenset(("see", "notice"))
 # With a subject and an object they describe a state.
-STATIVE_VERBS: Final = word_set("have want need like love know see")
-PERSON_WORDS: Final = word_set("i we you they")
-WILL_WORDS: Final = frozenset(("will", "'ll"))
-LINKED_ROLES: Final = ("advcl", "ccomp", "parataxis", "dep", "conj")  # of a clause next to another
-CONDITION_WORDS: Final = frozenset(("if", "unless"))
-MIN_STEP_TOKENS: Final = 3  # "make sure", "be sure that"
+STATIVE_VERBS = word_set("have want need like love know see")
+PERSON_WORDS = word_set("i we you they")
+WILL_WORDS = frozenset(("will", "'ll"))
+LINKED_ROLES = ("advcl", "ccomp", "parataxis", "dep", "conj")  # of a clause next to another
+CONDITION_WORDS = frozenset(("if", "unless"))
+MIN_STEP_TOKENS = 3  # "make sure", "be sure that"
 
 
 def flaw_in_sentence(verb: "Token | None") -> str | None:
-    """Return why a verb is not an action in its sentence, None when it is one."""
+    """Return why a step's verb is no action in its sentence, None when it is one.
+
+    verb: the parser's token of the step's first verb. None: the parser has no such token, and the
+    result is None.
+    """
     if verb is None:
         return None
     if verb.dep_ == "advcl":
@@ -372,8 +372,8 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
 
 
 def _is_linked_to_prohibition(verb: "Token") -> bool:
-    """Return whether a verb is linked to a negative order: "don't use a lever, you'll PINCH the
-    tube"."""
+    """Return whether the parser links a verb to a negative order: "don't use a lever, you'll PINCH
+    the tube"."""
     linked_verbs = [other for other in verb.lefts if other.dep_ in LINKED_ROLES]
     if verb.dep_ in LINKED_ROLES:
         linked_verbs.append(verb.head)
@@ -383,11 +383,11 @@ def _is_linked_to_prohibition(verb: "Token") -> bool:
 
 
 def _describes_perception(verb: "Token") -> bool:
-    """Return whether "you see" governs a clause, or "you can see" has any object."""
+    """Return whether "you" or "we" can see something, or see that something is so."""
     if not any(child.lower_ in ("you", "we") for child in verb.children):
         return False
     has_modal = any(child.tag_ == "MD" for child in verb.children)
-    return has_modal or any(child.dep_ == "ccomp" and child.i > verb.i for child in verb.children)
+    return has_modal or any(child.dep_ == "ccomp" for child in verb.rights)
 
 
 def _is_question(verb: "Token") -> bool:
@@ -403,11 +403,15 @@ def _is_question(verb: "Token") -> bool:
 
 
 def _child_words(verb: "Token", relation: str) -> list[str]:
+    """Return the lower-case words that depend on a verb in a relation such as "nsubj"."""
     return [child.lower_ for child in verb.children if child.dep_ == relation]
 
 
 def flaw_of_step(doc: "Doc") -> str | None:
-    """Return what is wrong with the text of a step, None for a good one."""
+    """Return what is wrong with the text of a step, None for a good one.
+
+    doc: the parsed text of the step.
+    """
     for token in doc:
         is_object = token.dep_ in ("dobj", "dative")
         if token.lower_ == "you" and is_object and token.head.i == 0:

@@ -1,8 +1,8 @@
 """The words of a step: one imperative phrase from the clause that states the action.
 
 A phrase is the verb with its complements: objects, places, means and conditions, without asides,
-joined clauses and fillers. A complement is what the parser attaches to the verb, a list of its
-tokens in order.
+joined clauses and fillers. A complement is one dependent of the verb with all words below it in the
+parse, as a list of tokens in spoken order.
 """
 
 import re
@@ -50,20 +50,21 @@ _OTHER_RELATIONS = word_set(
 Complement: TypeAlias = "list[Token]"  # in order
 KeepProbability: TypeAlias = "Callable[[Token], float]"  # P(a word is part of the step)
 
-MIN_COMPLEMENT_KEEP_PROBABILITY = (
-    0.3  # mean of a complement's words from which it stays; its verb was chosen
-)
-MIN_ASIDE_KEEP_PROBABILITY = (
-    0.6  # of a clause that says which or where: "a spot where you can walk around it"
-)
+# mean of a complement's words from which it stays; its verb was chosen
+MIN_COMPLEMENT_KEEP_PROBABILITY = 0.3
+# of a clause that says which or where: "a spot where you can walk around it"
+MIN_ASIDE_KEEP_PROBABILITY = 0.6
 
 
 def verb_complements(
     clause: Clause, keep_probability: "KeepProbability | None" = None
 ) -> "list[Complement]":
-    """Return the verb's complements in a step, each a list of tokens, conditions last.
+    """Return the complements of a clause's verb that a step keeps, conditions last.
 
-    keep_probability: P(part of the step) of a token; improbable complements are left out.
+    Args:
+        clause: the clause of the step's action.
+        keep_probability: returns P(a token is part of the step), by the tagger. Complements with a
+            mean under MIN_COMPLEMENT_KEEP_PROBABILITY are left out. None leaves none out for that.
     """
     verb = clause.verb
 
@@ -101,6 +102,7 @@ def verb_complements(
 
 
 def _belongs_to_step(verb: "Token", child: "Token") -> bool:
+    """Return whether the grammatical relation of a verb's dependent makes it part of a step."""
     if child.lower_ == "ok" and child.i == verb.i + 1:
         return True  # the button, which the parser takes for an interjection
     if child.dep_ == "nsubj" and child.i > verb.i:
@@ -122,11 +124,12 @@ def _is_kept_clause(clause: "Token") -> bool:
     it"."""
     if clause.tag_ == "VBG" and not has_child(clause, ("aux", "nsubj")):
         return True
-    for child in clause.children:
-        is_opener = child.i < clause.i and child.dep_ in ("mark", "aux", "advmod")
-        if is_opener and child.lower_ in KEPT_CLAUSE_OPENERS:
-            return True
-    return False
+    return any(
+        child.lower_ in KEPT_CLAUSE_OPENERS
+        and child.i < clause.i
+        and child.dep_ in ("mark", "aux", "advmod")
+        for child in clause.children
+    )
 
 
 def _is_condition(child: "Token") -> bool:
@@ -136,7 +139,8 @@ def _is_condition(child: "Token") -> bool:
 
 
 def _governor_qualifiers(verb: "Token") -> "Complement":
-    """Return the clauses of the verbs that govern this one: "if it is dry, you want to ADD water"."""
+    """Return the clauses that qualify the verbs above this one: "IF IT IS DRY, you want to add
+    water"."""
     qualifiers: list[Token] = []
     while verb.dep_ == "xcomp":
         end = verb.i
@@ -154,7 +158,8 @@ def _has_object(verb: "Token") -> bool:
 
 
 def _shared_object(clause: Clause) -> "Token | None":
-    """Return the object of a later joined verb: "peel and slice the POTATOES"."""
+    """Return the object that a verb shares with a later joined verb, None without one: the
+    potatoes of "peel and slice the POTATOES"."""
     verb = clause.verb
     is_last_token = verb.i + 1 >= len(verb.doc)
     if is_last_token or verb.lemma_ in INTRANSITIVE_VERBS:
@@ -178,7 +183,8 @@ def _shared_object(clause: Clause) -> "Token | None":
 def _mean_keep_probability(
     complement: "Sequence[Token]", keep_probability: "KeepProbability"
 ) -> float:
-    """Return the mean P(kept) of the content words, 1 for a pronoun alone."""
+    """Return the mean P(a token is part of the step) of the tokens other than articles, pronouns
+    and punctuation, 1 without any."""
     probabilities = [
         keep_probability(token)
         for token in complement
@@ -190,12 +196,16 @@ def _mean_keep_probability(
 def complement_tokens(
     head: "Token", keep_probability: "KeepProbability | None" = None
 ) -> "Complement":
-    """Return the tokens of a complement in order, without asides and filler adverbs.
+    """Return the tokens at and below a head in spoken order, without asides, filler adverbs and
+    punctuation at either end.
 
-    keep_probability: P(part of the step) of a token; probable asides stay.
+    Args:
+        head: the token that the parser attaches to the verb.
+        keep_probability: returns P(a token is part of the step). Asides with a mean of
+            MIN_ASIDE_KEEP_PROBABILITY or more stay. None drops all asides.
     """
-    tokens = sorted(head.subtree, key=token_index)
-    dropped: set[int] = set()
+    tokens = sorted(head.subtree)
+    dropped: set[Token] = set()
     for token in tokens:
         if not _is_aside(token, head):
             continue
@@ -204,8 +214,8 @@ def complement_tokens(
             keep_probability is None
             or _mean_keep_probability(aside, keep_probability) < MIN_ASIDE_KEEP_PROBABILITY
         ):
-            dropped.update(map(token_index, aside))
-    remaining = [token for token in tokens if token.i not in dropped]
+            dropped.update(aside)
+    remaining = [token for token in tokens if token not in dropped]
     while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):
         remaining.pop(0)
     while remaining and (remaining[-1].is_punct or remaining[-1].dep_ == "cc"):
@@ -213,12 +223,9 @@ def complement_tokens(
     return remaining
 
 
-def token_index(token: "Token") -> int:
-    """Return the index of a token in its document, as a sort key."""
-    return int(token.i)
-
-
 def _is_aside(token: "Token", head: "Token") -> bool:
+    """Return whether a token below a complement's head begins words that a step leaves out: a
+    relative clause, a filler adverb, an apposition or another action."""
     if token is head:
         return False
     if token.dep_ in ("relcl", "intj", "parataxis"):
@@ -263,45 +270,37 @@ def imperative_phrase(
     clause: Clause, resolve: Resolver, keep_probability: "KeepProbability"
 ) -> "tuple[str, set[Token]]":
     """Return a clause as an imperative, "slice the lemons" or "don't overmix the batter", and the
-    tokens that it rests on.
+    set of its verb and all tokens of its complements.
 
     Args:
-        clause: an action.
-        resolve: a pronoun -> its name, None where unsure.
-        keep_probability: P(part of the step) of a token; improbable complements are left out.
+        clause: the clause of the step's action.
+        resolve: returns the name that a pronoun stands for, None where that is not sure.
+        keep_probability: returns P(a token is part of the step), by the tagger. Complements with a
+            low mean are left out.
     """
     verb = clause.verb
     complements = verb_complements(clause, keep_probability)
     resolved = _names_of_pronouns(complements, resolve)
     texts = [_join_tokens(complement, resolved) for complement in complements]
-    text = " ".join([_imperative(verb), *texts])
     if clause.voice == "passive":
         # What it is done to: "THE POTATOES are then mashed".
-        subject: list[Token] = []
-        for child in verb.children:
-            if child.dep_ == "nsubjpass":
-                subject += complement_tokens(child)
-        later_words = text.split(" ")[1:]
-        text = " ".join([_imperative(verb), _join_tokens(subject, resolved), *later_words])
+        subjects = [child for child in verb.children if child.dep_ == "nsubjpass"]
+        subject = chain.from_iterable(map(complement_tokens, subjects))
+        texts.insert(0, _join_tokens(subject, resolved))
+    text = _trim_end(" ".join([_imperative(verb), *texts]))
 
     # a manner that was said before the verb: "GENTLY pry"
-    text = _trim_end(text)
     manner_adverb = _manner_before(verb)
     if manner_adverb is not None:
         text = f"{manner_adverb} {text}"
     if clause.is_negated:
-        negation = "don't"
-        if any(child.lower_ == "never" for child in verb.children):
-            negation = "never"
-        text = f"{negation} {text}"
-
-    tokens = {verb}
-    for complement in complements:
-        tokens.update(complement)
-    return text, tokens
+        is_never = any(child.lower_ == "never" for child in verb.children)
+        text = f"never {text}" if is_never else f"don't {text}"
+    return text, {verb, *chain(*complements)}
 
 
 def _manner_before(verb: "Token") -> str | None:
+    """Return the first adverb in "-ly" before a verb that says how it is done, None without one."""
     for child in verb.children:
         if child.dep_ != "advmod" or child.i >= verb.i:
             continue
@@ -313,7 +312,7 @@ def _manner_before(verb: "Token") -> str | None:
 
 
 def _names_of_pronouns(complements: "list[Complement]", resolve: Resolver) -> dict[int, str]:
-    """Return token index -> name for the pronouns of a step."""
+    """Return the names of the pronouns in a step: token index -> the noun that it stands for."""
     tokens = list(chain(*complements))
     noun_lemmas = {token.lemma_.lower() for token in tokens if token.pos_ == "NOUN"}
     names: dict[int, str] = {}
@@ -329,6 +328,7 @@ def _names_of_pronouns(complements: "list[Complement]", resolve: Resolver) -> di
 
 
 def _imperative(verb: "Token") -> str:
+    """Return a verb's base form as an order writes it, with the button of a click: "right-click"."""
     word = str(verb.lower_)
     if verb.lemma_ == "click":
         before = verb.doc[max(0, verb.i - 2) : verb.i]
@@ -345,19 +345,25 @@ def _imperative(verb: "Token") -> str:
 
 
 def _join_tokens(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
-    """Return the tokens joined, pronouns replaced by names, possessives by "the"."""
-    pieces: list[str] = []
-    previous_token = None
+    """Return tokens as text, with pronouns replaced by their names and possessives by "the".
+
+    Args:
+        tokens: in spoken order, perhaps with gaps.
+        resolved: index of a pronoun's token -> its name.
+    """
+    text = ""
+    previous = None
     for token in tokens:
-        if previous_token is not None:
-            is_adjacent = previous_token.i + 1 == token.i and not previous_token.whitespace_
-            pieces.append("" if is_adjacent else " ")
-        pieces.append(_word_text(token, resolved))
-        previous_token = token
-    return "".join(pieces)
+        is_attached = previous and previous.i + 1 == token.i and not previous.whitespace_
+        if text and not is_attached:
+            text += " "
+        text += _word_text(token, resolved)
+        previous = token
+    return text
 
 
 def _word_text(token: "Token", resolved: dict[int, str]) -> str:
+    """Return a token as a step writes it. resolved: index of a pronoun's token -> its name."""
     if token.i in resolved:
         return f"the {resolved[token.i]}"
     if token.lower_ in POSSESSIVE_WORDS and token.dep_ in ("det", "poss"):
@@ -372,12 +378,11 @@ def _word_text(token: "Token", resolved: dict[int, str]) -> str:
 
 
 def _trim_end(text: str) -> str:
-    """Return the text without conjunctions and articles at its end, "ensure that" as "make sure"."""
+    """Return the text without conjunctions, articles and punctuation at its end. "ensure that"
+    becomes "make sure"."""
     words = text.replace("ensure that ", "make sure ").split()
-    while len(words) > 1:
-        previous_token = words[-1]
-        is_mark = not previous_token.strip(",.-")
-        if previous_token.strip(",.") not in _NON_FINAL_WORDS and not is_mark:
-            break
+    while len(words) > 1 and (
+        words[-1].strip(",.") in _NON_FINAL_WORDS or not words[-1].strip(",.-")
+    ):
         words.pop()
     return " ".join(words).rstrip(",.!?;:- ")

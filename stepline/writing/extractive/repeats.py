@@ -1,7 +1,4 @@
-"""Repeated steps, merged, and the numbers of steps.
-
-The language-model writer ends with them too.
-"""
+"""The last two operations of both step writers: repeated steps are merged, and all are numbered."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -15,12 +12,10 @@ MAX_REPEAT_DISTANCE_SENTENCES = 6
 
 def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return the steps with ids "1", "2", ... and the kind of each: "do" or "avoid"."""
-    numbered = []
-    for number, step in enumerate(steps, start=1):
-        kind = instruction_kind(step.text)
-        changes = {"id": str(number), "kind": kind}
-        numbered.append(step.model_copy(update=changes))
-    return tuple(numbered)
+    return tuple(
+        step.model_copy(update={"id": str(number), "kind": instruction_kind(step.text)})
+        for number, step in enumerate(steps, start=1)
+    )
 
 
 # Cosine from which two steps near each other say the same, by eye on narrations.
@@ -34,15 +29,16 @@ def merge_by_meaning(
     embed: Callable[[Sequence[str]], Matrix] = embed,
     are_different: Callable[[str, str], bool] = lambda text, other: False,  # noqa: ARG005
 ) -> tuple[Step, ...]:
-    """Return the steps in order, each that repeats an earlier one near it merged into that one.
+    """Return the steps in spoken order, with each repeated step merged into its first mention.
 
-    Two steps of one kind (do or avoid) are repeats where the cosine of their texts is high. The
-    merged step has the sources and the spoken span of both, and the longer text.
+    Two steps are repeats if their texts have a high cosine, their kind (do or avoid) is the same,
+    and at most MAX_REPEAT_DISTANCE_SENTENCES are between them. The merged step has the longer text,
+    the sources of both and a span that covers both.
 
     Args:
-        steps: in spoken order, each with source sentences.
-        embed: texts to unit vectors, (N, D).
-        are_different: whether two texts are different steps however similar their vectors are.
+        steps: in spoken order, each with at least one source sentence.
+        embed: returns one unit vector per text, (N, D).
+        are_different: returns whether two texts are different steps, however high their cosine is.
     """
     if not steps:
         return ()

@@ -55,6 +55,13 @@ ORDER_VERBS = word_set(
     hit grab pick take add put set turn go hold spread pour stir mix hover navigate apply enter
     """
 )
+# How a body moves, said after the verb alone: "land soft", "lean forward".
+MANNER_WORDS = word_set(
+    """
+    soft high low slow fast hard tight still deep wide forward forwards backward backwards upward upwards downward
+    downwards sideways up down back out
+    """
+)
 NON_ORDER_WORDS = word_set(
     """
     the a an i we you it is are was were be been can will would may might must could should do does did have has
@@ -255,8 +262,13 @@ def _split_at_connectives(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWo
 
 
 def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
-    """Return whether another order follows "and", a comma or ", so": "go up to Edit and | choose
-    Transform"."""
+    """Return whether another order begins after "and", a comma or ", so": "go up to Edit and | CHOOSE
+    Transform".
+
+    Args:
+        part: the words of the segment so far.
+        after: the next three words.
+    """
     if after[0].bare.endswith("ly"):
         after = after[1:]  # "gently tap your fingers"
     if not after or not _may_be_order(after[0]) or after[0].bare in ("let", "and"):
@@ -274,8 +286,9 @@ def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord
         return False
     before = part[:-1] if is_joined else part
 
-    # an order: its thing, or a verb that always is one
-    if not has_thing and verb not in ORDER_VERBS:
+    # an order: its thing, its manner, or a verb that always is one
+    has_manner = not is_joined and following in MANNER_WORDS
+    if not (has_thing or has_manner) and verb not in ORDER_VERBS:
         return False
     # A verb that shares the next one's object: "you peel | and slice the potatoes".
     last_verb = before[-1].bare
@@ -285,7 +298,21 @@ def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord
         last_verb in ORDER_VERBS or word_before in words_before_shared_verb
     ):
         return False
-    return _is_instruction(before) and len(before) > 2
+    follows_manner = before[-1].bare in MANNER_WORDS
+    if _is_instruction(before):
+        return has_manner or follows_manner or len(before) > 2
+    return has_thing and _has_no_verb(before)
+
+
+def _has_no_verb(part: Sequence[SpokenWord]) -> bool:
+    """Return whether a part has neither subject nor verb: "a deep breath and | FILL your mouth"."""
+    words = [word.bare for word in part if word.bare not in CONNECTIVE_WORDS | SEQUENCE_WORDS]
+    return (
+        bool(words)
+        and words[0] not in INTRODUCTORY_WORDS
+        and SUBJECT_WORDS.isdisjoint(words)
+        and not any(word in verbs() or word.endswith(("s", "ed", "n't")) for word in words[1:])
+    )
 
 
 def _is_instruction(part: Sequence[SpokenWord]) -> bool:
@@ -363,7 +390,7 @@ def _insert_subject_you(segment: Segment) -> Segment:
     if not after or not _may_be_order(verb) or verb.text.endswith(","):
         return segment
     following = after[0].bare
-    is_order = following in WORDS_AFTER_ORDER or following.endswith("ly")
+    is_order = following in WORDS_AFTER_ORDER | MANNER_WORDS or following.endswith("ly")
     if not is_order and verb.bare not in ORDER_VERBS:
         return segment
     lower_case_first = replace(first, text=first.text.lower())

@@ -2,20 +2,22 @@
 
 "Now I'm going to chop my garlic and then I add it to the pan." gives two steps. With words
 counted from 0, words 4 to 6 become 'chop the garlic'. Words 10 to 14 become 'add it to the pan'.
-`step_names` finds what "it" means.
+`antecedents` finds what "it" means.
 
-The tagger says of each word whether it stays and whether an action begins with it. Grammar smooths
-that over whole phrases, gives verbs their base form and puts what was said in front of an action in
-its place.
+The tagger gives each word the probabilities that it stays and that an action begins with it. The
+parser makes whole phrases stay or go, gives verbs their base form, and moves an object that was
+spoken before its verb behind it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from itertools import dropwhile, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from stepline.text.narration.adapted_encoder import Array
 from stepline.text.narration.tagger import SentenceTags
 from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, punctuation_after
 from stepline.writing.extractive.english import base_form, word_set
@@ -23,42 +25,42 @@ from stepline.writing.extractive.english import base_form, word_set
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-MIN_KEEP_PROBABILITY: Final = 0.5  # P that a word or phrase is part of the step
-MIN_ACTION_PROBABILITY: Final = 0.45  # P that an action begins with a word
-MIN_FRONT_VERB_PROBABILITY: Final = 0.5  # P that an editor puts some verb in front
+MIN_KEEP_PROBABILITY = 0.5  # P that a word or phrase is part of the step
+MIN_ACTION_PROBABILITY = 0.45  # P that an action begins with a word
+MIN_FRONT_VERB_PROBABILITY = 0.5  # P that an editor puts some verb in front
 # The same two where the sentence surely describes a step, and none was made out.
-MIN_FALLBACK_ACTION_PROBABILITY: Final = 0.25
-MIN_FALLBACK_FRONT_VERB_PROBABILITY: Final = 0.2
-MAX_NEGATION_DISTANCE_WORDS: Final = 4  # words between "don't" and what is not to be done
-MAX_STEP_WORDS: Final = 30
+MIN_FALLBACK_ACTION_PROBABILITY = 0.25
+MIN_FALLBACK_FRONT_VERB_PROBABILITY = 0.2
+MAX_NEGATION_DISTANCE_WORDS = 4  # words between "don't" and what is not to be done
+MAX_STEP_WORDS = 30
 
-CONNECTIVE_WORDS: Final = word_set("and then so but or now also")
-CLAUSE_SUBJECTS: Final = word_set(
+CONNECTIVE_WORDS = word_set("and then so but or now also")
+CLAUSE_SUBJECTS = word_set(
     """
     i you we they he she i'm you're we're they're i'll you'll we'll i've you've we've it's that's
     there's here's let's he's she's
     """
 )
-SUBORDINATE_WORDS: Final = word_set("until till so when where before if that as once while after")
-NEGATION_WORDS: Final = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
+SUBORDINATE_WORDS = word_set("until till so when where before if that as once while after")
+NEGATION_WORDS = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
 # With these a phrase in front says when, where or how. It stays in front of the order.
-FRONT_PHRASE_OPENERS: Final = word_set(
+FRONT_PHRASE_OPENERS = word_set(
     """
     with when once if after before in on at for until till as while to without using by from during
     over under through every because whenever unless inside into onto
     """
 )
-NON_FINAL_WORDS: Final = word_set(
+NON_FINAL_WORDS = word_set(
     """
     and or but then so with to of for in into onto until if the a an our your my at by from as that
     """
 )
-DETERMINER_WORDS: Final = word_set("a an the my our your his her their some this that these those")
-PRONOUN_WORDS: Final = word_set("it this that these those them they him her he she one ones")
+DETERMINER_WORDS = word_set("a an the my our your his her their some this that these those")
+PRONOUN_WORDS = word_set("it this that these those them they him her he she one ones")
 # One speaker's own things are "the" things of a step.
-POSSESSIVE_WORDS: Final = word_set("my our")
+POSSESSIVE_WORDS = word_set("my our")
 # These stay with their noun: "the hair on the right side of MY head".
-ARTICLE_WORDS: Final = POSSESSIVE_WORDS | word_set("a an the your")
+ARTICLE_WORDS = POSSESSIVE_WORDS | word_set("a an the your")
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class DraftWord:
 
     Attributes:
         text: as it appears in the step.
-        index: of the spoken word in its sentence, None for an inserted word.
-        is_pronoun: whether a name may replace it.
+        index: index of the spoken word in its sentence, None for a word that nobody spoke.
+        is_pronoun: whether its antecedent may replace it.
     """
 
     text: str
@@ -78,13 +80,13 @@ class DraftWord:
 
 @dataclass(frozen=True)
 class DraftStep:
-    """A step of one sentence, before its pronouns are replaced by names.
+    """A step of one sentence, before its pronouns are replaced by their antecedents.
 
     Attributes:
         words: in the order of the step.
-        sentence: index of the source sentence.
+        sentence: index of the source sentence in the narration.
         is_negated: whether it says what not to do.
-        verb: index of its first verb among the spoken words, None for an inserted verb.
+        verb: index of its first verb among the spoken words, None for a verb that nobody spoke.
     """
 
     words: tuple[DraftWord, ...]
@@ -95,14 +97,12 @@ class DraftStep:
     @property
     def word_indices(self) -> tuple[int, ...]:
         """The sorted indices of its words among the spoken words of the sentence."""
-        word_indices = [word.index for word in self.words if word.index is not None]
-        return tuple(sorted(word_indices))
+        return tuple(sorted(word.index for word in self.words if word.index is not None))
 
     @property
     def gap_count(self) -> int:
-        """How often spoken words are left out between two of its words."""
-        shown_words = [word for word in self.words if word.text]
-        spoken_indices = [word.index for word in shown_words if word.index is not None]
+        """The number of places where spoken words are left out between two words of the step."""
+        spoken_indices = [word.index for word in self.words if word.text and word.index is not None]
         return sum(after > before + 1 for before, after in pairwise(spoken_indices))
 
     @property
@@ -110,17 +110,19 @@ class DraftStep:
         """The text of the step. It begins with a small letter, unless the first word is an acronym."""
         texts = [word.text for word in self.words if word.text]
         step_text = " ".join(texts).strip(" ,.!?;:-")
-        is_name = step_text[1:2].isupper()
-        if is_name:
-            return step_text
-        return step_text[:1].lower() + step_text[1:]
+        is_acronym = step_text[1:2].isupper()
+        return step_text if is_acronym else step_text[:1].lower() + step_text[1:]
 
 
 @dataclass(frozen=True)
 class _Action:
-    """The word range of one action in a sentence: `begin` to `head` (its verb) to `end`.
+    """The words of one action in a sentence.
 
-    starts_step: whether it is a step of its own, and does not continue the step before.
+    Attributes:
+        begin: index of its first word.
+        head: index of its verb.
+        end: index after its last word.
+        starts_step: whether it starts a new step instead of continuing the one before.
     """
 
     begin: int
@@ -133,6 +135,14 @@ class SentenceEditor:
     """Turns one spoken sentence into draft steps, by the tagger and the parser."""
 
     def __init__(self, words: Sequence[str], tags: SentenceTags, doc: "Doc", number: int) -> None:
+        """Find the tokens of the words, and which words stay.
+
+        Args:
+            words: the W spoken words of the sentence.
+            tags: the tagger's probabilities of the sentence and its words.
+            doc: the parser's document of the words, joined by spaces.
+            number: index of the sentence in the narration.
+        """
         self.words = words
         self.tags = tags
         self.number = number
@@ -140,9 +150,10 @@ class SentenceEditor:
         self.is_kept = _keep_mask(words, tags, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the draft steps of the sentence, in order, none where it has no action.
+        """Return the draft steps of the sentence, in order, none if it has no action.
 
-        front_verbs: the verbs that the tagger may put in front of a sentence without one.
+        front_verbs: the verbs that the tagger can put in front of a sentence without a verb, in the
+            order of `SentenceTags.verbs`.
         """
         actions = self._actions()
         if not actions:
@@ -159,80 +170,80 @@ class SentenceEditor:
         return [draft for draft in drafts if len(draft.words) > 1]
 
     def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the most likely step of a sentence that surely describes one, or none."""
+        """Return the most likely draft step of a sentence that surely describes a step, in a list that
+        is empty if there is none.
+
+        front_verbs: as in `steps`.
+        """
         heads = self._action_heads(MIN_FALLBACK_ACTION_PROBABILITY)
         if not heads:
             return self._with_front_verb(front_verbs, MIN_FALLBACK_FRONT_VERB_PROBABILITY)
         probabilities = self.action_probabilities
         head = max(heads, key=lambda index: float(probabilities[index]))
-        later_heads = [index for index in heads if index > head]
-        after = min(later_heads, default=len(self.words))
-        end = self._connective_index(head, after)
+        after = min((index for index in heads if index > head), default=len(self.words))
+        end = self._end_of_action(head, after)
         draft = self._draft_of_action(_Action(head, head, end, starts_step=True))
         if draft is None or not self._has_noun(draft.words[1:]):
             return []
         return [draft]
 
     @property
-    def action_probabilities(self) -> np.ndarray:
-        """P(an action begins with the word), (W,)."""
-        probabilities: np.ndarray = self._edit_probabilities("verb") + self._edit_probabilities(
-            "next"
-        )
-        return probabilities
+    def action_probabilities(self) -> Array:
+        """P(an action begins with the word) of each word, (W,)."""
+        return self._edit_probabilities("verb") + self._edit_probabilities("next")
 
-    def _edit_probabilities(self, edit: Edit) -> np.ndarray:
-        probabilities: np.ndarray = self.tags.edits[:, WORD_EDITS.index(edit)]
-        return probabilities
+    def _edit_probabilities(self, edit: Edit) -> Array:
+        """Return P(the edit) of each word, (W,)."""
+        return self.tags.edits[:, WORD_EDITS.index(edit)]
 
     def _action_heads(self, min_probability: float) -> list[int]:
-        """Return the indices of verbs that begin an action with at least `min_probability`."""
-        heads = []
-        for index in np.flatnonzero(self.action_probabilities >= min_probability).tolist():
-            if base_form(self.words[index], self.tokens[index]) is not None:
-                heads.append(index)
-        return heads
+        """Return the indices of the verbs with at least `min_probability` that an action begins with
+        them."""
+        return [
+            index
+            for index in np.flatnonzero(self.action_probabilities >= min_probability).tolist()
+            if base_form(self.words[index], self.tokens[index]) is not None
+        ]
 
     def _actions(self) -> list[_Action]:
+        """Return the actions of the sentence, which share out its words from the first one on."""
         first_probabilities = self._edit_probabilities("verb")
         next_probabilities = self._edit_probabilities("next")
         heads = self._action_heads(MIN_ACTION_PROBABILITY)
         actions: list[_Action] = []
         begin = 0
         for head, after in pairwise([*heads, len(self.words)]):
-            end = self._connective_index(head, after)
+            end = self._end_of_action(head, after)
             starts_step = not actions or first_probabilities[head] >= next_probabilities[head]
             actions.append(_Action(begin, head, end, starts_step))
             begin = end
         return actions
 
-    def _connective_index(self, head: int, after: int) -> int:
-        """Return where the words before the next action begin."""
-        for index in range(head + 1, after):
-            if self._begins_clause(index):
-                after = index
-                break
+    def _end_of_action(self, head: int, after: int) -> int:
+        """Return the index after the last word of an action.
+
+        Args:
+            head: index of its verb.
+            after: index of the next action's verb, W at the last action.
+        """
+        after = next(filter(self._begins_clause, range(head + 1, after)), after)
         if after == len(self.words) or self._begins_clause(after):
             return after
         for index in range(after - 1, head, -1):
             if bare_word(self.words[index]) in CONNECTIVE_WORDS:
                 return index
-            if punctuation_after(self.words[index - 1]) == "none":
-                continue
-            if index > head + 1:
-                return index
-            return after
+            if punctuation_after(self.words[index - 1]) != "none":
+                return index if index > head + 1 else after
         return after
 
     def _begins_clause(self, index: int) -> bool:
-        """Return whether a new clause with its own subject begins, which the step omits."""
+        """Return whether a clause begins at a word that is its subject and that the step omits."""
         if self.is_kept[index] or bare_word(self.words[index]) not in CLAUSE_SUBJECTS:
             return False
-        before = bare_word(self.words[index - 1])
-        return before not in SUBORDINATE_WORDS
+        return bare_word(self.words[index - 1]) not in SUBORDINATE_WORDS
 
     def _draft_of_action(self, action: _Action) -> DraftStep | None:
-        """Return the draft step of one action, None where its negation would be lost."""
+        """Return the draft step of one action, None if the step would lose a "not"."""
         head = action.head
         is_negated = self._is_negated(action)
         if is_negated and not self._keeps_negation(action):
@@ -250,12 +261,11 @@ class SentenceEditor:
         # what was said before and after it
         before = self._keep_words_in_range(action.begin, head, skip_negation=True)
         after = self._keep_words_in_range(head + 1, action.end)
-        if after and after[0].text == "of":
-            has_amount = after[0].index == head + 1
-            if not has_amount:
-                after = after[1:]  # "add a bit of water": "a bit" was dropped
-        has_object = self._has_object(after)
-        front_words, moved_words = self._split_front_words(before, has_object=has_object)
+        if after and after[0].text == "of" and after[0].index != head + 1:
+            after = after[1:]  # "add a bit of water": "a bit" was dropped
+        front_words, moved_words = self._split_front_words(
+            before, has_object=self._has_object(after)
+        )
         words = [*front_words, *order, *moved_words, *after]
         return DraftStep(tuple(_trim_draft_words(words)), self.number, is_negated, head)
 
@@ -271,21 +281,23 @@ class SentenceEditor:
         return False
 
     def _keeps_negation(self, action: _Action) -> bool:
-        """Return whether the tagger keeps the "not". A warning always does."""
-        if self.tags.is_warning:
-            return True
-        word_indices = range(action.begin, action.head)
-        return any(
-            self.is_kept[index] and _is_negation(self.words[index]) for index in word_indices
+        """Return whether the tagger keeps the "not" before an action. A warning always keeps it."""
+        return self.tags.is_warning or any(
+            self.is_kept[index] and _is_negation(self.words[index])
+            for index in range(action.begin, action.head)
         )
 
     def _split_front_words(
         self, before: list[DraftWord], *, has_object: bool
     ) -> tuple[list[DraftWord], list[DraftWord]]:
-        """Return the words that stay before the verb, and those that move behind it.
+        """Return the words that stay before the verb, and the words that move behind it.
 
         "When it is dry, sand it" stays. "the garlic, you chop finely" becomes "Chop the garlic
-        finely".
+        finely". Other words are left out.
+
+        Args:
+            before: words of the step that were spoken before its verb.
+            has_object: whether the verb has an object behind it.
         """
         words = _strip_connectives(before)
         if not words:
@@ -302,9 +314,7 @@ class SentenceEditor:
         return [], []
 
     def _token(self, word: DraftWord) -> "Token | None":
-        if word.index is None:
-            return None
-        return self.tokens[word.index]
+        return None if word.index is None else self.tokens[word.index]
 
     def _has_noun(self, words: Sequence[DraftWord]) -> bool:
         return any(_is_noun(self._token(word)) for word in words)
@@ -322,9 +332,12 @@ class SentenceEditor:
     def _keep_words_in_range(
         self, begin: int, end: int, *, skip_negation: bool = False
     ) -> list[DraftWord]:
-        """Return the words of a range that belong to the step.
+        """Return the spoken words of a range that stay in the step.
 
-        skip_negation: leave out "not" and "don't".
+        Args:
+            begin: index of the first word.
+            end: index after the last word.
+            skip_negation: whether "not" and "don't" are left out.
         """
         name_probabilities = self._edit_probabilities("name")
         drop_probabilities = self._edit_probabilities("drop")
@@ -332,24 +345,19 @@ class SentenceEditor:
         for index in range(begin, end):
             bare_text = bare_word(self.words[index])
             is_pronoun = bare_text in PRONOUN_WORDS and not self._is_determiner(index)
-            word_is_kept = self.is_kept[index]
-            if skip_negation and _is_negation(bare_text):
-                word_is_kept = False
-            if is_pronoun and name_probabilities[index] > drop_probabilities[index] / 2:
-                word_is_kept = True
-            if word_is_kept:
+            is_named = is_pronoun and name_probabilities[index] > drop_probabilities[index] / 2
+            is_skipped = skip_negation and _is_negation(bare_text)
+            if is_named or (self.is_kept[index] and not is_skipped):
                 words.append(DraftWord(self._step_word_at(index), index, is_pronoun))
         return words
 
     def _step_word_at(self, index: int) -> str:
-        """Return a word as it appears in a step, in lower case unless it is a name."""
+        """Return a spoken word as the step writes it: in lower case unless it is a name."""
         word = _step_word(self.words[index])
         token = self.tokens[index]
         is_name = token is None or token.pos_ == "PROPN"
         is_capitalised = word[:1].isupper() and word[1:].islower()
-        if is_capitalised and not is_name:
-            return word.lower()
-        return word
+        return word.lower() if is_capitalised and not is_name else word
 
     def _is_determiner(self, index: int) -> bool:
         token = self.tokens[index]
@@ -358,25 +366,30 @@ class SentenceEditor:
     def _with_front_verb(
         self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB_PROBABILITY
     ) -> list[DraftStep]:
-        """Return the kept words after the most likely front verb, or no step."""
+        """Return a draft step of a sentence without a verb: the verb that an editor most likely puts in
+        front, then the words that stay.
+
+        The list is empty if the words hold no noun, or if P(an editor puts any verb in front) is
+        under `min_probability`. front_verbs: as in `steps`.
+        """
         probabilities = self.tags.verbs.copy()
         no_verb = front_verbs.index(NO_VERB)
         if 1 - probabilities[no_verb] < min_probability:
             return []
         probabilities[no_verb] = 0.0
         verb = front_verbs[int(np.argmax(probabilities))]
-        words = self._keep_words_in_range(0, len(self.words))
-        words = _strip_connectives(words)
+        words = _strip_connectives(self._keep_words_in_range(0, len(self.words)))
         if not self._has_noun(words):
             return []
-        words.insert(0, DraftWord(verb, None))
-        return [DraftStep(tuple(_trim_draft_words(words)), self.number)]
+        words = _trim_draft_words([DraftWord(verb, None), *words])
+        return [DraftStep(tuple(words), self.number)]
 
 
 def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
-    """Return whether an "and" without a comma joins a verb to a negated one.
+    """Return whether an "and" without a comma joins a verb to a negated one: "don't tighten it and
+    LEAVE it out" forbids both.
 
-    "Don't tighten it AND leave it out" forbids both.
+    head: index of the verb among the spoken words.
     """
     is_joined = False
     for index in reversed(range(head)):
@@ -395,10 +408,7 @@ def _is_noun(token: "Token | None") -> bool:
 
 def _strip_connectives(words: Sequence[DraftWord]) -> list[DraftWord]:
     """Return the words without leading connectives such as "and then"."""
-    first = 0
-    while first < len(words) and bare_word(words[first].text) in CONNECTIVE_WORDS:
-        first += 1
-    return list(words[first:])
+    return list(dropwhile(lambda word: bare_word(word.text) in CONNECTIVE_WORDS, words))
 
 
 def _strip_punctuation(word: DraftWord) -> DraftWord:
@@ -407,33 +417,29 @@ def _strip_punctuation(word: DraftWord) -> DraftWord:
 
 def _join_drafts(first: DraftStep, second: DraftStep) -> DraftStep:
     """Return two drafts as one step: "Peel the apple and slice it"."""
-    words = list(first.words)
-    words[-1] = _strip_punctuation(words[-1])
-    words.append(DraftWord("and", None))
-    words += second.words
-    return replace(first, words=tuple(words))
+    *words, last = first.words
+    joined = (*words, _strip_punctuation(last), DraftWord("and", None), *second.words)
+    return replace(first, words=joined)
 
 
 def _trim_draft_words(words: list[DraftWord]) -> list[DraftWord]:
     """Return at most MAX_STEP_WORDS words, without articles and conjunctions at the end."""
     words = words[:MAX_STEP_WORDS]
     while len(words) > 1 and bare_word(words[-1].text) in NON_FINAL_WORDS:
-        words = words[:-1]
+        words.pop()
     return words
 
 
 def _step_word(word: str) -> str:
     """Return a word as it appears in a step: no punctuation but a comma, "the" for "my"."""
-    has_comma = punctuation_after(word) == "comma"
     bare_text = word.strip('.!?;:…—–"“”()[],')
     if bare_text.lower() in POSSESSIVE_WORDS:
         return "the"
-    if has_comma:
-        return f"{bare_text},"
-    return bare_text
+    return f"{bare_text}," if punctuation_after(word) == "comma" else bare_text
 
 
 def _is_negation(word: str) -> bool:
+    """Return whether a word is a negation, or the "do" of "do not"."""
     bare_text = bare_word(word)
     return bare_text in NEGATION_WORDS or bare_text.endswith("n't") or bare_text == "do"
 
@@ -455,24 +461,27 @@ def tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
 
 def _keep_mask(
     words: Sequence[str], tags: SentenceTags, doc: "Doc", tokens: "Sequence[Token | None]"
-) -> np.ndarray:
-    """Return a mask (W,), True for kept words: a noun phrase and its preposition are kept or
-    dropped whole."""
+) -> npt.NDArray[np.bool_]:
+    """Return a mask (W,), True for words that stay in a step. A noun phrase and its preposition stay
+    or go as a whole.
+
+    Args:
+        words: the W spoken words.
+        tags: the tagger's probabilities.
+        doc: the parser's document of the words.
+        tokens: of `tokens_of_words`.
+    """
     probability = 1 - tags.edits[:, WORD_EDITS.index("drop")]
     is_kept = probability >= MIN_KEEP_PROBABILITY
-    word_index_of = {}
-    for index, token in enumerate(tokens):
-        if token is not None:
-            word_index_of[token.i] = index
+    word_index_of = {token.i: index for index, token in enumerate(tokens) if token is not None}
     for chunk in doc.noun_chunks:
         # The words of the phrase. One pronoun alone is judged by itself.
         word_indices = [word_index_of[token.i] for token in chunk if token.i in word_index_of]
         naming_indices = [
             index for index in word_indices if bare_word(words[index]) not in DETERMINER_WORDS
         ]
-        if not naming_indices:
-            continue
-        if len(naming_indices) == 1 and bare_word(words[naming_indices[0]]) in PRONOUN_WORDS:
+        naming_words = [bare_word(words[index]) for index in naming_indices]
+        if not naming_words or (len(naming_words) == 1 and naming_words[0] in PRONOUN_WORDS):
             continue
 
         # the phrase

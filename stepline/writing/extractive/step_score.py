@@ -1,13 +1,13 @@
-"""P(a sentence describes a step): a calibration of the tagger's probabilities.
+"""P(a sentence describes a step), and the log Bayes factor that a video gives instructions.
 
-The few numbers are a logistic regression on the tagger's log probabilities, fitted by
-`lab/fit_step_score.py`.
+The first is a logistic regression on the tagger's log probabilities, fitted by
+`lab/fit_step_score.py`. The second is a logistic regression on the first and on sentence vectors,
+fitted by `lab/fit_instruction.py`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,30 +22,30 @@ from stepline.writing.extractive.grammar_actions import grammar_features
 Array = npt.NDArray[np.float64]
 
 # Added to a probability before its logarithm, so that 0 stays finite.
-MIN_PROBABILITY: Final = 1e-4
-CONTEXT_SENTENCES: Final = 3  # neighbours on either side whose scores count
+MIN_PROBABILITY = 1e-4
+CONTEXT_SENTENCES = 3  # neighbours on either side whose scores count
 # In a short clip, or at the beginning of a live narration, neighbours show little. There a crisp
 # order counts whatever they are, by grammar or by the tagger's P(step).
-ORDER_COLUMN: Final = -2  # of the features: grammar finds an order
-STATED_ACTION_COLUMN: Final = -1  # grammar finds an action said with "you", "we" or "I"
-MIN_STATED_ACTION_PROBABILITY: Final = 0.2
-MAX_SHORT_NARRATION_SENTENCES: Final = 25
-MIN_SURE_STEP_PROBABILITY: Final = 0.6
-RAISED_STEP_PROBABILITY: Final = 0.45
-STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
-FEATURE_COUNT: Final = 28
+ORDER_COLUMN = -2  # of the features: grammar finds an order
+STATED_ACTION_COLUMN = -1  # grammar finds an action said with "you", "we" or "I"
+MIN_STATED_ACTION_PROBABILITY = 0.2
+MAX_SHORT_NARRATION_SENTENCES = 25
+MIN_SURE_STEP_PROBABILITY = 0.6
+RAISED_STEP_PROBABILITY = 0.45
+STEP_COLUMN = SENTENCE_KINDS.index("step")
+FEATURE_COUNT = 28
 
 
 def score_features(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) -> Array:
-    """Return the regression's features for each sentence of one narration, (S, 28).
+    """Return the regression's features of each of the S sentences of one narration, (S, 28).
 
-    - log P of each kind
-    - log P(step) of three neighbours on either side, and its mean
-    - relative length
-    - word edits by the tagger
-    - clause kinds by the tagger
-    - orders and actions by grammar
-    texts: of the sentences.
+    Columns: log P of the 8 kinds; log P(step) of three neighbours on either side and its mean over
+    the narration; log number of words, less its mean; `_edit_features`; `_clause_features`;
+    `grammar_features`.
+
+    Args:
+        sentence_tags: the tagger's probabilities of the sentences, in spoken order.
+        texts: the texts of the sentences.
     """
     if not sentence_tags:
         return np.zeros((0, FEATURE_COUNT))
@@ -56,36 +56,31 @@ def score_features(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) 
     count = len(log_step)
     context = []
     for distance in range(1, CONTEXT_SENTENCES + 1):
-        before = CONTEXT_SENTENCES - distance
-        after = CONTEXT_SENTENCES + distance
-        context.append(padded_log_step[before : before + count])
-        context.append(padded_log_step[after : after + count])
+        for start in (CONTEXT_SENTENCES - distance, CONTEXT_SENTENCES + distance):
+            context.append(padded_log_step[start : start + count])
 
     # next to the narration's own mean, for captions and recognisers cut speech differently
     context.append(np.full(count, log_step.mean()))
-    word_counts = [len(spoken_words(text)) for text in texts]
-    lengths = np.log([count + 1.0 for count in word_counts])
+    lengths = np.log([len(spoken_words(text)) + 1.0 for text in texts])
     context.append(lengths - lengths.mean())
 
     # words, clauses, grammar
     edits = np.stack([_edit_features(tags) for tags in sentence_tags])  # (S, 4)
     clauses = np.stack([_clause_features(tags) for tags in sentence_tags])  # (S, 6)
     grammar = grammar_features(texts)  # (S, 2)
-    neighbours = np.stack(context, axis=1)
-    columns = [log_kinds, neighbours, edits, clauses, grammar]
-    return np.concatenate(columns, axis=1)
+    return np.hstack([log_kinds, np.stack(context, axis=1), edits, clauses, grammar])
 
 
 def _log_kinds(sentence_tags: Sequence[SentenceTags]) -> Array:
-    kinds = np.stack([tags.kinds for tags in sentence_tags])
-    probabilities: Array = kinds.astype(np.float64)
-    logarithms: Array = np.log(probabilities + MIN_PROBABILITY)
+    """Return log P of each of SENTENCE_KINDS for N sentences or clauses, (N, 8)."""
+    kinds = np.stack([tags.kinds for tags in sentence_tags]).astype(np.float64)
+    logarithms: Array = np.log(kinds + MIN_PROBABILITY)
     return logarithms
 
 
 def _edit_features(tags: SentenceTags) -> Array:
-    """Return the greatest P(action), the mean P(kept), the greatest P(name) and P(no front verb),
-    (4,)."""
+    """Return four features of a sentence's words: the greatest P(an action begins with a word), the
+    mean P(a word is kept), the greatest P(a pronoun is replaced) and P(no verb is put in front)."""
     if not len(tags.edits):
         return np.zeros(4)
     edits = tags.edits.astype(np.float64)
@@ -96,45 +91,36 @@ def _edit_features(tags: SentenceTags) -> Array:
 
 
 def _clause_features(tags: SentenceTags) -> Array:
-    """Return statistics of a sentence's clauses, (6,).
-
-    The greatest and mean log P(step), the least of talk and announcement, log count, and P(action).
-    """
+    """Return six features of a sentence's C clauses: the greatest and the mean log P(step), the least
+    log P(talk) and log P(announcement), log C, and the greatest P(an action begins with a word)."""
     # A sentence that is not cut is its own clause.
     clauses = tags.clauses or (tags,)
     log_kinds = _log_kinds(clauses)  # (C, 8)
     log_step = log_kinds[:, STEP_COLUMN]
     talk = log_kinds[:, SENTENCE_KINDS.index("talk")]
     announcement = log_kinds[:, SENTENCE_KINDS.index("announcement")]
-    verb = WORD_EDITS.index("verb")
-    action = 0.0
-    for clause in clauses:
-        # A clause without words has no row of edits.
-        if len(clause.edits):
-            clause_action = float(clause.edits[:, verb].max())
-            action = max(action, clause_action)
-    features = [
-        log_step.max(),
-        log_step.mean(),
-        talk.min(),
-        announcement.min(),
-        np.log(len(clauses)),
-        action,
-    ]
-    return np.array(features)
+    # A clause without words has no row of edits.
+    actions = np.concatenate([clause.edits[:, WORD_EDITS.index("verb")] for clause in clauses])
+    count = np.log(len(clauses))
+    action = actions.max(initial=0.0)
+    return np.array(
+        [log_step.max(), log_step.mean(), talk.min(), announcement.min(), count, action]
+    )
 
 
 def step_probabilities(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) -> Array:
     """Return P(a sentence describes a step) for each sentence of one narration, (S,).
 
+    In a narration of at most MAX_SHORT_NARRATION_SENTENCES, an order or a sentence with a high
+    P(step) by the tagger gets at least RAISED_STEP_PROBABILITY.
+
     Args:
         sentence_tags: the tagger's probabilities of S sentences, in spoken order.
-        texts: of the same sentences.
+        texts: the texts of the same sentences.
     """
     weights, intercept = _read_regression()
     features = score_features(sentence_tags, texts)
-    logits = features @ weights + intercept
-    probabilities = sigmoid(logits)
+    probabilities = sigmoid(features @ weights + intercept)
     if 0 < len(sentence_tags) <= MAX_SHORT_NARRATION_SENTENCES:
         steps = np.array([tags.step_probability for tags in sentence_tags])
         is_sure = steps >= MIN_SURE_STEP_PROBABILITY
@@ -154,19 +140,24 @@ def _read_regression() -> tuple[Array, float]:
 
 
 # A sentence and a half that no one has said yet, at the usual P(step): few sentences show little.
-PRIOR_STEP_PROBABILITY: Final = 0.15
-PRIOR_SENTENCES: Final = 2.0
-TOP_SENTENCES: Final = 5
-PRIOR_TOP_PROBABILITY: Final = 0.3  # P(step) of one more sentence among the most likely
-MIN_SENTENCE_WEIGHT: Final = 0.02  # of a sentence without a step, for the direction
-DIRECTION_SCALE: Final = 8.0  # of a unit vector next to logits; the regression shrinks all alike
-FULL_EVIDENCE_SENTENCES: Final = 30  # from which the evidence counts in full
-MIN_NORM: Final = 1e-9
+PRIOR_STEP_PROBABILITY = 0.15
+PRIOR_SENTENCES = 2.0
+TOP_SENTENCES = 5
+PRIOR_TOP_PROBABILITY = 0.3  # P(step) of one more sentence among the most likely
+MIN_SENTENCE_WEIGHT = 0.02  # of a sentence without a step, for the direction
+DIRECTION_SCALE = 8.0  # of a unit vector next to logits; the regression shrinks all alike
+FULL_EVIDENCE_SENTENCES = 30  # from which the evidence counts in full
+MIN_NORM = 1e-9
 
 
 @dataclass(frozen=True)
 class InstructionWeights:
-    """A logistic regression on `instruction_features`: weights (2 + D,) and the intercept."""
+    """A logistic regression on `instruction_features`.
+
+    Attributes:
+        weights: one per feature, (2 + D,).
+        intercept: added to the weighted sum.
+    """
 
     weights: list[float]
     intercept: float
@@ -175,13 +166,14 @@ class InstructionWeights:
 def instruction_log_bayes(
     probabilities: Sequence[float], vectors: Matrix, model: InstructionWeights | None = None
 ) -> float:
-    """Return the log Bayes factor that a video gives instructions, against other talk, 0 without a
-    sentence.
+    """Return the log Bayes factor of "this video gives instructions" against "it is other talk".
+
+    It is 0 without a sentence, and shrunk in proportion below FULL_EVIDENCE_SENTENCES.
 
     Args:
-        probabilities: (S,) P(a sentence describes a step).
-        vectors: (S, D) of MiniLM.
-        model: the weights; by default those shipped with the package.
+        probabilities: P(a sentence describes a step) of S sentences.
+        vectors: MiniLM vectors of the same sentences, (S, D).
+        model: None is the regression shipped with the package.
     """
     if not len(probabilities):
         return 0.0
@@ -192,7 +184,13 @@ def instruction_log_bayes(
 
 
 def instruction_features(probabilities: Array, vectors: Matrix) -> Array:
-    """Return the instruction regression's features for a video of S > 0 sentences, (2 + D,)."""
+    """Return the features of a video of S > 0 sentences, (2 + D,): the logit of the mean P(step), the
+    logit of the mean of the five highest, and the direction of the mean vector weighted by P(step).
+
+    Args:
+        probabilities: P(a sentence describes a step), (S,).
+        vectors: MiniLM vectors of the sentences, (S, D).
+    """
     count = len(probabilities)
     mean = probabilities.sum() + PRIOR_SENTENCES * PRIOR_STEP_PROBABILITY
     top_probabilities = np.sort(probabilities)[::-1][:TOP_SENTENCES]

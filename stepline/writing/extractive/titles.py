@@ -20,30 +20,28 @@ from stepline.writing.extractive.segments import SEQUENCE_WORDS
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-MIN_ANNOUNCEMENT_PROBABILITY: Final = 0.5  # P(a sentence announces) from which it can name the work
-MIN_HOW_TO_PROBABILITY: Final = (
-    0.3  # the same where it says "how to", which hardly any other sentence does
-)
-MAX_OPENING_UNITS: Final = 25  # from the beginning, in which a speaker says what comes
-MIN_STEP_PROBABILITY: Final = (
-    0.5  # P(a sentence describes a step). After two of these the work has begun
-)
-MAX_TITLE_WORDS: Final = 12
+MIN_ANNOUNCEMENT_PROBABILITY = 0.5  # P(a sentence announces) from which it can name the work
+# the same where it says "how to", which hardly any other sentence does
+MIN_HOW_TO_PROBABILITY = 0.3
+MAX_OPENING_UNITS = 25  # from the beginning, in which a speaker says what comes
+# P(a sentence describes a step). After two of these the work has begun
+MIN_STEP_PROBABILITY = 0.5
+MAX_TITLE_WORDS = 12
 
 # Their object is what the work results in, or what is said. The verb adds nothing to a title.
-LIGHT_VERBS: Final = word_set(
+LIGHT_VERBS = word_set(
     "make do have get cook prepare build show teach introduce cover see try look talk take go be"
 )
-ARTICLE_WORDS: Final = word_set(
+ARTICLE_WORDS = word_set(
     "a an the my our your some this that these those us me it favorite favourite own very"
 )
-TOPIC_PREPOSITIONS: Final = word_set("about at through over into")
-NAME_RELATIONS: Final = word_set(
+TOPIC_PREPOSITIONS = word_set("about at through over into")
+NAME_RELATIONS = word_set(
     "compound amod nmod poss case nummod prep pobj pcomp conj cc quantmod det punct"
 )
-ACTION_RELATIONS: Final = NAME_RELATIONS | word_set("dobj prt advmod xcomp aux acomp acl")
+ACTION_RELATIONS = NAME_RELATIONS | word_set("dobj prt advmod xcomp aux acomp acl")
 # Other words say what these stand for.
-NON_TOPIC_NOUNS: Final = (
+NON_TOPIC_NOUNS = (
     NON_ANTECEDENT_NOUNS
     | MEASURE_NOUNS
     | word_set(
@@ -54,17 +52,17 @@ NON_TOPIC_NOUNS: Final = (
     )
 )
 # A part of the work is announced with these, not the whole of it.
-PARTIAL_ANNOUNCEMENT_WORDS: Final = SEQUENCE_WORDS | word_set("later meanwhile while also")
-BEGINNING_VERBS: Final = word_set("start begin see settle")
+PARTIAL_ANNOUNCEMENT_WORDS = SEQUENCE_WORDS | word_set("later meanwhile while also")
+BEGINNING_VERBS = word_set("start begin see settle")
 # Who names the occasion speaks of the whole video.
-TODAY_ADVERBS: Final = word_set("today tonight")
-TIME_NOUNS_AFTER_THIS: Final = word_set(
+TODAY_ADVERBS = word_set("today tonight")
+TIME_NOUNS_AFTER_THIS = word_set(
     "morning afternoon evening video lesson session tutorial week time"
 )
 # What may come before "is a plain sourdough".
-WORK_SUBJECTS: Final = word_set("it this that today tonight")
+WORK_SUBJECTS = word_set("it this that today tonight")
 SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
-SPEECH_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
+SPEECH_VERBS = word_set("show teach introduce demonstrate explain walk take learn")
 
 
 def narration_title(narration: ParsedNarration) -> str | None:
@@ -72,20 +70,18 @@ def narration_title(narration: ParsedNarration) -> str | None:
     steps = 0
     rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.sentence_tags, strict=False)
     for doc, tags in rows:
-        if tags.step_probability >= MIN_STEP_PROBABILITY:
-            steps += 1
+        steps += tags.step_probability >= MIN_STEP_PROBABILITY
         if steps > 2:
             return None
-        if _announces_a_part(doc):
-            continue
-        title = _announced_title(doc, tags)
+        title = None if _announces_a_part(doc) else _announced_title(doc, tags)
         if title is not None:
             return title
     return None
 
 
 def _announced_title(doc: "Doc", tags: SentenceTags) -> str | None:
-    """Return the title that one sentence announces, with "how to" where it is said."""
+    """Return the title that one sentence announces, in sentence case and with "how to" if it is said.
+    None if it announces nothing."""
     announcement = float(tags.kinds[SENTENCE_KINDS.index("announcement")])
     names_time = _names_the_time(doc)
     announces_action = _announces_action(doc)
@@ -101,60 +97,54 @@ def _announced_title(doc: "Doc", tags: SentenceTags) -> str | None:
         topics = _topic_phrases(doc, WORK_SUBJECTS)
     elif names_time and announces_action:
         topics = _topic_phrases(doc, SUBJECTS_AFTER_WHAT)
-    if not topics:
-        return None
-    return _sentence_case(_join_tokens(topics[0]))
+    return _sentence_case(_join_tokens(topics[0])) if topics else None
 
 
 def _announces_a_part(doc: "Doc") -> bool:
-    for token in doc:
-        if token.lower_ in PARTIAL_ANNOUNCEMENT_WORDS and token.dep_ in (
-            "advmod",
-            "mark",
-            "npadvmod",
-        ):
-            return True
-        if token.lemma_ in BEGINNING_VERBS and token.dep_ in ("ROOT", "xcomp", "ccomp"):
-            return True
-    return False
+    """Return whether a sentence announces only a part of the work: "later we make the sauce"."""
+    return any(
+        (
+            token.lower_ in PARTIAL_ANNOUNCEMENT_WORDS
+            and token.dep_ in ("advmod", "mark", "npadvmod")
+        )
+        or (token.lemma_ in BEGINNING_VERBS and token.dep_ in ("ROOT", "xcomp", "ccomp"))
+        for token in doc
+    )
 
 
 def _names_the_time(doc: "Doc") -> bool:
     """Return whether a sentence mentions today, this evening or this video."""
-    for token in doc:
-        if token.lower_ in TODAY_ADVERBS:
-            return True
-        if token.lower_ == "this" and token.head.lower_ in TIME_NOUNS_AFTER_THIS:
-            return True
-    return False
+    return any(
+        token.lower_ in TODAY_ADVERBS
+        or (token.lower_ == "this" and token.head.lower_ in TIME_NOUNS_AFTER_THIS)
+        for token in doc
+    )
 
 
 def _announces_action(doc: "Doc") -> bool:
-    """Return whether "we" or "I" are about to do something."""
-    for token in doc:
-        # "What we'll do today is": the subject of "is" is a clause.
-        if token.dep_ == "csubj" and token.head.lemma_ == "be":
-            return True
-    return any(clause.is_planned and clause.voice in ("we", "i") for clause in find_clauses(doc))
+    """Return whether a sentence says that "we" or "I" are about to do something."""
+    # "What we'll do today is": the subject of "is" is a clause.
+    is_what_clause = any(token.dep_ == "csubj" and token.head.lemma_ == "be" for token in doc)
+    return is_what_clause or any(
+        clause.is_planned and clause.voice in ("we", "i") for clause in find_clauses(doc)
+    )
 
 
 def _how_to_actions(doc: "Doc") -> "Iterator[list[Token]]":
-    """Yield the words of each action after "how to", "how we" or "how i"."""
+    """Yield the tokens of each action after "how to", "how we" or "how i": verb and object."""
     for token in doc[:-1]:
-        verb = token.head
-        if token.lower_ != "how" or token.dep_ != "advmod":
-            continue
-        if verb.tag_ not in ("VB", "VBP"):
-            continue
-        phrase = _named_action(verb)
-        if phrase:
-            yield phrase
+        is_how = token.lower_ == "how" and token.dep_ == "advmod"
+        if is_how and token.head.tag_ in ("VB", "VBP"):
+            phrase = _named_action(token.head)
+            if phrase:
+                yield phrase
 
 
 def _topic_phrases(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
-    """Return the phrases that name the work in an announcement, in order.
+    """Return the phrases that name the work in an announcement, each as a list of tokens, in order.
 
-    subjects: of "is", which refer to the work.
+    subjects: words that refer to the work as the subject of "is", such as "today" in "today is a
+        plain sourdough".
     """
     topics = []
     for clause in find_clauses(doc):
@@ -173,7 +163,10 @@ def _topic_phrases(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
 
 
 def _complements(verb: "Token", subjects: frozenset[str]) -> "list[list[Token]]":
-    """Return the predicate nouns of a subject, none where it is not one of `subjects`."""
+    """Return the predicate nouns of a form of "be", each as a list of tokens.
+
+    The list is empty unless the subject is one of `subjects` or a clause such as "what we'll do".
+    """
     for child in verb.children:
         is_work = child.dep_ == "nsubj" and child.lower_ in subjects
         if child.dep_ == "csubj" or is_work:  # or "what we'll do"
@@ -187,15 +180,12 @@ def _objects(verb: "Token") -> "Iterator[Token]":
         if child.dep_ in ("dobj", "attr", "oprd"):
             yield child
     for child in verb.children:
-        if child.lower_ not in TOPIC_PREPOSITIONS or child.i != verb.i + 1:
-            continue
-        for thing in child.children:
-            if thing.dep_ == "pobj":
-                yield thing
+        if child.lower_ in TOPIC_PREPOSITIONS and child.i == verb.i + 1:
+            yield from (thing for thing in child.children if thing.dep_ == "pobj")
 
 
 def _named_action(verb: "Token") -> "list[Token]":
-    """Return a verb with its object phrase, empty where the object is a pronoun or missing."""
+    """Return the tokens of a verb with its object phrase, an empty list if no noun is its object."""
     things = [child for child in verb.children if child.dep_ == "dobj"]
     if not any(_names_something(thing) for thing in things):
         return []
@@ -203,7 +193,8 @@ def _named_action(verb: "Token") -> "list[Token]":
 
 
 def _name_tokens(thing: "Token") -> "list[Token]":
-    """Return a noun phrase, without its article and asides."""
+    """Return the tokens of a noun phrase without its article and asides, an empty list for a pronoun
+    or a noun that says too little."""
     if not _names_something(thing):
         return []
     words = [thing, *_dependents(thing, NAME_RELATIONS)]
@@ -218,7 +209,13 @@ def _names_something(thing: "Token") -> bool:
 
 
 def _dependents(head: "Token", relations: frozenset[str], after: int = -1) -> "list[Token]":
-    """Return a token's descendants in some relations, in order, up to the first comma after it."""
+    """Return the tokens below a head in the parse, in order, up to the first punctuation after it.
+
+    Args:
+        head: the verb or noun.
+        relations: dependency relations that are followed.
+        after: direct dependents of the head count only behind this token index.
+    """
     words: list[Token] = []
     pending = [child for child in head.children if child.i > after]
     if head.pos_ == "VERB":  # what else is done is said elsewhere
@@ -251,10 +248,7 @@ def _join_tokens(tokens: "list[Token]") -> str:
     text = ""
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         # "Changing the oil" becomes "change the oil".
-        if not text and token.tag_ == "VBG":
-            text += token.lemma_
-        else:
-            text += token.text
+        text += token.lemma_ if not text and token.tag_ == "VBG" else token.text
         if token.whitespace_ or following is None or following.i != token.i + 1:
             text += " "
     return text.strip()

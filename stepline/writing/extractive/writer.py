@@ -7,16 +7,17 @@ and 2. At the usual setting a sentence needs P(step) 0.41, a warning 0.2:
     1  'So first you want to drain the pasta.'      (10, 12)   P(step) 0.45
     2  'Then rinse it with cold water.'             (12, 14)   P(step) 0.64
 
-sentences   the narration tagger reads each with its neighbours (stepline/narration)
+sentences   the narration tagger reads each with its neighbours (stepline/text/narration)
 choice      which of them describe a step (step_score)
-editing     which words make the step, put as orders (step_editor)
-names       antecedents of "it" and "them", where sure (antecedents)
-merging     what is said twice is one step (repeats)
+editing     which of their words make the step, written as orders (grammar_actions, step_editor)
+names       nearly certain antecedents replace "it" and "them" (antecedents)
+joining     continuations are joined to their step (granularity)
+merging     a step that is said twice is one step (repeats)
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -52,24 +53,21 @@ if TYPE_CHECKING:
 Array: TypeAlias = npt.NDArray[np.float64]
 
 # P(a sentence describes a step) from which it is written, fitted on narrations of YouCook2.
-MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.41, "all": 0.2}
+MIN_STEP_PROBABILITY = {"few": 0.5, "usual": 0.41, "all": 0.2}
 # The same of a sentence without a verb that no list goes before: of 52 below it 13 describe a step.
-MIN_LISTED_PROBABILITY: Final = 0.5
-MIN_SURE_STEP_PROBABILITY: Final = (
-    0.5  # P from which the most likely step is written, if none is made out
-)
+MIN_LISTED_PROBABILITY = 0.5
+# P from which the most likely step is written, if none is made out
+MIN_SURE_STEP_PROBABILITY = 0.5
 # Times that words are left out within a step. Of 12 steps of long transcripts with more, read one
 # by one, none was good. Of 9 with two, four were.
-MAX_STEP_GAPS: Final = 2
-MIN_EXTRA_ACTION_PROBABILITY: Final = (
-    0.5  # P that an action begins with a verb that the grammar passed over
-)
-MIN_EXTRA_STEP_WORDS: Final = 3  # of its step
-MIN_REPORTED_STEP_PROBABILITY: Final = (
-    0.1  # P(step) from which a refused sentence is worth a record
-)
-NO_ACTION_REASON: Final = "states a step, but no action was found in its words"
-KIND_REASONS: Final = {
+MAX_STEP_GAPS = 2
+# P that an action begins with a verb that the grammar passed over
+MIN_EXTRA_ACTION_PROBABILITY = 0.5
+MIN_EXTRA_STEP_WORDS = 3  # of its step
+# P(step) from which a refused sentence is worth a record
+MIN_REPORTED_STEP_PROBABILITY = 0.1
+NO_ACTION_REASON = "states a step, but no action was found in its words"
+KIND_REASONS = {
     "warning": "a warning",
     "option": "left to the viewer",
     "consequence": "a reason or a consequence, not an action",
@@ -90,12 +88,12 @@ def write_extractive(
 
     Args:
         transcript: in English. Another language gives no steps and a note that says so.
-        settings: how many sentences count as steps, and whether continuations are joined.
-        narration: the parsed transcript; None parses it here.
+        settings: how many sentences count as steps, and whether continuations are joined. None:
+            the defaults.
+        narration: the parsed transcript. None: it is parsed here.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
-    if settings is None:
-        settings = WritingSettings()
+    settings = settings or WritingSettings()
     language_note = non_english_note(transcript)
     if language_note is not None:
         return WrittenSteps(notes=(language_note,))
@@ -132,16 +130,21 @@ def write_extractive(
                 continue
             steps.append(_named_step(draft, unit, namer, probability))
     # One list: continuations joined, repeats merged, steps numbered.
-    joined = join_continuations(steps, settings.detail)
-    dropped += joined.rejected
-    merged = merge_by_meaning(joined.steps)
-    return WrittenSteps(number_steps(merged), tuple(dropped))
+    joined, rejected = join_continuations(steps, settings.detail)
+    return WrittenSteps(number_steps(merge_by_meaning(joined)), (*dropped, *rejected))
 
 
 def _named_step(
     draft: DraftStep, unit: NarrationUnit, namer: PronounResolver, probability: float
 ) -> SentenceStep:
-    """Return a step with its pronouns replaced by names."""
+    """Return a draft as a step of its sentence, with sure antecedents in place of its pronouns.
+
+    Args:
+        draft: made of the sentence.
+        unit: the spoken sentence.
+        namer: finds the antecedents.
+        probability: P(the sentence describes a step).
+    """
     step = namer.replace_pronouns(draft)
     names = namer.likely_antecedents(draft.sentence, draft.word_indices)
     # The words behind a verb that the editor put in front: it has no place, for no one said it.
@@ -153,15 +156,13 @@ def _named_step(
 
 
 def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
-    """Return why a draft is rejected, None for a good one.
+    """Return why a draft step is rejected, None for a good one.
 
-    tokens: the parser's token of each word of its sentence.
+    tokens: the parser's token of each spoken word of its sentence, None for a word without one.
     """
     if draft.gap_count > MAX_STEP_GAPS:
         return "too little of its sentence is left to be read as one"
-    if draft.verb is None:
-        return None
-    return flaw_in_sentence(tokens[draft.verb])
+    return None if draft.verb is None else flaw_in_sentence(tokens[draft.verb])
 
 
 def sentence_step_probabilities(
@@ -169,11 +170,11 @@ def sentence_step_probabilities(
 ) -> list[float]:
     """Return P(a sentence describes a step) for each sentence of one English narration, (S,).
 
-    tagger: by default the one shipped with the package.
+    Args:
+        sentences: texts of S sentences, in spoken order.
+        tagger: None is the one shipped with the package.
     """
-    if tagger is None:
-        tagger = load_tagger()
-    sentence_tags = tagger.tag_sentences(sentences)
+    sentence_tags = (tagger or load_tagger()).tag_sentences(sentences)
     probabilities: list[float] = step_probabilities(sentence_tags, sentences).tolist()
     return probabilities
 
@@ -181,27 +182,24 @@ def sentence_step_probabilities(
 def transcript_step_probabilities(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> Array | None:
-    """Return P(a sentence describes a step) for each sentence of a transcript, (S,).
+    """Return P(a sentence describes a step) for each of the S sentences of a transcript, (S,).
 
-    None for an unsupported language or an empty transcript.
+    None for a transcript that is empty or not English. settings: names the narration tagger.
     """
-    if settings is None:
-        settings = WritingSettings()
+    settings = settings or WritingSettings()
     texts = [sentence.text for sentence in transcript.sentences]
     if not texts or non_english_note(transcript) is not None:
         return None
-    tagger = load_tagger(settings.step_scorer)
-    probabilities = sentence_step_probabilities(texts, tagger)
-    return np.array(probabilities)
+    return np.array(sentence_step_probabilities(texts, load_tagger(settings.step_scorer)))
 
 
 def narration_instruction(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> float | None:
-    """Return the log Bayes factor that a narration gives instructions, against other talk.
+    """Return the log Bayes factor of "this narration gives instructions" against "it is other talk".
 
-    None for an unsupported language or an empty transcript. Raises ModelError when the sentence
-    encoder is not installed.
+    None for a transcript that is empty or not English. settings: names the narration tagger.
+    Raises ModelError when the sentence encoder is not installed.
     """
     probabilities = transcript_step_probabilities(transcript, settings)
     if probabilities is None:
@@ -211,7 +209,11 @@ def narration_instruction(
 
 
 def _rejected_sentence(unit: NarrationUnit, tags: SentenceTags, probability: float) -> Rejected:
-    """Return the record of a rejected sentence, with its most likely kind."""
+    """Return a sentence that describes no step as rejected, with its most likely other kind as the
+    reason.
+
+    probability: P(the sentence describes a step).
+    """
     probabilities = dict(zip(SENTENCE_KINDS, tags.kinds.tolist(), strict=True))
     del probabilities["step"]
     kind = max(probabilities, key=probabilities.__getitem__)
@@ -227,9 +229,16 @@ def _sentence_drafts(
     *,
     is_sure: bool,
 ) -> list[DraftStep]:
-    """Return the draft steps of a sentence: by grammar, else word by word.
+    """Return the draft steps of a sentence: those that the grammar finds, else those that the tagger
+    marks word by word.
 
-    A sentence that surely describes a step gives at least the most likely one.
+    Args:
+        unit: the spoken sentence.
+        editor: holds the sentence's tags and tokens.
+        tagger: names the verbs that can be put in front of a sentence without one.
+        namer: finds the antecedents of pronouns.
+        is_sure: whether the sentence surely describes a step. Then the most likely draft is returned
+            if there is no other.
     """
     number = editor.number
 
@@ -252,8 +261,14 @@ def _sentence_drafts(
 def _extra_drafts(
     grammar_steps: Sequence[DraftStep], editor: SentenceEditor, front_verbs: Sequence[str]
 ) -> list[DraftStep]:
-    """Return word-by-word drafts of actions that the grammar missed: their words are in no other
-    draft."""
+    """Return the drafts that the tagger marks word by word where the grammar found no action: none
+    of their words is in a draft of the grammar.
+
+    Args:
+        grammar_steps: the drafts that the grammar found in the sentence.
+        editor: holds the sentence's tags and tokens.
+        front_verbs: the verbs that can be put in front of a sentence without one.
+    """
     word_indices: set[int] = set()
     for draft in grammar_steps:
         word_indices.update(draft.word_indices)
@@ -269,10 +284,15 @@ def _extra_drafts(
 
 
 def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
-    """Append this sentence's amount to the last step, and return whether it has one."""
-    if not steps:
-        return False
-    amount = sentence_amount(doc)
+    """Append the amount that a sentence states to the last step, in place, and return whether there
+    was one to append.
+
+    Args:
+        steps: the steps so far.
+        doc: the parsed sentence.
+        unit: the same sentence.
+    """
+    amount = sentence_amount(doc) if steps else None
     if amount is None:
         return False
     said = steps[-1].step.said
@@ -286,26 +306,26 @@ def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> 
 
 
 def _as_step(draft: DraftStep, unit: NarrationUnit) -> Step:
-    """Return a draft as a step with its source sentences and spoken span."""
+    """Return a draft of a spoken sentence as a step with its source sentences and spoken span."""
     # What was left out between the first and the last word counts too.
     word_positions = list(unit.word_positions())
-    first_word = draft.word_indices[0]
-    last_word = draft.word_indices[-1]
+    first = draft.word_indices[0]
+    last = draft.word_indices[-1]
     word_indices_of: dict[int, list[int]] = {}
-    for number, index in word_positions[first_word : last_word + 1]:
+    for number, index in word_positions[first : last + 1]:
         word_indices_of.setdefault(number, []).append(index)
-    spans = []
-    for number, word_indices in word_indices_of.items():
-        sentence = unit.sentences[number - unit.first_sentence]
-        spans.append(_spoken_span(sentence, word_indices))
+    spans = [
+        _spoken_span(unit.sentences[number - unit.first_sentence], word_indices)
+        for number, word_indices in word_indices_of.items()
+    ]
     return Step(id="0", text=draft.text, said=covering_span(spans), sources=tuple(word_indices_of))
 
 
 def _spoken_span(sentence: Sentence, word_indices: Sequence[int]) -> Span:
-    """Return when some words of a sentence are spoken, the whole sentence without word times."""
-    # Places count the words of the text, so there must be one time per word.
+    """Return the span from the first to the last of some words of a sentence, the span of the whole
+    sentence if its words have no times."""
+    # Indices count the words of the text, so there must be one time per word.
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span
     words = sentence.words[min(word_indices) : max(word_indices) + 1]
-    span = covering_span(word.span for word in words)
-    return span or sentence.span
+    return covering_span(word.span for word in words) or sentence.span

@@ -1,9 +1,9 @@
-"""What the steps of a language model rest on: the sentences that support each step.
+"""The sources of a language model's steps: the sentences that support each step.
 
-A step's sources are the sentences that share its content words and are near in meaning, in the
-order of the speech.
+A sentence supports a step if it shares its content words and is near in meaning. The sources of
+successive steps follow the order of the speech.
 
-Letters: K steps of one reply, S sentences of its chunk.
+Letters: K steps of one reply, S sentences of its chunk, D width of a vector.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ import numpy as np
 from stepline.records import Matrix, Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
+from stepline.writing.quantities import number_at, tokens
 from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS
 
 if TYPE_CHECKING:
@@ -22,19 +23,20 @@ if TYPE_CHECKING:
 
 Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
 
-WORD_OVERLAP_WEIGHT = 0.5  # of the shared fraction of a step's content words, next to a cosine
-# cost of citing an earlier sentence than the step before: models keep the order of the speech, but
-# for slips
+WORD_OVERLAP_WEIGHT = 0.5  # of the spoken fraction of a step's content words, next to a cosine
+# Score that a step loses if its sentence is before that of the step before it: models nearly always
+# keep the order of the speech.
 BACKWARD_COST = 0.1
-# With this fraction of a step's content words said, WORD_OVERLAP_FLOOR_FACTOR x floor is enough. One common verb
-# is not.
+# From this spoken fraction of a step's content words on, a cosine of WORD_OVERLAP_FLOOR_FACTOR x
+# floor is enough. One common verb is less than that.
 MIN_WORD_OVERLAP = 0.6
 WORD_OVERLAP_FLOOR_FACTOR = 0.5
-# a neighbour that scores this fraction of the best sentence is cited too
+# The next or previous sentence is cited too if its score is this fraction of the best sentence's.
 MIN_NEIGHBOUR_SCORE = 0.85
+NEAR_SENTENCES = 3  # before and after the sources of a step, in which its numbers may be said
 # spaCy's coarse tags of the words that carry a step
 CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
-PARTICLE_TAGS = frozenset({"ADP", "ADV", "PART"})  # of "on" behind "turn"
+PARTICLE_TAGS = frozenset({"ADP", "ADV", "PART"})  # of a verb's particle, the "on" of "turn on"
 # content words that say nothing of a step
 LIGHT_LEMMAS = frozenset(
     {"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step", "-"}
@@ -43,7 +45,12 @@ LIGHT_LEMMAS = frozenset(
 
 @dataclass(frozen=True)
 class SupportScores:
-    """How well each sentence supports each step: cosine and overlap of content words, both (K, S)."""
+    """How well each of S sentences supports each of K steps.
+
+    Attributes:
+        cosine: of their vectors, (K, S).
+        word_overlap: fraction of the step's content words that the sentence holds, (K, S).
+    """
 
     cosine: Matrix
     word_overlap: Matrix
@@ -56,18 +63,25 @@ class SupportScores:
 
 
 def cite_sources(
-    texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed
+    texts: Sequence[str],
+    chunk: Chunk,
+    *,
+    floor: float,
+    embed: Embed,
+    cited: Sequence[Sequence[int]] = (),
 ) -> tuple[list[Step], list[Rejected]]:
-    """Return the texts as steps that cite sentences of the chunk, and the unsupported texts.
+    """Return the texts as steps with source sentences, and the texts that no sentence supports.
 
-    A sentence supports a step when their cosine is at least `floor`, or half of that where it says
-    most of the step's content words.
+    A sentence supports a step if their cosine is at least `floor`. Half of that is enough if it
+    holds most of the step's content words.
 
     Args:
-        texts: K steps of the model.
-        chunk: S sentences.
-        floor: cosine.
-        embed: texts to unit vectors.
+        texts: the K steps that the model wrote.
+        chunk: the S sentences that they were written from.
+        floor: the least cosine.
+        embed: returns one unit vector per text, (N, D).
+        cited: of each step, the numbers of sentences, from 1, that the model cites. They are taken
+            if they support the step together. Empty: the sentences are found.
     """
     if not texts:
         return [], []
@@ -78,47 +92,85 @@ def cite_sources(
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
-        rows = _sources(support, chunk, k, path[k], floor)
+        rows = []
+        if cited:
+            rows = sorted({number - 1 for number in cited[k] if 1 <= number <= len(sentences)})
+        if not _support_together(support, k, rows, floor):
+            rows = _sources(support, chunk, k, path[k], floor)
         if not rows:
-            rejected = Rejected(what="step", text=text, reason="no sentence supports it")
-            dropped.append(rejected)
+            dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
             continue
-        step = Step(
-            id="0",
-            text=text,
-            sources=tuple(chunk.indices[row] for row in rows),
-            said=covering_span(chunk.sentences[row].span for row in rows),
-        )
-        steps.append(step)
+        sources = tuple(chunk.indices[row] for row in rows)
+        # A step that is told again later is said where it is told first.
+        spans = [chunk.sentences[row].span for row in rows]
+        run = 1
+        while run < len(spans) and spans[run - 1].pause(spans[run]) <= MAX_ACTION_PAUSE_SECONDS:
+            run += 1
+        said = covering_span(spans[:run])
+        steps.append(Step(id="0", text=text, sources=sources, said=said))
     return steps, dropped
 
 
+def _support_together(support: SupportScores, k: int, rows: list[int], floor: float) -> bool:
+    """Return whether one of the rows is near step k, or all together say most of its words."""
+    if not rows:
+        return False
+    cosine = float(support.cosine[k, rows].max())
+    overlap = float(support.word_overlap[k, rows].sum())
+    has_words = overlap >= MIN_WORD_OVERLAP and cosine >= WORD_OVERLAP_FLOOR_FACTOR * floor
+    return cosine >= floor or has_words
+
+
+def unsaid_reason(step: Step, chunk: Chunk) -> str | None:
+    """Return that a step names a number that is not said near its sources, None if all are said."""
+    first = chunk.indices.index(step.sources[0])
+    last = chunk.indices.index(step.sources[-1])
+    near = chunk.sentences[max(0, first - NEAR_SENTENCES) : last + NEAR_SENTENCES + 1]
+    said = numbers_in(" . ".join(sentence.text for sentence in near))
+    unsaid = numbers_in(step.text) - said - {1.0}
+    if not unsaid:
+        return None
+    return f"names {', '.join(f'{number:g}' for number in sorted(unsaid))}, which is not said there"
+
+
+def numbers_in(text: str) -> set[float]:
+    """Return the values of the numbers in a text, in digits or words, of a range both ends."""
+    words = tokens(text)
+    values: set[float] = set()
+    index = 0
+    while index < len(words):
+        found = number_at(words, index)
+        if found is None:
+            index += 1
+            continue
+        (low, high), index = found
+        values |= {round(low, 3), round(high, 3)}
+    return values
+
+
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> SupportScores:
-    """Return how well each of the S sentences supports each of the K texts."""
-    if not texts:
-        no_rows = np.zeros((0, len(sentences)), np.float32)
-        return SupportScores(no_rows, no_rows)
+    """Return how well each of S sentences supports each of K > 0 texts.
+
+    embed: returns one unit vector per text, (N, D).
+    """
     count = len(texts)
     # How near they are in meaning.
     texts_and_sentences = [*texts, *sentences]
     rows = embed(texts_and_sentences)  # (K + S, D)
     cosine = np.asarray(rows[:count] @ rows[count:].T, dtype=np.float32)  # (K, S)
-    # Which share of a step's words is said.
+    # Which fraction of a step's words is said.
     words = content_words(texts_and_sentences)
-    step_words = words[:count]
-    sentence_words = words[count:]
     word_overlap = np.zeros(cosine.shape, dtype=np.float32)  # (K, S)
-    for row, step in zip(word_overlap, step_words, strict=True):
-        if step:
-            row[:] = [len(step & sentence) / len(step) for sentence in sentence_words]
+    for row, step in zip(word_overlap, words[:count], strict=True):
+        row[:] = [len(step & sentence) / max(1, len(step)) for sentence in words[count:]]
     return SupportScores(cosine, word_overlap)
 
 
 def align_in_order(score: Matrix) -> list[int]:
-    """Return the sentence index of each step: the best path, with BACKWARD_COST per step back in
-    time.
+    """Return the index of one sentence per step, so that the sum of their scores is highest. Each step
+    whose sentence is before that of the previous step costs BACKWARD_COST.
 
-    score: (K, S). Ties keep the earlier sentence.
+    score: how well each sentence supports each step, (K, S). Of equal sums the earlier sentence wins.
     """
     # Viterbi: the best sum of a path that ends in each sentence.
     best = score[0].astype(np.float64)  # (S,)
@@ -139,30 +191,24 @@ def align_in_order(score: Matrix) -> list[int]:
 
 
 def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
-    """Return the lower-case lemmas of each text's content words."""
+    """Return the lower-case lemmas of each text's content words, without LIGHT_LEMMAS."""
     words = []
     for doc in parse(list(texts)):
-        lemmas: set[str] = set()
-        for word in doc:
-            if word.pos_ in CONTENT_TAGS:
-                lemmas.add(word.lemma_.lower())
+        lemmas = {word.lemma_.lower() for word in doc if word.pos_ in CONTENT_TAGS}
         words.append(frozenset(lemmas - LIGHT_LEMMAS))
     return words
 
 
 def name_different_things(one: str, other: str) -> bool:
-    """Return whether each of two steps names something that the other does not, verbs aside.
-
-    Such as other amounts, sides or directions: "turn it on" and "turn it off".
-    """
-    doc, other_doc = parse([one, other])
-    words = _distinctive_words(doc)
-    other_words = _distinctive_words(other_doc)
+    """Return whether each of two steps holds a content word, other than a verb, that the other lacks:
+    another amount, side or direction ("turn it on", "turn it off")."""
+    words, other_words = map(_distinctive_words, parse([one, other]))
     return not words <= other_words and not other_words <= words
 
 
 def _distinctive_words(doc: "Doc") -> set[str]:
-    """Return the lemmas of a step's content words without verbs, and of the verbs' particles."""
+    """Return the lower-case lemmas of a step's content words other than verbs, and of its verbs'
+    particles."""
     lemmas: set[str] = set()
     tag_before = ""
     for word in doc:
@@ -176,7 +222,16 @@ def _distinctive_words(doc: "Doc") -> set[str]:
 
 
 def _sources(support: SupportScores, chunk: Chunk, k: int, best: int, floor: float) -> list[int]:
-    """Return the best sentence that supports a step, and neighbours that support it nearly as well."""
+    """Return the indices of the best sentence that supports a step and of the sentences next to it that
+    support it nearly as well. The list is empty if no sentence supports it.
+
+    Args:
+        support: scores of all steps and sentences.
+        chunk: the sentences. A neighbour after a long pause is left out.
+        k: index of the step.
+        best: index of the step's sentence by `align_in_order`.
+        floor: the least cosine.
+    """
     score = support.score[k]
     cosine = support.cosine[k]
     has_word_overlap = support.word_overlap[k] >= MIN_WORD_OVERLAP

@@ -1,8 +1,8 @@
-"""Prompts of the language-model writer: chunks of a transcript, and what is asked about each.
+"""Prompts of the language-model writer: the chunks of a transcript, and the prompt for each.
 
-A transcript is cut into chunks of about 150 words, without the sentences that talk to the model
-itself. A chunk is quoted in the prompt as data that cannot end its own quotation. Around it is its
-context: the video's title, the last steps already written and what was said just before.
+A transcript is cut into chunks of about 150 words, without sentences that instruct a language model.
+The prompt quotes a chunk as data that cannot end its own quotation. It also holds the chunk's
+context: the video's title, the last steps already written and the sentences just before.
 
 Source: NaSVA, section 3.1. Differs: the paper has chunks of about ten sentences without a context
 (`writing.llm.prompt=nasva`), and its last one may be a lone sentence.
@@ -22,16 +22,23 @@ from stepline.writing.settings import LlmSettings
 
 # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
 MAX_CHUNK_CHARS = 6000
-OVERLAP_SENTENCES = 2  # before a chunk, that its prompt repeats as context
-PREVIOUS_STEPS = 5  # last steps already written, that a prompt holds as context
+MAX_WHOLE_CHARS = 30_000  # of a chunk of `writing.llm.prompt=whole`, some 7,500 tokens
+OVERLAP_SENTENCES = 2  # sentences just before a chunk that its prompt holds as context
+PREVIOUS_STEPS = 5  # last steps already written that a prompt holds as context
 MAX_TITLE_CHARS = 200  # of a video's title that are quoted
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive sentences of a transcript, with their indices in it."""
+    """Consecutive sentences of a transcript.
 
-    number: int  # from 1
+    Attributes:
+        number: number of the chunk in the transcript, from 1.
+        indices: indices of the sentences in the transcript.
+        sentences: the sentences.
+    """
+
+    number: int
     indices: tuple[int, ...]
     sentences: tuple[Sentence, ...]
 
@@ -43,12 +50,12 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkContext:
-    """What a prompt holds next to its chunk.
+    """The context of a chunk, which its prompt holds for understanding only.
 
     Attributes:
-        title: of the video, "" without one.
+        title: title of the video, "" without one.
         before: the last sentences before the chunk.
-        steps: texts of the last steps that were written for earlier chunks.
+        steps: texts of the last steps that the model wrote for earlier chunks.
     """
 
     title: str = ""
@@ -59,44 +66,49 @@ class ChunkContext:
 def chunk_context(
     chunk: Chunk, chunks: Sequence[Chunk], title: str, steps: Sequence[str]
 ) -> ChunkContext:
-    """Return the context that the prompt of one chunk holds: title, sentences and steps before it.
+    """Return the context of a chunk: the video's title, the sentences and the steps before it.
 
     A title that instructs a language model is left out.
 
     Args:
         chunk: one of `chunks`.
-        chunks: of the whole transcript.
-        title: of the video.
-        steps: texts of all earlier chunks' steps, in order.
+        chunks: all chunks of the transcript.
+        title: title of the video, "" without one.
+        steps: texts of all steps that the model wrote for earlier chunks, in order.
     """
-    earlier: list[Sentence] = []
-    for part in chunks[: chunk.number - 1]:
-        earlier += part.sentences
-    shown_title = ""
-    if not instructs_a_model(title):
-        shown_title = title[:MAX_TITLE_CHARS]
+    earlier = [sentence for part in chunks[: chunk.number - 1] for sentence in part.sentences]
+    shown_title = "" if instructs_a_model(title) else title[:MAX_TITLE_CHARS]
     before = tuple(earlier[-OVERLAP_SENTENCES:])
     return ChunkContext(shown_title, before, tuple(steps[-PREVIOUS_STEPS:]))
 
 
-def split_transcript(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...]:
-    """Return the chunks by the settings, without sentences that instruct a language model."""
-    withheld = find_model_instructions(transcript)
+def split_transcript(
+    transcript: Transcript, settings: LlmSettings, withheld: Sequence[int] = ()
+) -> tuple[Chunk, ...]:
+    """Return the chunks of a transcript, as long as the settings say.
+
+    withheld: indices of the sentences to leave out.
+    """
     words = settings.chunk_words
     if words is None:
         return split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
-    return split_by_words(transcript, words, withheld)
+    max_chars = MAX_WHOLE_CHARS if settings.prompt == "whole" else MAX_CHUNK_CHARS
+    return split_by_words(transcript, words, withheld, max_chars)
 
 
 def split_by_words(
-    transcript: Transcript, words: int, withheld: Sequence[int] = ()
+    transcript: Transcript,
+    words: int,
+    withheld: Sequence[int] = (),
+    max_chars: int = MAX_CHUNK_CHARS,
 ) -> tuple[Chunk, ...]:
-    """Return chunks of about `words` words, as even as sentences allow.
+    """Return chunks of about `words` words and nearly equal length.
 
     Args:
-        transcript: not cut within a sentence; a longer sentence is its own chunk.
-        words: per chunk.
+        transcript: it is not cut within a sentence, so a longer sentence is its own chunk.
+        words: words per chunk.
         withheld: indices of the sentences to leave out.
+        max_chars: maximal characters of a chunk. A longer one is divided.
     """
     indices = _remaining_indices(transcript, withheld)
     lengths = [len(transcript.sentences[index].text.split()) for index in indices]
@@ -107,16 +119,14 @@ def split_by_words(
     earlier = 0
     for index, length in zip(indices, lengths, strict=True):
         # The middle of a sentence says to which chunk it belongs.
-        number = 0
-        if chunk_words:
-            number = int((earlier + length / 2) / chunk_words)
-            number = min(chunk_count - 1, number)
+        number = int((earlier + length / 2) / chunk_words) if chunk_words else 0
+        number = min(chunk_count - 1, number)
         # A long sentence may skip a group. Empty groups give no chunk.
         while len(groups) <= number:
             groups.append([])
         groups[number].append(index)
         earlier += length
-    return _make_chunks(groups, transcript.sentences)
+    return _make_chunks(groups, transcript.sentences, max_chars)
 
 
 def split_into_chunks(
@@ -125,7 +135,7 @@ def split_into_chunks(
     """Return chunks of about `size` sentences and at most MAX_CHUNK_CHARS characters.
 
     Args:
-        transcript: not cut within a sentence; a longer sentence is its own chunk.
+        transcript: it is not cut within a sentence, so a longer sentence is its own chunk.
         size: sentences per chunk.
         withheld: indices of the sentences to leave out.
     """
@@ -134,32 +144,34 @@ def split_into_chunks(
 
 
 def _remaining_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]:
-    withheld_indices = set(withheld)
-    indices = range(len(transcript.sentences))
-    return [index for index in indices if index not in withheld_indices]
+    return sorted(set(range(len(transcript.sentences))).difference(withheld))
 
 
 def find_model_instructions(transcript: Transcript) -> tuple[int, ...]:
-    """Return the indices of sentences that instruct a language model; they are withheld from it."""
-    indices = []
-    for index, sentence in enumerate(transcript.sentences):
-        if instructs_a_model(sentence.text):
-            indices.append(index)
-    return tuple(indices)
+    """Return the indices of the sentences that instruct a language model."""
+    return tuple(
+        index
+        for index, sentence in enumerate(transcript.sentences)
+        if instructs_a_model(sentence.text)
+    )
 
 
-def _make_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
-    """Return one chunk per group, several for a group that is too long for a prompt."""
+def _make_chunks(
+    groups: Sequence[list[int]], sentences: Sequence[Sentence], max_chars: int = MAX_CHUNK_CHARS
+) -> tuple[Chunk, ...]:
+    """Return one chunk per group of sentence indices, several for a group that is too long for a
+    prompt."""
     chunks: list[Chunk] = []
     for group in groups:
-        for part in _split_long_group(group, sentences):
+        for part in _split_long_group(group, sentences, max_chars):
             chunk_sentences = tuple(sentences[index] for index in part)
             chunks.append(Chunk(len(chunks) + 1, tuple(part), chunk_sentences))
     return tuple(chunks)
 
 
 def _equal_groups(indices: Sequence[int], size: int) -> list[list[int]]:
-    """Return the fewest groups of at most `size` indices, with sizes that differ by one at most."""
+    """Return the fewest consecutive groups of at most `size` indices, with sizes that differ by at most
+    one."""
     count = math.ceil(len(indices) / size)
     if not count:
         return []
@@ -167,13 +179,16 @@ def _equal_groups(indices: Sequence[int], size: int) -> list[list[int]]:
     return [list(indices[first:last]) for first, last in pairwise(edges)]
 
 
-def _split_long_group(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
+def _split_long_group(
+    group: list[int], sentences: Sequence[Sentence], max_chars: int
+) -> list[list[int]]:
+    """Return a group of sentence indices in parts of at most MAX_CHUNK_CHARS, but whole sentences."""
     parts: list[list[int]] = [[]]
     part_length = 0
     for index in group:
         # Its line break counts too.
         length = len(sentences[index].text) + 1
-        if parts[-1] and part_length + length > MAX_CHUNK_CHARS:
+        if parts[-1] and part_length + length > max_chars:
             parts.append([])
             part_length = 0
         parts[-1].append(index)
@@ -197,31 +212,51 @@ LIST_REMINDER = (
     " No prose, no times, no links.\n"
 )
 
+CITED_REMINDER = (
+    "\nAnswer with one step per line: sentence numbers, a colon, the step; or the word none."
+    " No prose, no times, no links.\n"
+)
+
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt's name and text.
+    """The template of a prompt.
 
-    has_times: sentences carry their seconds. has_context: it has a field for the chunk's context
-    and asks for JSON.
+    Attributes:
+        name: part of the key under which replies are cached.
+        text: the template, with the fields {transcript} and perhaps {context}.
+        has_times: whether each quoted sentence carries its seconds.
+        has_context: whether the template has the field {context} and asks for JSON. Without it, it
+            asks for a numbered list.
+        has_numbers: whether sentences are numbered from 1, and each step of a reply begins with the
+            numbers of its sentences. Then no JSON is asked for.
     """
 
     name: str
     text: str
     has_times: bool = False
     has_context: bool = False
+    has_numbers: bool = False
 
 
 @cache
 def main_prompt() -> Prompt:
-    """Return the default prompt: a chunk with its context, steps as JSON."""
+    """Return the default template, which quotes a chunk with its context and asks for steps as JSON."""
     return Prompt("steps_in_context", _read_template("steps_in_context"), has_context=True)
 
 
 @cache
 def nasva_prompt() -> Prompt:
-    """Return the paper's prompt without times (NaSVA Table 6, third row, in our own words)."""
+    """Return the template of the paper's prompt without times (NaSVA Table 6, third row, in our own
+    words)."""
     return Prompt("steps", _read_template("steps"))
+
+
+@cache
+def whole_prompt() -> Prompt:
+    """Return the prompt for strong models: long parts of numbered sentences, steps that cite them."""
+    name = "steps_of_whole"
+    return Prompt(name, _read_template(name), has_context=True, has_numbers=True)
 
 
 # Fields of a prompt: the sentences of its chunk, and their context.
@@ -230,8 +265,8 @@ CONTEXT_FIELD = "{context}"
 
 
 def chosen_prompt(settings: LlmSettings) -> Prompt:
-    """Return the prompt that `writing.llm.prompt` names."""
-    return nasva_prompt() if settings.prompt == "nasva" else main_prompt()
+    """Return the template that the setting `writing.llm.prompt` names."""
+    return {"steps": main_prompt, "nasva": nasva_prompt, "whole": whole_prompt}[settings.prompt]()
 
 
 def build_prompt(
@@ -241,18 +276,20 @@ def build_prompt(
     *,
     with_reminder: bool = False,
 ) -> str:
-    """Return the prompt filled with the quoted chunk and its context.
+    """Return the text of a prompt: the template filled with the quoted chunk and its context.
 
     Args:
         prompt: the template.
-        chunk: its sentences.
-        context: used where the prompt has a field for it.
-        with_reminder: add a reminder of the format, after a refused reply.
+        chunk: the sentences to quote.
+        context: the chunk's context, None without one. It is ignored by a template without the field.
+        with_reminder: whether a reminder of the reply format is added, after a refused reply.
     """
     # What is said, quoted so that it cannot end its own quotation.
     lines = []
-    for sentence in chunk.sentences:
+    for number, sentence in enumerate(chunk.sentences, start=1):
         line = quoted(sentence.text)
+        if prompt.has_numbers:
+            line = f"{number}: {line}"
         if prompt.has_times:
             span = sentence.span
             line = f"({span.start:.1f}-{span.end:.1f}) {line}"
@@ -266,14 +303,13 @@ def build_prompt(
         before, _, after = prompt.text.partition(SPEECH_FIELD)
         shown_context = _quoted_context(context or ChunkContext())
         text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
-        reminder = JSON_REMINDER
-    if with_reminder:
-        text += reminder
-    return text
+        reminder = CITED_REMINDER if prompt.has_numbers else JSON_REMINDER
+    return text + reminder if with_reminder else text
 
 
 def _quoted_context(context: ChunkContext) -> str:
-    """Return the quoted context in lines that cannot be confused with the chunk's."""
+    """Return the context as lines of quoted text under headings, which cannot be confused with the lines
+    of the chunk."""
     lines = []
     if context.title:
         lines.append(f"Title of the video: {quoted(context.title)}")

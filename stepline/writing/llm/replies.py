@@ -1,9 +1,9 @@
-"""Replies of the language-model writer: step texts out of a JSON object or a numbered list.
+"""Replies of the language-model writer: the texts of steps from a JSON object or a numbered list.
 
-A reply is untrusted. It never sets a time. A line that an order hidden in the speech could have
-planted (a link, markup that acts, a command, talk about orders) is dropped. Its reason is kept, and
-the others stay. What the speaker says himself does not count as a sign of that. A reply without a
-list, or with a loop, is refused whole. Any text at all gives a ParsedReply. Nothing raises.
+A reply is untrusted. It never sets a time. A line that a prompt injection in the speech could have
+caused (a link, active markup, a command, talk about orders) is dropped with its reason, unless the
+speaker says the same. Other lines stay. A reply without a list, or in which lines repeat too often,
+is refused as a whole. Any text gives a ParsedReply, and no error is raised.
 """
 
 import html
@@ -24,10 +24,15 @@ WORDS_PER_SENTENCE = 15  # of speech; what is written down without full stops co
 MAX_LINE_REPEATS = 3  # the same line more often than this is a model that loops
 # share of a reply's characters that may be outside the list (an opening line, a closing remark)
 MAX_PROSE_FRACTION = 0.5
+MAX_CITED = 40  # sentence numbers of one step
 CUT_OFF_REASON = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
 # Forms of a reply: a numbered list, "none", or JSON, perhaps fenced and after thoughts.
 _ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
+_CITED_LINE = re.compile(
+    r"^[\s*#\[(-]{0,8}(\d{1,5}(?:\s*(?:,|-|–|—|and)\s*\d{1,5})*)[\s*\])]{0,4}[:.)]\s*(\S.*)$"
+)
+_NUMBER_RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 _NO_STEPS = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
 _MODEL_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _STEPS_KEY = re.compile(r'\{\s*"steps"\s*:\s*\[')
@@ -121,37 +126,48 @@ class ParsedReply:
     """The steps of one reply of a language model.
 
     Attributes:
-        texts: of the steps, in order.
+        texts: the texts of the steps, in order.
         dropped: rejected lines with their reasons.
         times: positions in the video that were removed from the texts.
-        refusal: why the whole reply is refused. Then `texts` is empty. None for a good reply.
+        refusal: why the whole reply is refused, None for an accepted one. A refused reply has no
+            texts.
+        cited: of each text, the sentence numbers that the model gives. Empty if none are asked for.
     """
 
     texts: tuple[str, ...] = ()
     dropped: tuple[Rejected, ...] = ()
     times: tuple[str, ...] = ()
     refusal: str | None = None
+    cited: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass
 class _ReplyItems:
-    """The complete lines of a reply's list, and the truncated last line, None without one."""
+    """The lines of a reply's list.
+
+    Attributes:
+        lines: the complete lines, without numbers.
+        truncated_line: the last line if the reply was cut off in it, else None.
+        cited: of each line, the sentence numbers before it. Empty if none are asked for.
+    """
 
     lines: list[str] = field(default_factory=list)
     truncated_line: str | None = None
+    cited: list[tuple[int, ...]] = field(default_factory=list)
 
 
 def parse_reply(
-    reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
+    reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True, cites: bool = False
 ) -> ParsedReply:
     """Return the steps of a reply, without markup and times. "none" or an empty list gives no
     steps.
 
     Args:
-        reply: text of the model, untrusted.
-        spoken: text of the chunk. Links and times that it holds may stay in the steps.
-        sentences: number of sentences in the chunk, which limits the number of steps.
-        complete: False where the model hit its token limit. Then the last line is dropped.
+        reply: the text of the model, untrusted.
+        spoken: the text of the chunk. Links and times that it holds may stay in the steps.
+        sentences: number of sentences of the chunk, which limits the number of steps.
+        complete: False if the model reached its token limit. Then the last line is dropped.
+        cites: whether each step is to begin with the numbers of its sentences.
     """
     text = _without_thoughts(reply)
     # Nothing to read, or the word "none".
@@ -162,7 +178,7 @@ def parse_reply(
     if _NO_STEPS.match(text):
         return ParsedReply()
     # JSON where the reply has it, else a numbered list.
-    items = _json_items(text)
+    items = _cited_items(text, complete) if cites else _json_items(text)
     if items is not None and not items.lines and items.truncated_line is None:
         return ParsedReply()
     if items is None:
@@ -192,8 +208,25 @@ def _without_invisible(text: str) -> str:
     )
 
 
+def _cited_items(text: str, complete: bool) -> _ReplyItems | None:
+    """Return the steps of lines such as "12, 13: Whisk the eggs". None without such a line."""
+    items = _ReplyItems()
+    for line in text.splitlines():
+        match = _CITED_LINE.match(line)
+        if match is None:
+            continue
+        numbers: list[int] = []
+        for first, last in _NUMBER_RANGE.findall(match.group(1)):
+            numbers += range(int(first), min(int(last or first), int(first) + MAX_CITED) + 1)
+        items.lines.append(match.group(2))
+        items.cited.append(tuple(numbers[:MAX_CITED]))
+    if not complete and items.lines:
+        items.truncated_line = items.lines.pop()
+    return items if items.lines or items.truncated_line else None
+
+
 def _json_items(text: str) -> _ReplyItems | None:
-    """Return the steps of a JSON reply, also of a truncated one, None without a JSON list."""
+    """Return the lines of a JSON reply, even of a truncated one. None if the reply has no JSON list."""
     start = _STEPS_KEY.search(text)
     unfenced = _FENCE_LINE.sub("", text).strip()
     if start is None and not (unfenced.startswith("[") and unfenced.endswith("]")):
@@ -211,7 +244,8 @@ def _json_items(text: str) -> _ReplyItems | None:
 
 
 def _json_text(item: object) -> str | None:
-    """Return a step's text: the item, or the only text of an object such as {"text": "..."}."""
+    """Return the text of an item of a JSON list: a string, or the only string of an object such as
+    {"text": "..."}. None for another item."""
     if isinstance(item, dict):
         values = [value for value in item.values() if isinstance(value, str)]
         return values[0] if len(values) == 1 else None
@@ -219,7 +253,10 @@ def _json_text(item: object) -> str | None:
 
 
 def _broken_json_items(text: str) -> _ReplyItems:
-    """Return the complete texts at the start of a malformed JSON list."""
+    """Return the complete texts at the start of a malformed JSON list.
+
+    text: the reply after the opening bracket of the list.
+    """
     items = _ReplyItems()
     end = 0
     while (match := _JSON_TEXT.match(text, end)) is not None:
@@ -243,7 +280,7 @@ def _unnumbered(text: str) -> str:
 
 
 def _listed_items(text: str, complete: bool) -> _ReplyItems:
-    """Return the lines of a numbered list. An incomplete reply cuts off the last one."""
+    """Return the lines of a numbered list. If the reply is not complete, the last line is truncated."""
     matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
     items = _ReplyItems([match.group(2) for match in matches if match is not None])
     if not complete and items.lines:
@@ -252,6 +289,7 @@ def _listed_items(text: str, complete: bool) -> _ReplyItems:
 
 
 def _prose_refusal(text: str, items: _ReplyItems) -> str | None:
+    """Return why a reply is refused if it is no list or mostly text outside the list, else None."""
     lines = [*items.lines, items.truncated_line or ""]
     if not any(lines):
         return "the reply is not a numbered list"
@@ -263,6 +301,8 @@ def _prose_refusal(text: str, items: _ReplyItems) -> str | None:
 
 
 def _loop_refusal(lines: Sequence[str], sentences: int) -> str | None:
+    """Return why a reply is refused if it has too many steps for `sentences` spoken sentences or
+    repeats one too often, else None."""
     if len(lines) > MAX_STEPS_PER_SENTENCE * sentences:
         return f"the reply lists {len(lines)} steps for {sentences} sentences"
     counts = Counter(_without_markup(line).lower() for line in lines)
@@ -273,12 +313,14 @@ def _loop_refusal(lines: Sequence[str], sentences: int) -> str | None:
 
 
 def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
+    """Return the steps of a reply's list. spoken: as in `parse_reply`."""
     texts: list[str] = []
     dropped: list[Rejected] = []
     times: list[str] = []
+    cited: list[tuple[int, ...]] = []
     if items.truncated_line is not None:
         dropped.append(_as_rejected(items.truncated_line, CUT_OFF_REASON))
-    for item in items.lines:
+    for number, item in enumerate(items.lines):
         # longer ones are still dropped
         plain_text = _without_markup(item)[: 2 * MAX_STEP_CHARS]
         reason = _injection_reason(plain_text, spoken)
@@ -289,12 +331,13 @@ def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
             reason = _unusable_reason(text)
         if reason is None:
             texts.append(text)
+            cited += items.cited[number : number + 1]
         else:
             dropped.append(_as_rejected(item, reason))
     if not texts:
         refusal = f"no line of the reply is a step ({dropped[0].reason})"
         return ParsedReply(dropped=tuple(dropped), refusal=refusal)
-    return ParsedReply(tuple(texts), tuple(dropped), tuple(times))
+    return ParsedReply(tuple(texts), tuple(dropped), tuple(times), cited=tuple(cited))
 
 
 def _without_markup(item: str) -> str:
@@ -306,7 +349,10 @@ def _without_markup(item: str) -> str:
 
 
 def _injection_reason(text: str, spoken: str) -> str | None:
-    """Return why a line looks like a prompt injection from the speech, None where it does not."""
+    """Return why a line looks like the effect of a prompt injection, None for any other line.
+
+    spoken: the text of the chunk. A link or command that it holds is no such sign.
+    """
     reason_template = "holds {}, as if it obeyed an order hidden in the speech"
     for name, pattern in _FORBIDDEN_PATTERNS:
         if pattern.search(text):
@@ -319,15 +365,15 @@ def _injection_reason(text: str, spoken: str) -> str | None:
 
 
 def _is_spoken(text: str, spoken: str) -> bool:
-    """Return whether the letters and digits of a text are spoken in a row, however they are spelt."""
-    letters = re.findall(r"[^\W_]", text)
-    if not letters:
-        return False
-    return re.search(r"\b" + r"[\W_]*".join(letters) + r"\b", spoken, re.IGNORECASE) is not None
+    """Return whether the letters and digits of a text are in the spoken text in this order, with any
+    other characters between them."""
+    pattern = r"[\W_]*".join(re.findall(r"[^\W_]", text))
+    return bool(pattern and re.search(rf"\b{pattern}\b", spoken, re.IGNORECASE))
 
 
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
-    """Return the text without positions in the video, and those positions. Spoken times stay."""
+    """Return a line without positions in the video, and the removed positions. Times that the speaker
+    says stay."""
     spoken_lower = " ".join(spoken.lower().split())
     times: list[str] = []
 
@@ -346,6 +392,7 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
 
 
 def _unusable_reason(text: str) -> str | None:
+    """Return why a line is too long or too empty for a step, None for another line."""
     if len(text) > MAX_STEP_CHARS:
         return f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step"
     if not re.search(r"[^\W\d_]{2}", text):

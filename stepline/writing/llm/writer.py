@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
@@ -26,7 +25,7 @@ from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.narration import non_english_note
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.writer import write_extractive
-from stepline.writing.llm.citing import Embed, cite_sources, name_different_things
+from stepline.writing.llm.citing import Embed, cite_sources, name_different_things, unsaid_reason
 from stepline.writing.llm.prompts import (
     STEPS_SCHEMA,
     Chunk,
@@ -52,15 +51,17 @@ _citing = threading.Lock()  # one reply at a time is compared with its chunk
 
 @dataclass(frozen=True)
 class ChunkSteps:
-    """The steps that a language model writes of one chunk.
+    """The steps that a language model wrote of one chunk.
 
     Attributes:
         chunk: consecutive sentences of the transcript.
         steps: in the order of the reply, each with its source sentences.
         dropped: rejected lines of the replies.
-        notes: for the user, such as a refused reply or removed times.
-        reason: why the fallback writes the chunk, "" where the model did.
-        is_rejected: whether the server refused the request.
+        notes: lines for the user, for example about a refused reply or removed times.
+        reason: why the fallback writes the chunk instead, "" if the model wrote it.
+        is_rejected: whether the server refused the request for good.
+        retold: indices of the sentences that the fallback writes, because the model's step names a
+            number that is not said.
     """
 
     chunk: Chunk
@@ -69,6 +70,7 @@ class ChunkSteps:
     notes: tuple[str, ...] = ()
     reason: str = ""
     is_rejected: bool = False
+    retold: tuple[int, ...] = ()
 
 
 def write_llm(
@@ -85,20 +87,20 @@ def write_llm(
     Args:
         transcript: sentences with their times.
         settings: server or model file, prompt and limits.
-        prompt: for experiments; by default the one of the settings.
-        fallback: writes the whole transcript where the model fails (default: the extractive
-            writer).
-        embed: texts to unit vectors (default: MiniLM).
-        title: of the video, "" without one.
+        prompt: a template for experiments. None: the one that the settings name.
+        fallback: returns the steps of the whole transcript, of which those of failed chunks are
+            taken. None: the extractive writer.
+        embed: returns one unit vector per text, (N, D). None: MiniLM.
+        title: title of the video, "" without one.
     Raises WriterError when the server is missing or refuses access, ModelError when a library or
     model is missing.
     """
     withheld = find_model_instructions(transcript)
-    chunks = split_transcript(transcript, settings)
-    withheld_records = []
-    for number in withheld:
-        text = transcript.sentences[number].text
-        withheld_records.append(Rejected(what="sentence", text=text, reason=WITHHELD_REASON))
+    chunks = split_transcript(transcript, settings, withheld)
+    withheld_records = [
+        Rejected(what="sentence", text=transcript.sentences[index].text, reason=WITHHELD_REASON)
+        for index in withheld
+    ]
     if not chunks:
         return WrittenSteps(dropped=tuple(withheld_records))
     prompt = prompt or chosen_prompt(settings)
@@ -124,11 +126,8 @@ def write_llm(
         server.close()
     steps = [step for step in written.steps if set(step.sources).isdisjoint(withheld)]
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
-    notes = [*written.notes]
-    if cache.write_error:
-        notes.append(cache.write_error)
-    dropped = (*withheld_records, *written.dropped)
-    return WrittenSteps(number_steps(merged), dropped, tuple(notes))
+    notes = written.notes + ((cache.write_error,) if cache.write_error else ())
+    return WrittenSteps(number_steps(merged), (*withheld_records, *written.dropped), notes)
 
 
 @dataclass(frozen=True)
@@ -136,9 +135,11 @@ class ChunkWriter(CheckedRequests):
     """Asks a language model for the steps of one chunk at a time, and cites their sources.
 
     Attributes:
-        prompt: the template that each chunk fills.
-        embed: texts to unit vectors, (N, D).
-        is_english: whether steps that are talk to the audience are dropped.
+        settings: server or model file, prompt and limits.
+        prompt: the template that is filled with each chunk.
+        embed: returns one unit vector per text, (N, D).
+        is_english: whether the transcript is English. Then steps that are talk to the audience are
+            dropped.
     """
 
     settings: LlmSettings
@@ -149,6 +150,7 @@ class ChunkWriter(CheckedRequests):
     def write(self, chunk: Chunk, context: ChunkContext | None = None) -> ChunkSteps:
         """Return the model's steps for a chunk, or the reason why there are none.
 
+        context: the chunk's context, None for a template without one.
         Raises WriterError when the server cannot be used at all.
         """
 
@@ -161,6 +163,7 @@ class ChunkWriter(CheckedRequests):
                 spoken=chunk.text,
                 sentences=len(chunk.sentences),
                 complete=answer.complete,
+                cites=self.prompt.has_numbers,
             )
 
         reply = self.ask(
@@ -170,7 +173,9 @@ class ChunkWriter(CheckedRequests):
                 parse=parse_answer,
                 refusal=lambda parsed: parsed.refusal,
                 # Only the main prompt asks for JSON.
-                schema=STEPS_SCHEMA if self.prompt.has_context else None,
+                schema=None
+                if self.prompt.has_numbers or not self.prompt.has_context
+                else STEPS_SCHEMA,
             )
         )
         refused = [parsed for parsed in reply.readings if parsed.refusal is not None]
@@ -189,24 +194,43 @@ class ChunkWriter(CheckedRequests):
         with _citing:
             reasons = talk_reasons(parsed.texts) if self.is_english else [None] * len(parsed.texts)
             texts = []
-            for text, talk_reason in zip(parsed.texts, reasons, strict=True):
+            cited: list[tuple[int, ...]] = []
+            for k, (text, talk_reason) in enumerate(zip(parsed.texts, reasons, strict=True)):
                 if talk_reason is None:
                     texts.append(text)
+                    cited += parsed.cited[k : k + 1]
                 else:
                     dropped.append(Rejected(what="step", text=text, reason=talk_reason))
             steps, unsupported = cite_sources(
-                texts, chunk, floor=self.settings.floor, embed=self.embed
+                texts, chunk, floor=self.settings.floor, embed=self.embed, cited=cited
             )
         reason = ""
         if unsupported and not steps:
             reason = "no sentence supports any step of the reply"
-        return ChunkSteps(chunk, tuple(steps), (*dropped, *unsupported), tuple(notes), reason)
+        said_steps = []
+        retold: list[int] = []
+        for step in steps:
+            unsaid = unsaid_reason(step, chunk)
+            if unsaid is None:
+                said_steps.append(step)
+            else:
+                dropped.append(Rejected(what="step", text=step.text, reason=unsaid))
+                retold += step.sources
+        return ChunkSteps(
+            chunk,
+            tuple(said_steps),
+            (*dropped, *unsupported),
+            tuple(notes),
+            reason,
+            retold=tuple(retold),
+        )
 
 
 def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> list[ChunkSteps]:
-    """Return the steps of each chunk, none for a chunk that misses the deadline.
+    """Return the steps of each chunk, in order. A chunk that misses the deadline has none and says so.
 
-    Raises WriterError where the server refuses every request: then the settings are wrong.
+    title: title of the video, "" without one.
+    Raises WriterError if the server refuses every request, because then the settings are wrong.
     """
     start = time.monotonic()
     # A prompt with a context holds the steps of earlier chunks, so one worker takes all in order.
@@ -233,11 +257,11 @@ def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> lis
 
 
 def dry_run_note(chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings) -> str:
-    """Return a note with the maximum requests, tokens and seconds, without retries."""
+    """Return a note to the user with the most requests, tokens and seconds that the chunks would cost,
+    without retries."""
     # tokens of replies, and of questions
     tokens = len(chunks) * settings.max_tokens
-    for chunk in chunks:
-        tokens += question_tokens(len(build_prompt(prompt, chunk)), ())
+    tokens += sum(question_tokens(len(build_prompt(prompt, chunk)), ()) for chunk in chunks)
     seconds = settings.deadline_for(len(chunks))
     request_cost = f"{len(chunks)} requests, {tokens} tokens and {seconds:g} s"
     request = f"the language model that writes would be asked at most {request_cost}"
@@ -247,27 +271,34 @@ def dry_run_note(chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings)
 def _fill_gaps(
     transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback
 ) -> WrittenSteps:
-    """Return the steps of all chunks, the failed chunks from the fallback.
+    """Return the steps of all chunks, with those of failed chunks from the fallback.
 
-    Lines that the fallback dropped are reported only where it wrote all chunks, for they carry no
-    chunk.
+    What the fallback rejected is reported only if it wrote all chunks, because it is not known to
+    which chunk it belongs.
+
+    Args:
+        transcript: the whole transcript.
+        parts: what the model wrote of each chunk, in order.
+        fallback: returns the steps of the whole transcript.
     """
     # The fallback reads the whole transcript, however few chunks are missing.
-    fallback_steps = WrittenSteps()
-    if any(part.reason for part in parts):
-        fallback_steps = fallback(transcript)
+    has_gaps = any(part.reason or part.retold for part in parts)
+    fallback_steps = fallback(transcript) if has_gaps else WrittenSteps()
     steps: list[Step] = []
-    dropped: list[Rejected] = []
     notes = list(fallback_steps.notes)
-    if all(part.reason for part in parts):
-        dropped += fallback_steps.dropped
+    dropped = list(fallback_steps.dropped) if all(part.reason for part in parts) else []
     for part in parts:
         if part.reason:
             # Its steps that rest on a sentence of this chunk.
             indices = set(part.chunk.indices)
             steps += [step for step in fallback_steps.steps if not indices.isdisjoint(step.sources)]
         else:
-            steps += part.steps
+            retold = set(part.retold)
+            added = [step for step in fallback_steps.steps if retold.issuperset(step.sources)]
+            chunk_steps = [*part.steps, *added]
+            if added:
+                chunk_steps.sort(key=lambda step: step.sources[0])
+            steps += chunk_steps
         dropped += part.dropped
         sentences = f"sentences {part.chunk.indices[0] + 1}-{part.chunk.indices[-1] + 1}"
         notes += [f"{sentences}: {note}" for note in part.notes]
@@ -279,23 +310,24 @@ def _fill_gaps(
 
 # P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above. Of 27 that only hold
 # words of a channel ("peel a thumb sized piece of ginger") or are strange, 2 are above.
-MIN_TALK_PROBABILITY: Final = 0.9
+MIN_TALK_PROBABILITY = 0.9
 # A step is read between these two: alone, or among talk, "cut the onion" passes for talk.
-SENTENCE_BEFORE_STEP: Final = "Now put the water on the heat."
-SENTENCE_AFTER_STEP: Final = "Then add the rest and stir it."
-TALK_REASON: Final = "chat: talk to the audience, not a step of the work"
+SENTENCE_BEFORE_STEP = "Now put the water on the heat."
+SENTENCE_AFTER_STEP = "Then add the rest and stir it."
+TALK_REASON = "chat: talk to the audience, not a step of the work"
 
 
 def talk_reasons(texts: Sequence[str]) -> list[str | None]:
-    """Return why each English step is talk to the audience, None for a step of the work.
+    """Return for each English step the reason to drop it as talk to the audience, None for a step of the
+    work.
 
     Raises ModelError when the sentence encoder is not installed.
     """
     talk = SENTENCE_KINDS.index("talk")
-    tagger = load_tagger()
     reasons: list[str | None] = []
     for text in texts:
         sentence = text.rstrip(".") + "."
-        _, parsed, _ = tagger.tag_sentences([SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP])
-        reasons.append(TALK_REASON if parsed.kinds[talk] >= MIN_TALK_PROBABILITY else None)
+        sentences = [SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP]
+        _, tags, _ = load_tagger().tag_sentences(sentences)
+        reasons.append(TALK_REASON if tags.kinds[talk] >= MIN_TALK_PROBABILITY else None)
     return reasons

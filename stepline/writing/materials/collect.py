@@ -1,9 +1,9 @@
-"""What the work of a narration needs: materials with their amounts, and tools, each named once.
+"""What the work of a narration needs: materials with their amounts, and tools, each listed once.
 
 sentences   only those that describe a step or say what is needed, by the tagger
-mentions    what they name, by quantity and grammar (mentions)
-kinds       what is a material, what a tool, by its name (thing_kinds)
-merging     what is named again is one thing
+mentions    the things that these name, by amounts and grammar (mentions)
+kinds       whether a thing is a material or a tool, by its name (thing_kinds.json)
+merging     several mentions of one thing become one
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,21 +20,20 @@ from stepline.records import Amount, Material, Sentence
 from stepline.text import embed
 from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.narration import ParsedNarration
-from stepline.writing.materials.mentions import ThingMention, find_mentions
+from stepline.writing.materials.mentions import ThingMention, as_amount, find_mentions
 from stepline.writing.quantities import UNIT_KINDS
 
 ThingKind: TypeAlias = Literal["material", "tool", "other"]
 THING_KINDS: Final[tuple[ThingKind, ...]] = get_args(ThingKind)
-WEIGHTS_FILE: Final = "thing_kinds.json"
+WEIGHTS_FILE = "thing_kinds.json"
 
 Array: TypeAlias = npt.NDArray[np.float32]
 
 
 def predict_thing_kinds(names: Sequence[str]) -> Array:
-    """Return P of each of THING_KINDS for each name, (N, 3)."""
+    """Return P(material), P(tool) and P(other) of a thing by its name, for N names, (N, 3)."""
     weights, biases = _read_weights()
-    names_in_lower_case = [name.lower() for name in names]
-    vectors = embed(names_in_lower_case)  # (N, D)
+    vectors = embed([name.lower() for name in names])  # (N, D)
     probabilities: Array = softmax(vectors @ weights.T + biases)
     return probabilities
 
@@ -46,22 +45,19 @@ def _read_weights() -> tuple[Array, Array]:
 
 
 # Probabilities of a sentence, by the tagger.
-MIN_WORK_PROBABILITY: Final = (
-    0.5  # P(it describes a step or lists what is needed) from which it is read
-)
-MIN_MEASURED_WORK_PROBABILITY: Final = 0.3  # the same of what is measured, in grams or cups
-MIN_OPTION_PROBABILITY: Final = (
-    0.5  # P(it is left to the viewer), from which what it measures is not needed
-)
-MIN_LIST_PROBABILITY: Final = 0.5  # P(it lists what is needed) from which all that it names counts
+# P(it describes a step or lists what is needed) from which it is read
+MIN_WORK_PROBABILITY = 0.5
+MIN_MEASURED_WORK_PROBABILITY = 0.3  # the same of what is measured, in grams or cups
+# P(it is left to the viewer), from which what it measures is not needed
+MIN_OPTION_PROBABILITY = 0.5
+MIN_LIST_PROBABILITY = 0.5  # P(it lists what is needed) from which all that it names counts
 # Probabilities of a thing, by its name.
-MAX_OTHER_PROBABILITY: Final = (
-    0.9  # P(neither material nor tool) of what is measured in grams or cups
-)
-MIN_LISTED_THING_PROBABILITY: Final = 0.5  # P(either) of what is listed as needed
-MIN_COUNTED_MATERIAL_PROBABILITY: Final = 0.5  # P(material) of what is counted
-MIN_UNMEASURED_MATERIAL_PROBABILITY: Final = 0.75  # P(material) of what is added without an amount
-MIN_TOOL_PROBABILITY: Final = 0.5  # P(tool) of what the work is done with or in
+# P(neither material nor tool) of what is measured in grams or cups
+MAX_OTHER_PROBABILITY = 0.9
+MIN_LISTED_THING_PROBABILITY = 0.5  # P(either) of what is listed as needed
+MIN_COUNTED_MATERIAL_PROBABILITY = 0.5  # P(material) of what is counted
+MIN_UNMEASURED_MATERIAL_PROBABILITY = 0.75  # P(material) of what is added without an amount
+MIN_TOOL_PROBABILITY = 0.5  # P(tool) of what the work is done with or in
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,13 @@ class NeededThings:
 
 @dataclass(frozen=True)
 class _UnitMention:
-    """A mention, the index of its narration unit, and whether that lists needed things."""
+    """A mention of a thing in a narration.
+
+    Attributes:
+        mention: the name, role and amount.
+        unit: index of the spoken sentence.
+        is_list: whether the sentence lists what is needed.
+    """
 
     mention: ThingMention
     unit: int
@@ -85,7 +87,12 @@ class _UnitMention:
 class _Thing:
     """A material or tool, merged from its mentions.
 
-    is_listed: its amount comes from a list of needed things, which states the total.
+    Attributes:
+        mention: the first mention.
+        amounts: the stated amounts, different ones only.
+        at: second at which its name is first spoken.
+        sources: indices of the transcript sentences that name it.
+        is_listed: whether the amount is stated in a list of what is needed, which is the total.
     """
 
     mention: ThingMention
@@ -96,7 +103,8 @@ class _Thing:
 
 
 def find_materials(narration: ParsedNarration) -> NeededThings:
-    """Return the materials and tools that a narration uses, with amounts, times and sources."""
+    """Return the materials and tools that the work of a narration needs, with amounts, seconds and
+    source sentences."""
     rows = list(_all_mentions(narration))
     probabilities = predict_thing_kinds([row.mention.name for row in rows])
     materials: list[_Thing] = []
@@ -112,7 +120,7 @@ def find_materials(narration: ParsedNarration) -> NeededThings:
 
 
 def _all_mentions(narration: ParsedNarration) -> Iterator[_UnitMention]:
-    """Yield the mentions in sentences about the work."""
+    """Yield the mentions in sentences that describe a step or list what is needed, by the tagger."""
     rows = zip(narration.docs, narration.sentence_tags, strict=True)
     for number, (doc, tags) in enumerate(rows):
         kinds = dict(zip(SENTENCE_KINDS, map(float, tags.kinds), strict=True))
@@ -130,14 +138,21 @@ def _all_mentions(narration: ParsedNarration) -> Iterator[_UnitMention]:
 
 def _is_measured(mention: ThingMention) -> bool:
     """Return whether a mention has an amount in grams, cups or metres."""
-    amount = mention.amount
-    return amount is not None and amount.unit in UNIT_KINDS
+    return mention.amount is not None and mention.amount.unit in UNIT_KINDS
 
 
 def _thing_kind(
     row: _UnitMention, probability: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
 ) -> ThingKind:
-    """Return the kind of a mention: that of an earlier mention, else by its name and role."""
+    """Return the kind of a mention: that of an earlier mention of the same thing, else a kind by its
+    name and role.
+
+    Args:
+        row: the mention.
+        probability: P of each of THING_KINDS by the name, (3,).
+        materials: the materials that were named before.
+        tools: the tools that were named before.
+    """
     mention = row.mention
     if mention.role != "used" and _find_same(materials, mention) is not None:
         return "material"
@@ -146,16 +161,19 @@ def _thing_kind(
     material = float(probability[THING_KINDS.index("material")])
     tool = float(probability[THING_KINDS.index("tool")])
     if _is_measured(mention):
-        if material + tool > 1 - MAX_OTHER_PROBABILITY:
-            return "material"
-        return "other"
-    if row.is_list:
-        return _listed_kind(mention, material, tool)
-    return _named_kind(mention, material, tool)
+        return "material" if material + tool > 1 - MAX_OTHER_PROBABILITY else "other"
+    kind_in_context = _listed_kind if row.is_list else _named_kind
+    return kind_in_context(mention, material, tool)
 
 
 def _named_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
-    """Return the kind of a thing in a step: tools are neither counted nor added."""
+    """Return the kind of a thing in a step. A tool is neither counted nor added.
+
+    Args:
+        mention: without a measured amount.
+        material: P(it is a material), by its name.
+        tool: P(it is a tool), by its name.
+    """
     amount = mention.amount
     is_counted = amount is not None and not amount.is_article
     min_probability = MIN_UNMEASURED_MATERIAL_PROBABILITY
@@ -163,32 +181,32 @@ def _named_kind(mention: ThingMention, material: float, tool: float) -> ThingKin
         min_probability = MIN_COUNTED_MATERIAL_PROBABILITY
     if material >= min_probability:
         return "material"
-    if is_counted or mention.role in ("some", "added"):
-        return "other"
-    if _has_unit(mention) or tool < MIN_TOOL_PROBABILITY:
-        return "other"
-    return "tool"
+    is_no_tool = is_counted or mention.role in ("some", "added") or _has_unit(mention)
+    return "other" if is_no_tool or tool < MIN_TOOL_PROBABILITY else "tool"
 
 
 def _listed_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
-    """Return the kind of a thing in a list of needed things: only materials have units."""
+    """Return the kind of a thing in a list of what is needed. A tool has no unit.
+
+    Args:
+        mention: without a measured amount.
+        material: P(it is a material), by its name.
+        tool: P(it is a tool), by its name.
+    """
     if material + tool < MIN_LISTED_THING_PROBABILITY:
         return "other"
     if material >= tool:
         return "material"
-    if _has_unit(mention) or mention.role == "some":
-        return "other"
-    return "tool"
+    return "other" if _has_unit(mention) or mention.role == "some" else "tool"
 
 
 def _has_unit(mention: ThingMention) -> bool:
     """Return whether a mention has an amount with a unit, even "slice"."""
-    amount = mention.amount
-    return amount is not None and bool(amount.unit)
+    return mention.amount is not None and bool(mention.amount.unit)
 
 
 def _as_thing(row: _UnitMention, narration: ParsedNarration) -> _Thing:
-    """Return a mention with its source sentence and the second at which it is spoken."""
+    """Return a mention as a thing, with its source sentence and the second at which it is spoken."""
     unit = narration.units[row.unit]
     doc = narration.docs[row.unit]
     # Words of a doc are parted by one space, so the spaces before a token count them.
@@ -196,16 +214,8 @@ def _as_thing(row: _UnitMention, narration: ParsedNarration) -> _Thing:
     word_positions = list(unit.word_positions())
     number, word_index = word_positions[min(unit_word_index, len(word_positions) - 1)]
     sentence = unit.sentences[number - unit.first_sentence]
-    amounts: tuple[Amount, ...] = ()
-    stated_amount = row.mention.amount
-    if stated_amount is not None:
-        amount = Amount(
-            low=stated_amount.low,
-            high=stated_amount.high,
-            unit=stated_amount.unit or None,
-            text=doc[stated_amount.begin : stated_amount.end].text,
-        )
-        amounts = (amount,)
+    amount = row.mention.amount
+    amounts = () if amount is None else (as_amount(doc, amount),)
     return _Thing(
         mention=row.mention,
         amounts=amounts,
@@ -216,7 +226,8 @@ def _as_thing(row: _UnitMention, narration: ParsedNarration) -> _Thing:
 
 
 def _word_start(sentence: Sentence, word_index: int) -> float:
-    """Return the start of a word in seconds, that of its sentence without word times."""
+    """Return the second at which a word of a sentence starts. Without word times it is the start of
+    the sentence."""
     if len(sentence.words) == len(sentence.text.split()):
         span = sentence.words[word_index].span
         if span is not None:
@@ -225,7 +236,7 @@ def _word_start(sentence: Sentence, word_index: int) -> float:
 
 
 def _add_or_merge(things: list[_Thing], thing: _Thing) -> None:
-    """Add a thing, or merge it into an earlier mention of the same thing."""
+    """Append a thing to a list, or merge it into the same thing there, in place."""
     number = _find_same(things, thing.mention)
     if number is None:
         things.append(thing)
@@ -235,28 +246,25 @@ def _add_or_merge(things: list[_Thing], thing: _Thing) -> None:
 
 def _find_same(things: Sequence[_Thing], mention: ThingMention) -> int | None:
     """Return the index of the first thing that a mention can name."""
-    for number, thing in enumerate(things):
-        if _can_be_same_thing(thing.mention, mention):
-            return number
-    return None
+    numbers = range(len(things))
+    return next((n for n in numbers if _can_be_same_thing(things[n].mention, mention)), None)
 
 
 def _can_be_same_thing(earlier: ThingMention, later: ThingMention) -> bool:
     """Return whether a later mention can name the same thing as an earlier one.
 
-    It has the same noun, and no new words, unless these only say how the thing was prepared.
+    Their last words are equal. Each word of the later name is in the earlier one, or the later name
+    has no amount and holds all words of the earlier one.
     """
-    if earlier.lemmas[-1] != later.lemmas[-1]:
-        return False
     earlier_lemmas = set(earlier.lemmas)
     later_lemmas = set(later.lemmas)
-    if later_lemmas <= earlier_lemmas:
-        return True
-    return earlier_lemmas < later_lemmas and later.amount is None
+    adds_words = earlier_lemmas < later_lemmas and later.amount is None
+    has_same_noun = earlier.lemmas[-1] == later.lemmas[-1]
+    return has_same_noun and (later_lemmas <= earlier_lemmas or adds_words)
 
 
 def _merge_things(first: _Thing, repeat: _Thing) -> _Thing:
-    """Return the first mention with the amounts and sentences of both."""
+    """Return a thing with the amounts and source sentences of a further mention added."""
     return replace(
         first,
         amounts=_merge_amounts(first, repeat),
@@ -266,7 +274,8 @@ def _merge_things(first: _Thing, repeat: _Thing) -> _Thing:
 
 
 def _merge_amounts(first: _Thing, repeat: _Thing) -> tuple[Amount, ...]:
-    """Return the amounts of two mentions. A list of needed things states the total.
+    """Return the different amounts of two mentions of one thing. A list of what is needed states the
+    total, so its amounts replace the others.
 
     A part of an earlier amount ("a cup of the milk") adds none, and neither does "an egg".
     """
@@ -286,19 +295,17 @@ def _merge_amounts(first: _Thing, repeat: _Thing) -> tuple[Amount, ...]:
 
 
 def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
-    materials = []
-    for thing in things:
-        material = Material(
-            name=thing.mention.name, amounts=thing.amounts, at=thing.at, sources=thing.sources
-        )
-        materials.append(material)
-    return tuple(materials)
+    return tuple(
+        Material(name=thing.mention.name, amounts=thing.amounts, at=thing.at, sources=thing.sources)
+        for thing in things
+    )
 
 
 def materials_of_first_sentences(
     things: Sequence[Material], sentences: int
 ) -> tuple[Material, ...]:
-    """Return the things that the first `sentences` sentences name, with only those as sources."""
+    """Return the things that the first `sentences` transcript sentences name, with only these
+    sentences as sources."""
     things_named = []
     for thing in things:
         sources = tuple(source for source in thing.sources if source < sentences)

@@ -9,8 +9,9 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from stepline.records import Amount
 from stepline.text.narration.words import word_set
 from stepline.writing.quantities import (
     UNIT_KINDS,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 # What people count or measure things by without a scale, in the singular.
-COUNT_UNITS: Final = word_set(
+COUNT_UNITS = word_set(
     """
     can tin clove pinch slice stick sheet piece bunch handful splash dash drop bottle packet sachet
     pack package jar bag box carton tub tube roll stalk sprig rib knob drizzle glug dollop scoop
@@ -34,39 +35,35 @@ COUNT_UNITS: Final = word_set(
     square pair bucket sack shot dusting coat
     """
 )
-CONTAINER_WORDS: Final = word_set(
-    "can tin bottle jar bag box carton tub tube bucket roll board block"
-)
+CONTAINER_WORDS = word_set("can tin bottle jar bag box carton tub tube bucket roll board block")
 # Names of these come before the unit as well: "two garlic cloves".
-UNITS_AFTER_NAME: Final = word_set("clove slice stick stalk sprig rib sheet cube")
-SIZE_WORDS: Final = word_set(
+UNITS_AFTER_NAME = word_set("clove slice stick stalk sprig rib sheet cube")
+SIZE_WORDS = word_set(
     """
     good big large small little medium nice generous heaped heaping level rounded scant whole full
     wee tiny huge proper great more extra fluid single fresh
     """
 )
-LENGTH_PIECES: Final = word_set("piece strip length knob bit")
-ARTICLE_WORDS: Final = word_set("a an another")
+LENGTH_PIECES = word_set("piece strip length knob bit")
+ARTICLE_WORDS = word_set("a an another")
 # "the glass of water", "each slice of bread" speak of one that is there
-NON_UNIT_CONTEXT_WORDS: Final = word_set(
-    "the that this your my our his her its each every any no of - by"
-)
+NON_UNIT_CONTEXT_WORDS = word_set("the that this your my our his her its each every any no of - by")
 # "20 percent", "2 of them", "180 degrees", "1 / 3" count no things
-NON_COUNT_FOLLOWERS: Final = ("of", "degrees", "percent", "%", "°", "/")
-MEASURED_KINDS: Final = word_set("mass volume length")
+NON_COUNT_FOLLOWERS = ("of", "degrees", "percent", "%", "°", "/")
+MEASURED_KINDS = word_set("mass volume length")
 
 
 @dataclass(frozen=True)
 class StatedAmount:
-    """An amount that a sentence states, and its token range.
+    """An amount that a sentence states, and the tokens that state it.
 
     Attributes:
-        low: the least number of the range.
-        high: the greatest number; equal to `low` for a single number.
-        unit: "" for a bare count.
-        begin: index of its first token.
+        low: the number, or the least one of a range.
+        high: the greatest number of a range, equal to `low` for a single number.
+        unit: name of the unit in the singular, "" for a bare count.
+        begin: index of its first token in the sentence.
         end: index after its last token, where the name of the thing begins.
-        is_article: whether it is only "a" or "an".
+        is_article: whether it is only "a", "an" or "another".
     """
 
     low: float
@@ -78,9 +75,13 @@ class StatedAmount:
 
 
 def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
-    """Return the amount of a thing that begins at a lower-case token, None without one.
+    """Return the amount of a thing that begins at a token, None without one.
 
     Times, degrees, per cent, and sizes ("a two-inch strip") are not amounts of a thing.
+
+    Args:
+        words: the tokens of a sentence, as `normalized_word` writes them.
+        index: where the amount may begin.
     """
     # A number, or an article in its place.
     number = _spoken_number_at(words, index)
@@ -96,30 +97,26 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
     unit = _unit_at(words, unit_index, has_digits=has_digits)
     if unit is None:
         # A bare count, unless it counts hours, degrees or parts.
-        word_at_unit = word_at(words, unit_index)
-        is_not_a_count = word_at_unit in UNIT_KINDS and (
-            has_digits or word_at_unit not in VAGUE_UNITS
-        )
-        if is_not_a_count or word_at(words, end) in NON_COUNT_FOLLOWERS:
+        word = word_at(words, unit_index)
+        has_other_unit = word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS)
+        if has_other_unit or word_at(words, end) in NON_COUNT_FOLLOWERS:
             return None
         return StatedAmount(low, high, "", index, end, is_article)
     name, kind, end = unit
     # "a cup and a half of"
     if list(words[end : end + 3]) == ["and", "a", "half"]:
-        low += 0.5
-        high += 0.5
-        end += 3
+        low, high, end = low + 0.5, high + 0.5, end + 3
     # A length is an amount only of something: "a metre of rope".
     if kind == "length":
-        if word_at(words, end) in LENGTH_PIECES:
-            end += 1
+        end += word_at(words, end) in LENGTH_PIECES
         if word_at(words, end) != "of":
             return None
     return StatedAmount(low, high, name, index, end)
 
 
 def singular(word: str) -> str:
-    """Return the singular of a count unit: clove for cloves, pinch for pinches."""
+    """Return a word, in the singular if it is the plural of a count unit: clove for cloves, pinch for
+    pinches."""
     for ending in ("es", "s"):
         stem = word.removesuffix(ending)
         if stem != word and stem in COUNT_UNITS:
@@ -128,39 +125,45 @@ def singular(word: str) -> str:
 
 
 def _spoken_number_at(words: Sequence[str], index: int) -> tuple[tuple[float, float], int] | None:
+    """Return the range (low, high) that begins at a token, and the index after it.
+
+    "couple" is 2, an article is 1, and so is a unit without a number. None for other words.
+    """
     word = words[index]
-    if list(words[index : index + 2]) == ["a", "couple"]:
-        return (2.0, 2.0), index + 2
-    if word == "couple":
-        return (2.0, 2.0), index + 1
+    couple_end = index + 1 + (word == "a")
+    if word_at(words, couple_end - 1) == "couple":
+        return (2.0, 2.0), couple_end
     if word in ("dozen", "third", "second", "zero"):
         return None
     if _is_bare_unit(words, index):
         return (1.0, 1.0), index
     number = number_at(words, index)
-    if number is not None:
-        return number
-    if word in ARTICLE_WORDS:
+    if number is None and word in ARTICLE_WORDS:
         return (1.0, 1.0), index + 1
-    return None
+    return number
 
 
 def _is_bare_unit(words: Sequence[str], index: int) -> bool:
-    """Return whether a unit has no number: "salt, pepper, teaspoon of thyme"."""
+    """Return whether a token is a unit without a number: the teaspoon of "salt, pepper, TEASPOON of
+    thyme"."""
     word = words[index]
-    is_unit = word in COUNT_UNITS
-    if word in UNIT_KINDS:
-        kind, _ = UNIT_KINDS[word]
-        is_unit = is_unit or kind in ("mass", "volume")
-    if not is_unit or word in VAGUE_UNITS or word.endswith("s"):
-        return False
-    if word_at(words, index + 1) != "of":
-        return False
-    return word_at(words, index - 1) not in NON_UNIT_CONTEXT_WORDS
+    is_unit = word in COUNT_UNITS or (
+        word in UNIT_KINDS and UNIT_KINDS[word][0] in ("mass", "volume")
+    )
+    return (
+        is_unit
+        and word not in VAGUE_UNITS
+        and not word.endswith("s")
+        and word_at(words, index + 1) == "of"
+        and word_at(words, index - 1) not in NON_UNIT_CONTEXT_WORDS
+    )
 
 
 def _unit_at(words: Sequence[str], index: int, *, has_digits: bool) -> tuple[str, str, int] | None:
-    """Return the name, kind and end index of the unit at a token."""
+    """Return name and kind of the unit at a token, and the index after it. None without a unit.
+
+    has_digits: whether the number before it is written in digits. Only then is "g" or "min" a unit.
+    """
     word = word_at(words, index)
     if word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS):
         unit = unit_at(words, index)
@@ -174,7 +177,7 @@ def _unit_at(words: Sequence[str], index: int, *, has_digits: bool) -> tuple[str
 
 
 def _skip_words(words: Sequence[str], index: int, skipped_words: frozenset[str]) -> int:
-    """Return the index after at most two of the skipped words."""
+    """Return the index after at most two words of a set that begin at a token."""
     for _ in range(2):
         if word_at(words, index) in skipped_words:
             index += 1
@@ -183,12 +186,12 @@ def _skip_words(words: Sequence[str], index: int, skipped_words: frozenset[str])
 
 Role: TypeAlias = Literal["amount", "listed", "some", "added", "with", "used"]
 
-NUMBER_PATTERN: Final = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|\d+/\d+")
-MAX_NUMBER_CHARS: Final = 9
-NON_NUMBER_PREFIX: Final = "#"
-MAX_NAME_TOKENS: Final = 4  # more are a list without commas, where no name is sure
+NUMBER_PATTERN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|\d+/\d+")
+MAX_NUMBER_CHARS = 9
+NON_NUMBER_PREFIX = "#"
+MAX_NAME_TOKENS = 4  # more are a list without commas, where no name is sure
 # Verbs whose object joins the work, and those whose object does the work.
-ADDING_VERBS: Final = word_set(
+ADDING_VERBS = word_set(
     """
     add put pour mix stir sprinkle throw toss drop fold whisk beat combine blend season scatter rub
     brush spread spoon ladle drizzle squeeze crack melt dissolve toast chop slice dice mince grate
@@ -196,28 +199,28 @@ ADDING_VERBS: Final = word_set(
     insert install plant sow
     """
 )
-USING_VERBS: Final = word_set("use take grab get need have bring want pick")
+USING_VERBS = word_set("use take grab get need have bring want pick")
 # What these are done with joins the work as well.
-COVERING_VERBS: Final = word_set("fill cover coat top line")
+COVERING_VERBS = word_set("fill cover coat top line")
 # What follows is done to the thing at hand ("fill the jar with sand"), or is where it goes.
-INSTRUMENT_PREPOSITIONS: Final = word_set("with using")
-PLACE_PREPOSITIONS: Final = word_set("in into on onto over inside through under")
+INSTRUMENT_PREPOSITIONS = word_set("with using")
+PLACE_PREPOSITIONS = word_set("in into on onto over inside through under")
 # "the starter goes on top": the verb's subject says what comes in.
-COMING_VERBS: Final = word_set("go come")
+COMING_VERBS = word_set("go come")
 # Amounts without a number.
-VAGUE_AMOUNTS: Final = word_set("some bit little plenty lots few more")
-REST_WORDS: Final = word_set("last remaining other")
-DEFINITE_DETERMINERS: Final = word_set("the that this those these them")
-NOUN_TAGS: Final = word_set("NOUN PROPN")
-NAME_PARTS: Final = word_set("NOUN PROPN ADJ")
-MISTAGGED_NOUN_TAGS: Final = word_set("VERB ADV X ADJ INTJ")  # a parser's reading of rare nouns
-PARTICIPLE_TAGS: Final = word_set("VBN VBG")
+VAGUE_AMOUNTS = word_set("some bit little plenty lots few more")
+REST_WORDS = word_set("last remaining other")
+DEFINITE_DETERMINERS = word_set("the that this those these them")
+NOUN_TAGS = word_set("NOUN PROPN")
+NAME_PARTS = word_set("NOUN PROPN ADJ")
+MISTAGGED_NOUN_TAGS = word_set("VERB ADV X ADJ INTJ")  # a parser's reading of rare nouns
+PARTICIPLE_TAGS = word_set("VBN VBG")
 # They say how good or which, not what.
-NON_NAMING_WORDS: Final = SIZE_WORDS | word_set(
+NON_NAMING_WORDS = SIZE_WORDS | word_set(
     "own other same first second last next few whole entire only favourite usual couple"
 )
-NON_NAME_WORDS: Final = NON_NAMING_WORDS | ARTICLE_WORDS | word_set("of the your")
-NON_INITIAL_NAME_WORDS: Final = NON_NAMING_WORDS.union(UNIT_KINDS)
+NON_NAME_WORDS = NON_NAMING_WORDS | ARTICLE_WORDS | word_set("of the your")
+NON_INITIAL_NAME_WORDS = NON_NAMING_WORDS.union(UNIT_KINDS)
 
 
 @dataclass(frozen=True)
@@ -225,12 +228,13 @@ class ThingMention:
     """A material or tool that a sentence names.
 
     Attributes:
-        words: of its name, as spoken.
-        lemmas: of its name, in lower case.
-        token_index: of the name's last token.
-        role: why the sentence counts it: an amount, a list, or the verb that acts on it.
-        amount: None where none is stated.
-        is_definite: whether it refers to a thing named before ("the dough").
+        words: the words of its name, as spoken.
+        lemmas: the lower-case lemmas of these words.
+        token_index: index of the name's last token in the sentence.
+        role: why it counts as needed. It has an "amount" or is said with "some", it is "listed" as
+            needed, "added" to the work, what the work is done "with", or a thing that is "used".
+        amount: the stated amount, None without one.
+        is_definite: whether it refers to a thing that was named before ("the dough").
     """
 
     words: tuple[str, ...]
@@ -252,10 +256,18 @@ class ThingMention:
         return text
 
 
-def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
-    """Return the materials and tools that a parsed sentence names, in order.
+def as_amount(doc: "Doc", amount: StatedAmount) -> Amount:
+    """Return a stated amount as a record, with its words in the sentence `doc` as the text."""
+    text = doc[amount.begin : amount.end].text
+    return Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text)
 
-    is_list: whether the sentence lists what is needed, so that every noun counts.
+
+def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
+    """Return the materials and tools that a sentence names, in spoken order.
+
+    Args:
+        doc: the parsed sentence.
+        is_list: whether the sentence lists what is needed. Then every noun counts.
     """
     words = [normalized_word(token) for token in doc]
     # A quantity makes any name a mention.
@@ -282,10 +294,8 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
 
 def _is_unit(name: "list[Token]") -> bool:
     """Return whether a name is only a count unit, as "clove" or "pinch"."""
-    if len(name) != 1:
-        return False
     word = singular(name[0].lower_)
-    return word in COUNT_UNITS and word not in CONTAINER_WORDS
+    return len(name) == 1 and word in COUNT_UNITS and word not in CONTAINER_WORDS
 
 
 def normalized_word(token: "Token") -> str:
@@ -298,19 +308,19 @@ def normalized_word(token: "Token") -> str:
         integer_part = word[:-1] or "0"
         if integer_part.isdecimal():
             number = int(integer_part[:MAX_NUMBER_CHARS])
-            fraction = unicodedata.numeric(token.text[-1])
-            word = f"{number + fraction:g}"
-    is_short = len(word) <= MAX_NUMBER_CHARS
-    if is_short and NUMBER_PATTERN.fullmatch(word):
-        return word
-    if word.removeprefix(".")[:1].isdecimal():
+            word = f"{number + unicodedata.numeric(token.text[-1]):g}"
+    is_number = len(word) <= MAX_NUMBER_CHARS and NUMBER_PATTERN.fullmatch(word)
+    if not is_number and word.removeprefix(".")[:1].isdecimal():
         return NON_NUMBER_PREFIX + word
     return word
 
 
 def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
-    """Yield the mentions with an amount before the name, or after it and a comma: "sugar, 50
-    grams"."""
+    """Yield the mentions whose amount comes before the name, or after it and a comma ("sugar, 50
+    grams").
+
+    words: the tokens of `doc`, as `normalized_word` writes them.
+    """
     index = 0
     unit = ""  # of the amount before, for "one spoon of mustard and two of honey"
     while index < len(doc):
@@ -330,27 +340,26 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
 
 
 def _amount_in_earlier_unit(words: Sequence[str], index: int, unit: str) -> StatedAmount | None:
-    """Return a number before "of" as an amount in the unit of the amount before."""
-    if not unit or words[index] in ARTICLE_WORDS:
-        return None
+    """Return a number before "of" as an amount: the two spoons of "one spoon of mustard and TWO of
+    honey".
+
+    unit: of the amount before in the sentence, "" without one.
+    """
     number = number_at(words, index)
-    if number is None:
+    if number is None or not unit or words[index] in ARTICLE_WORDS:
         return None
     (low, high), end = number
-    if word_at(words, end) != "of":
-        return None
-    if word_at(words, end + 1) in DEFINITE_DETERMINERS:
+    if word_at(words, end) != "of" or word_at(words, end + 1) in DEFINITE_DETERMINERS:
         return None
     return StatedAmount(low, high, unit, index, end)
 
 
 def _amount_mentions(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingMention]:
-    """Yield the mention of an amount. "A pan of water" gives two, the water measured by the pan."""
+    """Yield the mention of a thing with its amount. "A pan of water" gives two mentions, the pan and
+    the water with its amount in pans."""
     words = [token.lower_ for token in name]
-    index = 0
-    if "of" in words:
-        index = words.index("of")
-    if index > 0:
+    if "of" in words[1:]:
+        index = words.index("of", 1)
         container = name[:index]
         name = name[index + 1 :]
         last = container[-1]
@@ -365,14 +374,18 @@ def _amount_mentions(name: "list[Token]", amount: StatedAmount) -> Iterator[Thin
 
 
 def _amount_with_unit_from_name(name: "list[Token]", amount: StatedAmount) -> StatedAmount:
-    """Return the amount with the name's last word as its unit: "two garlic cloves".
+    """Return an amount with the last word of the name as its unit, if that is one: "two garlic
+    cloves".
 
-    That word is removed from the name.
+    That word is then removed from the name, in place.
     """
     unit = singular(name[-1].lower_)
-    if amount.unit or len(name) < 2 or unit not in UNITS_AFTER_NAME:
-        return amount
-    if name[-2].pos_ not in NOUN_TAGS:
+    if (
+        amount.unit
+        or len(name) < 2
+        or unit not in UNITS_AFTER_NAME
+        or name[-2].pos_ not in NOUN_TAGS
+    ):
         return amount
     del name[-1]
     return replace(amount, unit=unit, is_article=False)
@@ -381,25 +394,21 @@ def _amount_with_unit_from_name(name: "list[Token]", amount: StatedAmount) -> St
 def _as_mention(name: "list[Token]", role: Role, amount: StatedAmount | None) -> ThingMention:
     doc = name[0].doc
     begin = name[0].i
+    # "THE dough", "the LAST 20 grams of water"
     is_definite = begin > 0 and doc[begin - 1].lower_ in DEFINITE_DETERMINERS
-    if amount is not None and _is_remainder(doc, amount.begin):
-        is_definite = True
+    is_rest = amount and amount.begin > 0 and doc[amount.begin - 1].lower_ in REST_WORDS
     return ThingMention(
         words=tuple(token.text for token in name),
         lemmas=tuple(token.lemma_.lower() for token in name),
         token_index=name[-1].i,
         role=role,
         amount=amount,
-        is_definite=is_definite,
+        is_definite=is_definite or bool(is_rest),
     )
 
 
-def _is_remainder(doc: "Doc", begin: int) -> bool:
-    """Return whether an amount is a remainder: "the last 20 grams of water"."""
-    return begin > 0 and doc[begin - 1].lower_ in REST_WORDS
-
-
 def _mention_tokens(mention: ThingMention) -> set[int]:
+    """Return the indices of the tokens of a mention's name and amount."""
     begin = mention.token_index - len(mention.words) + 1
     token_indices = set(range(begin, mention.token_index + 1))
     amount = mention.amount
@@ -409,9 +418,13 @@ def _mention_tokens(mention: ThingMention) -> set[int]:
 
 
 def _name_after(doc: "Doc", index: int, *, is_measured: bool) -> "list[Token]":
-    """Return the noun phrase that begins at a token, empty without one.
+    """Return the tokens of the noun phrase that begins at a token, an empty list without one.
 
-    is_measured: a unit precedes it, so the word after "of" is a name whatever its part of speech.
+    Args:
+        doc: the parsed sentence.
+        index: where the phrase may begin. Articles and words of size are passed over.
+        is_measured: whether a unit precedes it. Then the word after "of" is a name even if the
+            parser did not tag it as a noun.
     """
     # Words that do not name it are passed over.
     while index < len(doc) and doc[index].lower_ in NON_NAME_WORDS:
@@ -426,9 +439,7 @@ def _name_after(doc: "Doc", index: int, *, is_measured: bool) -> "list[Token]":
     while name and name[-1].pos_ not in NOUN_TAGS:
         name.pop()
     if is_measured:
-        if not name:
-            return _misread_name(doc, index)
-        return name
+        return name or _misread_name(doc, index)
     # "a board of maple"
     if name and doc[end : end + 1].text == "of":
         material_name = _name_after(doc, end + 1, is_measured=True)
@@ -438,27 +449,22 @@ def _name_after(doc: "Doc", index: int, *, is_measured: bool) -> "list[Token]":
 
 
 def _misread_name(doc: "Doc", index: int) -> "list[Token]":
-    """Return the word after "of" that the parser did not tag as a noun, empty without one."""
+    """Return the token after "of" if the parser tagged it as a verb, adverb or the like, else an empty
+    list."""
     if index >= len(doc) or doc[index - 1].lower_ != "of":
         return []
-    word = doc[index]
-    if word.pos_ not in MISTAGGED_NOUN_TAGS:
-        return []
-    return [word]
+    return [word for word in doc[index : index + 1] if word.pos_ in MISTAGGED_NOUN_TAGS]
 
 
 def _name_before(doc: "Doc", end: int) -> "list[Token]":
-    """Return the noun phrase that ends before a token."""
+    """Return the tokens of the noun phrase that ends before a token, an empty list without one."""
     begin = end
     while begin > 0 and _can_be_in_name(doc[begin - 1], is_first=False):
         begin -= 1
     if end - begin > MAX_NAME_TOKENS:
         return []
     name = list(doc[begin:end])
-    while name:
-        first = name[0]
-        if first.lower_ not in NON_INITIAL_NAME_WORDS and first.text not in ("-", "'s"):
-            break
+    while name and (name[0].lower_ in NON_INITIAL_NAME_WORDS or name[0].text in ("-", "'s")):
         del name[0]
     if not name or name[-1].pos_ not in NOUN_TAGS:
         return []
@@ -466,6 +472,8 @@ def _name_before(doc: "Doc", end: int) -> "list[Token]":
 
 
 def _can_be_in_name(token: "Token", *, is_first: bool) -> bool:
+    """Return whether a token can be part of a thing's name. is_first: whether it would be its first
+    token."""
     if token.lower_ in NON_NAMING_WORDS:
         return False
     if token.pos_ in NAME_PARTS or (token.tag_ == "POS" and not is_first):
@@ -480,9 +488,13 @@ def _can_be_in_name(token: "Token", *, is_first: bool) -> bool:
 
 
 def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) -> Role | None:
-    """Return the role of a noun without an amount, None where it has none.
+    """Return the role of a noun without an amount, None if it does not count as needed.
 
-    mentioned_tokens: tokens of earlier mentions; a noun joined to one of them counts too.
+    Args:
+        token: the noun.
+        mentioned_tokens: indices of the tokens that earlier mentions cover. A noun that "and" joins
+            to one of them counts too.
+        is_list: whether the sentence lists what is needed.
     """
     # The last noun of a compound is looked at, not this one.
     if token.dep_ == "compound" and token.head.i > token.i:
@@ -511,9 +523,10 @@ def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) 
 
 
 def _role_of_prepositional_object(preposition: "Token") -> Role | None:
-    """Return the role of a thing after "with" or "in"."""
+    """Return the role of a thing after "with", "in" or another preposition of means or place."""
     word = preposition.lower_
-    if word in INSTRUMENT_PREPOSITIONS and _is_added(preposition.head):
+    adds = preposition.head.lemma_ in ADDING_VERBS | COVERING_VERBS
+    if word in INSTRUMENT_PREPOSITIONS and adds:
         return "with"
     if word in INSTRUMENT_PREPOSITIONS or word in PLACE_PREPOSITIONS:
         return "used"
@@ -521,46 +534,35 @@ def _role_of_prepositional_object(preposition: "Token") -> Role | None:
 
 
 def _role_of_object(verb: "Token") -> Role | None:
-    """Return the role of a verb's object."""
+    """Return the role of a verb's object, None for a verb neither of adding nor of using."""
     if verb.lower_ in INSTRUMENT_PREPOSITIONS:
         return "used"
     if verb.lemma_ in ADDING_VERBS:
         return "added"
-    if verb.lemma_ in USING_VERBS:
-        return "used"
-    return None
+    return "used" if verb.lemma_ in USING_VERBS else None
 
 
 def _is_vague_amount(token: "Token") -> bool:
-    """Return whether "some", "a bit of" or the like precedes the name that ends here."""
+    """Return whether "some", "a bit of" or the like precedes the name whose last token is `token`."""
     doc = token.doc
-    name = _name_before(doc, token.i + 1)
-    first = token
-    if name:
-        first = name[0]
-    index = first.i - 1
+    name = _name_before(doc, token.i + 1) or [token]
+    index = name[0].i - 1
     while index >= 0 and doc[index].lower_ in ("of", "more", "extra"):
         index -= 1
     return index >= 0 and doc[index].lower_ in VAGUE_AMOUNTS
 
 
 def _is_compared_or_absent(token: "Token") -> bool:
-    """Return whether a thing is only a comparison ("like sand"), or is said to be absent."""
+    """Return whether a thing only serves as a comparison ("like sand"), or is said to be missing ("no
+    sand")."""
     head = _first_of_list(token)
     if head.head.lower_ in ("like", "as", "than", "without") and head.dep_ in ("pobj", "dobj"):
         return True
     return any(child.lower_ == "no" and child.dep_ == "det" for child in head.children)
 
 
-def _is_added(verb: "Token") -> bool:
-    return verb.lemma_ in ADDING_VERBS or verb.lemma_ in COVERING_VERBS
-
-
 def _first_of_list(token: "Token") -> "Token":
     """Return the first noun of a list joined by "and" and commas."""
-    while token.dep_ == "conj":
-        head = token.head
-        if head.pos_ not in NOUN_TAGS or head.i >= token.i:
-            break
-        token = head
+    while token.dep_ == "conj" and token.head.pos_ in NOUN_TAGS and token.head.i < token.i:
+        token = token.head
     return token

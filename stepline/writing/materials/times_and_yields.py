@@ -5,8 +5,8 @@
     "it serves four to six"                            4-6 servings
     "this makes twelve pancakes"                       12 pancakes, where the title names pancakes
 
-How long a step takes ("bake for 20 minutes") does not count as one of these, and nothing is added
-up. A kind with different times is left out: no one can say which of them holds.
+The time of a step ("bake for 20 minutes") does not count, and times are not added up. A kind that is
+said with different times is left out, because it is not known which of them is right.
 """
 
 import re
@@ -18,24 +18,24 @@ from stepline.text.narration.words import word_set
 from stepline.writing.extractive.narration import NarrationUnit, ParsedNarration
 from stepline.writing.materials.mentions import (
     NOUN_TAGS,
-    StatedAmount,
     ThingMention,
     amount_at,
+    as_amount,
     find_mentions,
     normalized_word,
 )
 from stepline.writing.quantities import UNIT_KINDS, Quantity, located_quantities, tokens
 
 if TYPE_CHECKING:
-    from spacy.tokens import Doc, Token
+    from spacy.tokens import Token
 
 # Replaces each time among the words of a sentence. No word is equal to it.
-TIME_PLACEHOLDER: Final = "@"
-APPROXIMATE_PATTERN: Final = (
+TIME_PLACEHOLDER = "@"
+APPROXIMATE_PATTERN = (
     r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
 )
-COPULA_PATTERN: Final = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
-WHOLE_WORK_PATTERN: Final = (
+COPULA_PATTERN = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
+WHOLE_WORK_PATTERN = (
     r"(?:recipe|dish|meal|project|(?:whole|entire) (?:thing|process|job|project|recipe|work))"
 )
 TIME_PATTERNS: Final[dict[TimeKind, re.Pattern[str]]] = {
@@ -56,48 +56,39 @@ TIME_PATTERNS: Final[dict[TimeKind, re.Pattern[str]]] = {
         rf"|{TIME_PLACEHOLDER} to (?:cook|bake|roast)(?: [,.;]|$)"
     ),
 }
-APPROXIMATE_WORDS: Final = word_set("about around roughly approximately up to at least just enough")
-SERVING_VERBS: Final = word_set("serve feed")
-MAKING_VERBS: Final = word_set("make yield produce")
-PEOPLE_WORDS: Final = word_set("people person adult guest portion serving kid child friend")
-RECIPE_WORDS: Final = word_set("recipe batch quantity amount mix mixture dough batter")
-THING_PRONOUNS: Final = word_set("this that it which")
-SERVING_SUBJECTS: Final = THING_PRONOUNS | RECIPE_WORDS
-MODAL_WORDS: Final = word_set("will should can would 'll")
-MAX_WORDS_TO_SUBJECT: Final = 4  # before a verb
+APPROXIMATE_WORDS = word_set("about around roughly approximately up to at least just enough")
+SERVING_VERBS = word_set("serve feed")
+MAKING_VERBS = word_set("make yield produce")
+PEOPLE_WORDS = word_set("people person adult guest portion serving kid child friend")
+RECIPE_WORDS = word_set("recipe batch quantity amount mix mixture dough batter")
+THING_PRONOUNS = word_set("this that it which")
+SERVING_SUBJECTS = THING_PRONOUNS | RECIPE_WORDS
+MODAL_WORDS = word_set("will should can would 'll")
+MAX_WORDS_TO_SUBJECT = 4  # before a verb
 # a year. Longer is a slip of recognition.
-MAX_WORK_SECONDS: Final = 366 * 86400.0
+MAX_WORK_SECONDS = 366 * 86400.0
 
 
 def find_times(narration: ParsedNarration) -> tuple[WorkTime, ...]:
-    """Return the stated times of the whole work, one per kind, in the order of TIME_PATTERNS."""
-    stated_times: dict[TimeKind, list[WorkTime]] = {}
-    for unit in narration.units:
-        for time in _unit_times(unit):
-            stated_times.setdefault(time.kind, []).append(time)
+    """Return the times of the whole work that are said, one per kind, in the order of TIME_PATTERNS."""
+    stated_times = [time for unit in narration.units for time in _unit_times(unit)]
     times = []
     for kind in TIME_PATTERNS:
-        same_kind = stated_times.get(kind, [])
-        ranges = {(time.low, time.high) for time in same_kind}
+        same_kind = [time for time in stated_times if time.kind == kind]
         # of two times that differ no one can say which holds
-        if len(ranges) != 1:
-            continue
-        first = same_kind[0]
-        sentences = dict.fromkeys(time.sources[0] for time in same_kind)
-        time = first.model_copy(update={"sources": tuple(sentences)})
-        times.append(time)
+        if len({(time.low, time.high) for time in same_kind}) == 1:
+            sentences = dict.fromkeys(time.sources[0] for time in same_kind)
+            times.append(same_kind[0].model_copy(update={"sources": tuple(sentences)}))
     return tuple(times)
 
 
 def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
-    """Yield the work times that one sentence states."""
+    """Yield the times of the whole work that one spoken sentence states."""
     words, durations = _mark_times(tokens(unit.text))
     text = " ".join(words)
     for kind, pattern in TIME_PATTERNS.items():
         for match in pattern.finditer(text):
-            before = text[: match.end()]
-            number = before.count(TIME_PLACEHOLDER) - 1
-            low, high = durations[number]
+            low, high = durations[text.count(TIME_PLACEHOLDER, 0, match.end()) - 1]
             yield WorkTime(
                 kind=kind,
                 low=low,
@@ -109,7 +100,8 @@ def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
 
 
 def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
-    """Return the words with TIME_PLACEHOLDER in place of each time, and the times in seconds."""
+    """Return the words with TIME_PLACEHOLDER in place of each time, and the (low, high) range of each
+    time in seconds."""
     marked_words: list[str] = []
     durations: list[tuple[float, float]] = []
     copied_until = 0
@@ -135,44 +127,42 @@ def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]
 
 
 def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
-    """Return the range of a time and the length of its unit, in seconds, None for other amounts."""
+    """Return the low and high end of a time and the length of its unit, in seconds. None for other
+    amounts, and for a time of more than a year."""
     if quantity.kind != "time":
         return None
     _, factor = UNIT_KINDS[quantity.unit]
     low = quantity.low * factor
     high = quantity.high * factor
-    if not 0 < low <= high <= MAX_WORK_SECONDS:
-        return None
-    return low, high, factor
+    return (low, high, factor) if 0 < low <= high <= MAX_WORK_SECONDS else None
 
 
 def times_of_first_sentences(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime, ...]:
-    """Return the times whose first source is among the first `sentences` sentences."""
+    """Return the times whose first source is among the first `sentences` transcript sentences."""
     return tuple(time for time in times if time.sources[0] < sentences)
 
 
 def find_yields(narration: ParsedNarration, title: str) -> tuple[Material, ...]:
-    """Return the first stated yield (how much the work makes, or how many it serves), or nothing.
+    """Return how much the work makes or how many people it serves: the first such amount that is
+    said, or an empty tuple.
 
-    title: of the video. "it makes twelve pancakes" counts where the title names pancakes.
+    title: title of the video. "it makes twelve pancakes" counts only if the title names pancakes.
     """
     title_words = word_set(title.lower())
     for number, doc in enumerate(narration.docs):
         for token in doc:
             product = _stated_servings(token) or _stated_product(token, title_words)
             if product is not None:
-                return (_as_material(narration.units[number], *product),)
+                name, amount = product
+                unit = narration.units[number]
+                at = unit.sentences[0].span.start
+                sources = (unit.first_sentence,)
+                return (Material(name=name, amounts=(amount,), at=at, sources=sources),)
     return ()
 
 
-def _as_material(unit: NarrationUnit, name: str, amount: Amount) -> Material:
-    first = unit.sentences[0]
-    at = first.span.start
-    return Material(name=name, amounts=(amount,), at=at, sources=(unit.first_sentence,))
-
-
 def _stated_servings(verb: "Token") -> tuple[str, Amount] | None:
-    """Return the servings that a verb states, None without any."""
+    """Return "servings" and their number if a token is a verb that states it, else None."""
     doc = verb.doc
     words = [normalized_word(token) for token in doc]
     index = _skip_approximate_words(words, verb.i + 1)
@@ -183,22 +173,23 @@ def _stated_servings(verb: "Token") -> tuple[str, Amount] | None:
         index = _skip_approximate_words(words, index + 1)
     elif verb.lemma_ not in SERVING_VERBS:
         return None
-    if index >= len(words):
-        return None
-    if not _has_subject_among(verb, SERVING_SUBJECTS):
+    if index >= len(words) or not _has_subject_among(verb, SERVING_SUBJECTS):
         return None
     amount = amount_at(words, index)
     if amount is None or amount.is_article or amount.unit:
         return None
-    next_token = doc[amount.end : amount.end + 1]
-    is_noun = any(token.pos_ in NOUN_TAGS for token in next_token)
-    if is_noun and next_token.lemma_ not in PEOPLE_WORDS:
-        return None
-    return "servings", _as_amount(doc, amount)
+    for token in doc[amount.end : amount.end + 1]:
+        if token.pos_ in NOUN_TAGS and token.lemma_ not in PEOPLE_WORDS:
+            return None
+    return "servings", as_amount(doc, amount)
 
 
 def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
-    """Return the product of a recipe with its amount, None where the verb states none."""
+    """Return what a verb of making says that the work makes, name and amount. None for another token.
+
+    title_words: lower-case words of the video's title, which must name the product unless the
+        subject is a word such as "recipe".
+    """
     if verb.lemma_ not in MAKING_VERBS:
         return None
     doc = verb.doc
@@ -213,21 +204,18 @@ def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Am
             continue
         if not is_recipe and not _is_named(mention, title_words):
             return None
-        return mention.name, _as_amount(doc, amount)
+        return mention.name, as_amount(doc, amount)
     return None
 
 
 def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
     """Return whether the title names the product, or it is a number of servings."""
-    noun = mention.words[-1].lower()
     lemma = mention.lemmas[-1]
-    if lemma in PEOPLE_WORDS:
-        return True
-    return noun in title_words or lemma in title_words
+    return lemma in PEOPLE_WORDS | title_words or mention.words[-1].lower() in title_words
 
 
 def _has_subject_among(verb: "Token", subjects: frozenset[str]) -> bool:
-    """Return whether a verb's subject is one of these words, not a person."""
+    """Return whether the subject of a verb in the present or after "will" is one of these words."""
     begin = max(0, verb.i - MAX_WORDS_TO_SUBJECT)
     words = list(verb.doc[begin : verb.i])
     has_modal = False
@@ -252,8 +240,3 @@ def _skip_approximate_words(words: list[str], index: int) -> int:
     while index < len(words) and words[index] in APPROXIMATE_WORDS:
         index += 1
     return index
-
-
-def _as_amount(doc: "Doc", amount: StatedAmount) -> Amount:
-    text = doc[amount.begin : amount.end].text
-    return Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text)
