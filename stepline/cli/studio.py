@@ -16,12 +16,14 @@ import click
 from stepline.cli.curate import curate
 from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
+    MAX_PORT,
     PATH_TYPE,
     device_options,
     json_option,
     load_from_options,
     out_option,
     path_option,
+    port_option,
     serve_until_stopped,
     settings_from_options,
     settings_options,
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from stepline.compare import TaskComparison
     from stepline.library import Moment
     from stepline.studio.keys import Role
-
-MAX_PORT = 65535
 
 
 @click.command()
@@ -163,9 +163,7 @@ def _write_login_page(link: str, folder: Path) -> Path:
     is_flag=True,
     help="Serve over streamable HTTP on this machine, not over stdin and stdout.",
 )
-@click.option(
-    "--port", type=click.IntRange(0, MAX_PORT), default=0, help="Port for --http. 0: any free one."
-)
+@port_option(help="Port for --http. 0: any free one.")
 @settings_options("One setting of the main job, for videos that are processed.")
 @device_options
 def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options: Any) -> None:
