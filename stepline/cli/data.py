@@ -257,7 +257,7 @@ def text_base() -> None:
 @path_option("--out", required=True, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
 @preset_option("sieve-swap")
-@settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md).")
+@settings_options("e.g. text_base.batch=256.")
 @device_option
 @lock_out_folder
 def build(sources: tuple[Path, ...], out: Path, licence: str | None, **options: Any) -> None:
@@ -356,9 +356,7 @@ VARIANT_NAMES = ("raw", "only-sieve", "swap", "mix")
     help="What becomes of a sentence that states a step.",
 )
 @preset_option("sieve-swap")
-@settings_options(
-    "One setting, e.g. match.similarity=0.7.", "A TOML file of settings (docs/settings.md)."
-)
+@settings_options("One setting, e.g. match.similarity=0.7.")
 @json_option
 @device_options
 @lock_out_folder

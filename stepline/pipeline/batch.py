@@ -24,14 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from stepline.errors import (
-    CaptionError,
-    MediaError,
-    SettingsError,
-    SteplineError,
-    StoreError,
-    error_line,
-)
+from stepline.errors import MediaError, SettingsError, SteplineError, StoreError, error_line
 from stepline.features.files import is_feature_file
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
@@ -510,14 +503,16 @@ def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Re
         reason = "no picture in it can be seen, so nothing can be described"
         raise MediaError(f"{request.path}: {reason}; give another")
 
+    if request.captions is not None:
+        from stepline.speech.captions import no_sentence_error
+
+        raise no_sentence_error(request.captions, record.dropped)
+
     # what was left out
     count = sum(item.what == "sentence" for item in record.dropped)
     left_out = ""
     if count:
         left_out = f" ({count} doubtful sentence{'' if count == 1 else 's'} left out)"
-    if request.captions is not None:
-        reason = f"holds no sentence to write steps from{left_out}"
-        raise CaptionError(f"{request.captions}: {reason}; give other captions")
     from stepline.speech.hallucinations import is_low_confidence_reason
 
     reason = NO_SPEECH

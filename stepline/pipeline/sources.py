@@ -309,7 +309,13 @@ def _find_links(
 ) -> "list[Link]":
     """Return the videos of web addresses.
 
-    An error is raised if there is nothing else to do. Otherwise it is stored in its link.
+    Args:
+        urls: http(s) addresses of videos, pages and playlists.
+        out: the folder of the results. What is known of a link is stored in a folder in it.
+        settings: settings of all stages. Only those of links are used.
+        is_only: whether the address is the only video of the command. Then its error is raised.
+            Otherwise the error is stored in the link.
+        force: whether links that were looked up before are looked up again.
     """
     if not urls:
         return []
@@ -434,13 +440,12 @@ def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
 
     if not request.is_captions_only:
         return probe(request.path, settings.media)
-    from stepline.speech import read_captions
+    from stepline.speech.captions import no_sentence_error, read_captions
 
     captions = read_captions(request.path, video_id=request.id, settings=settings.asr)
     sentences = captions.transcript.sentences
     if not sentences:
-        cure = "give other captions"
-        raise CaptionError(f"{request.path}: holds no sentence to write steps from; {cure}")
+        raise no_sentence_error(request.path, captions.dropped)
     # How long the video is remains unknown. The last word ends it.
     duration = max(sentence.span.end for sentence in sentences)
     check_duration(request.path, duration, settings.media)

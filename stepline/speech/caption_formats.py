@@ -1,7 +1,9 @@
 """Parsers of caption files that hold data: csv and JSON.
 
 csv    HowTo100M's table of one video: the columns start, end, text
-JSON   YouTube json3, WhisperX and Whisper segments, HowTo100M's and TAN's lists by video id
+JSON   YouTube json3, WhisperX and Whisper segments, the lists of youtube-transcript-api,
+       chunks of Hugging Face's pipeline, whisper.cpp's transcription, HowTo100M's and TAN's lists
+       by video id
 """
 
 import csv
@@ -9,7 +11,8 @@ import difflib
 import io
 import json
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
@@ -21,7 +24,18 @@ from stepline.speech.shown_captions import Cue, TimedText, interpolate_words, sp
 
 CSV_COLUMNS = ("start", "end", "text")
 FIRST_CJK_LETTER = "\u2e80"  # from here on scripts are written without spaces between words
-JSON_FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
+JSON_FORMS = (
+    "YouTube json3 (events), WhisperX (segments), whisper.cpp (transcription), Hugging Face "
+    "(chunks), [{text, start, end or duration}], or {video: {text, start, end}}"
+)
+# lists of texts with times, of WhisperX, whisper.cpp, Hugging Face, youtube-transcript-api, OpenAI
+SEGMENT_KEYS = ("segments", "transcription", "chunks", "snippets", "words")
+# Words per second below which whole numbers are milliseconds. In seconds, speech has 2 to 5; in
+# milliseconds that are taken for seconds, 0.002 to 0.005.
+MIN_WORDS_PER_SECOND = 0.01
+SECONDS_PER_WORD = 0.4  # of speech, where a file does not say when the last words end
+MAX_WORD_SECONDS = 1.0  # mean length of segments that are single words
+WORDS_PER_CUE = 100  # of a file that has words alone
 MAX_COMPARED_IDS = 10_000  # of the videos in a file, for a hint in a message
 
 Json: TypeAlias = object  # any JSON value; every use checks its type
@@ -48,9 +62,33 @@ def invalid_time_reason(cue: Cue) -> str | None:
         return "the caption has no time"
     if cue.end > MAX_SECOND or cue.start > MAX_SECOND:
         return f"its time lies past {MAX_SECOND:.0f} s"
-    if cue.end <= max(0.0, cue.start):
+    if cue.end <= 0 and cue.start < 0:
+        return f"it ends at {cue.end:.2f} s, before the video begins"
+    if cue.end <= cue.start:
         return f"it ends at {cue.end:.2f} s, not after its start at {cue.start:.2f} s"
     return None
+
+
+def milliseconds_as_seconds(cues: Sequence[Cue]) -> list[Cue] | None:
+    """Return the cues with their times divided by 1000. None if the times are seconds already.
+
+    Milliseconds are whole numbers, and as seconds they would leave speech next to no words.
+    """
+    times = [time for cue in cues for time in (cue.start, cue.end) if time is not None]
+    if not all(time.is_integer() for time in times) or any(cue.words for cue in cues):
+        return None
+    rates = []
+    for cue in cues:
+        if cue.start is not None and cue.end is not None and cue.start < cue.end:
+            rates.append(len(cue.text.split()) / (cue.end - cue.start))
+    if not rates or statistics.median(rates) >= MIN_WORDS_PER_SECOND:
+        return None
+    return [
+        replace(
+            cue, start=_seconds_of_milliseconds(cue.start), end=_seconds_of_milliseconds(cue.end)
+        )
+        for cue in cues
+    ]
 
 
 # ---------------------------------------------------------------- csv
@@ -115,11 +153,19 @@ def parse_json(text: str, file_name: str, video_id: str | None) -> list[Cue]:
         raise CaptionError(f"{file_name}: JSON that is {error}; give {JSON_FORMS}") from error
     # one video, else many by their ids
     cues = _cues_of_video(tree, file_name)
-    if cues is None and isinstance(tree, dict) and tree:
+    if cues is None and isinstance(tree, dict) and any(map(_is_video, tree.values())):
         cues = _cues_of_video(tree[_choose_video(tree, file_name, video_id)], file_name)
     if cues is None:
         raise CaptionError(f"{file_name}: JSON of an unknown form; give {JSON_FORMS}")
     return cues
+
+
+def _is_video(value: Json) -> bool:
+    """Return whether a JSON value can hold the captions of one video."""
+    if isinstance(value, list):
+        return bool(_dicts(value[:1]))
+    lists = ("text", "events", *SEGMENT_KEYS)
+    return isinstance(value, dict) and any(isinstance(value.get(key), list) for key in lists)
 
 
 def _choose_video(tree: Mapping[str, Json], file_name: str, video_id: str | None) -> str:
@@ -150,18 +196,20 @@ def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
         tree: the JSON value.
         file_name: name of the file in messages.
     """
-    # a list of segments
+    # a list of segments. youtube-transcript-api writes one such list per video
     if isinstance(tree, list):
-        segments = [item for item in tree if isinstance(item, dict) and "text" in item]
-        return [_cue_of_segment(item) for item in segments] if len(segments) == len(tree) else None
+        items: list[Json] = tree[0] if len(tree) == 1 and isinstance(tree[0], list) else tree
+        segments = [item for item in _dicts(items) if "text" in item or "word" in item]
+        return _cues_of_segments(segments) if len(segments) == len(items) else None
     if not isinstance(tree, dict):
         return None
 
-    # json3, WhisperX
+    # json3, lists of segments by a name
     if isinstance(tree.get("events"), list):
         return _cues_of_events(tree["events"])
-    if isinstance(tree.get("segments"), list):
-        return [_cue_of_segment(segment) for segment in _dicts(tree["segments"])]
+    for key in SEGMENT_KEYS:
+        if isinstance(tree.get(key), list):
+            return _cues_of_segments(_dicts(tree[key]))
 
     # three lists, one row of them per cue
     columns = [tree.get(key) for key in ("text", "start", "end")]
@@ -178,6 +226,76 @@ def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
 def _cue(text: Json, start: Json, end: Json) -> Cue:
     content = text if isinstance(text, str) else ""
     return Cue(content, parse_seconds(start), parse_seconds(end))
+
+
+def _cues_of_segments(items: list[dict[str, Json]]) -> list[Cue]:
+    """Return the cues of segments, or of words if each segment is one word."""
+    segments = []
+    for number, item in enumerate(items):
+        start, end = _segment_times(item)
+        # Captions of YouTube are shown longer than they are said. Whisper may leave an end open.
+        is_shown = "duration" in item or "dur" in item
+        if start is not None and (is_shown or (end is None and "timestamp" in item)):
+            next_start = _segment_times(items[number + 1])[0] if number + 1 < len(items) else None
+            if next_start is not None and next_start > start and (end is None or next_start < end):
+                end = next_start
+            if end is None:
+                end = start + SECONDS_PER_WORD * len(_text_of_word(item).split())
+        segments.append({**item, "start": start, "end": end})
+    if not _are_words(segments):
+        return [_cue_of_segment(segment) for segment in segments]
+
+    # whisper.cpp cuts words into tokens. A token that begins a word has a space before it.
+    has_spaces = any(_text_of_word(segment)[:1] == " " for segment in segments)
+    words: list[dict[str, Json]] = []
+    for segment in segments:
+        text = _text_of_word(segment)
+        if words and has_spaces and text[:1] != " ":
+            text = _text_of_word(words[-1]) + text
+            segment = {**segment, "start": words.pop()["start"]}
+        words.append({**segment, "word": text})
+    groups = [words[n : n + WORDS_PER_CUE] for n in range(0, len(words), WORDS_PER_CUE)]
+    return [
+        _cue_of_segment({"text": "".join(map(_text_of_word, group)), "words": group})
+        for group in groups
+    ]
+
+
+def _segment_times(item: Mapping[str, Json]) -> tuple[float | None, float | None]:
+    """Return the start and end of a segment in seconds, None where it has none.
+
+    The times are `start` and `end` or `duration`, `timestamp` (Hugging Face), or `offsets` in
+    milliseconds (whisper.cpp).
+    """
+    timestamp = item.get("timestamp")
+    if isinstance(timestamp, list) and len(timestamp) == 2:
+        return parse_seconds(timestamp[0]), parse_seconds(timestamp[1])
+    offsets = item.get("offsets")
+    if isinstance(offsets, dict):
+        return (
+            _seconds_of_milliseconds(offsets.get("from")),
+            _seconds_of_milliseconds(offsets.get("to")),
+        )
+    start, end = parse_seconds(item.get("start")), parse_seconds(item.get("end"))
+    duration = parse_seconds(item.get("duration", item.get("dur")))
+    if start is not None and end is None and duration is not None:
+        end = start + duration
+    return start, end
+
+
+def _text_of_word(item: Mapping[str, Json]) -> str:
+    return str(item.get("word", item.get("text")))
+
+
+def _are_words(segments: Sequence[Mapping[str, Json]]) -> bool:
+    """Return whether each segment is one word, by its text and the mean length in seconds."""
+    if any("words" in item or len(_text_of_word(item).split()) > 1 for item in segments):
+        return False
+    lengths = []
+    for item in segments:
+        if isinstance(item["start"], float) and isinstance(item["end"], float):
+            lengths.append(item["end"] - item["start"])
+    return len(lengths) > 1 and sum(lengths) <= MAX_WORD_SECONDS * len(lengths)
 
 
 def _cue_of_segment(segment: Mapping[str, Json]) -> Cue:

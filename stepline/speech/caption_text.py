@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from stepline.records import Word
@@ -15,6 +16,10 @@ TAG_PATTERN = re.compile(
 INLINE_CLOCK = re.compile(r"<(?:\d{1,6}:)?\d{1,4}:\d{1,2}(?:[.,]\d{1,9})?>")
 OVERRIDE_PATTERN = re.compile(r"\{\\[^{}]{0,500}\}")  # of SubStation Alpha: {\an8}
 SPEAKER_MARK = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
+# "Anna Smith (Host): " and "[SPEAKER_00]: " of Zoom, Teams, Meet and WhisperX
+SPEAKER_LABEL = re.compile(
+    r"^[^\S\n]*([\[(]?[^\W\d_][^:：\n]{0,60}?)[^\S\n]*(?::(?=\s|$)|：)[^\S\n]*", re.MULTILINE
+)
 BRACKET_PATTERN = re.compile(
     r"\[[^\[\]]{0,120}\]|\([^()]{0,120}\)|【[^【】]{0,120}】|（[^（）]{0,120}）"
 )
@@ -59,6 +64,27 @@ def strip_speaker_marks(text: str) -> str:
     Only marks at the start of a line are removed.
     """
     return SPEAKER_MARK.sub("", text)
+
+
+def find_speaker_labels(texts: Sequence[str]) -> list[str]:
+    """Return the texts before a colon that name speakers, in the order of their first appearance.
+
+    They are names that repeat and begin most of the captions, and names with a role in brackets
+    that repeat. Where each caption begins with a name, names that appear once are returned too.
+
+    texts: the texts of the captions of a file.
+    """
+    matches = [SPEAKER_LABEL.match(text) for text in texts]
+    counts = Counter(match[1] for match in matches if match is not None)
+    repeated = [label for label, count in counts.items() if count > 1]
+    if 2 * sum(counts[label] for label in repeated) <= len(texts):
+        return [label for label in repeated if label.endswith((")", "]", "）"))]
+    return list(counts) if all(matches) else repeated
+
+
+def strip_speaker_labels(text: str, labels: Sequence[str]) -> str:
+    """Return a caption text without the labels that begin its lines."""
+    return SPEAKER_LABEL.sub(lambda match: "" if match[1] in labels else match[0], text)
 
 
 def strip_sounds(text: str) -> str:

@@ -16,10 +16,16 @@ from stepline.records import Rejected, Transcript
 from stepline.speech.caption_formats import (
     has_csv_header,
     invalid_time_reason,
+    milliseconds_as_seconds,
     parse_csv,
     parse_json,
 )
-from stepline.speech.caption_text import strip_sounds, words_without_sounds
+from stepline.speech.caption_text import (
+    find_speaker_labels,
+    strip_sounds,
+    strip_speaker_labels,
+    words_without_sounds,
+)
 from stepline.speech.punctuation import MIN_STOPS_PER_WORD, lacks_punctuation, restore_punctuation
 from stepline.speech.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.speech.settings import AsrSettings
@@ -33,7 +39,7 @@ from stepline.speech.shown_captions import (
     first_appearances,
     interpolate_words,
 )
-from stepline.speech.subtitles import has_sbv_timing, parse_subtitles
+from stepline.speech.subtitles import has_timing, parse_subtitles
 from stepline.speech.text_encodings import read_caption_text
 from stepline.speech.transcribe import DEFAULT_ASR_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
 
@@ -43,6 +49,7 @@ CAPTION_CURE = (
     "give srt, vtt, json or a csv with start,end,text, or sbv; "
     "`tt convert` (pip install ttconv) makes vtt of ttml and dfxp"
 )
+MAX_LISTED_SPEAKERS = 4  # that a warning names
 MAX_NOTE_CHARS = 60  # of a note that a warning shows
 
 
@@ -70,11 +77,12 @@ def read_captions(
         cure = "where that is wrong, name it with --encoding or save the file as UTF-8"
         warnings.append(f"{path.name}: {encoding_note}; {cure}")
     dropped: list[Rejected] = []
-    subtitles = _read_subtitles(path, text)
+    subtitles = _read_subtitles(path, text, warnings)
     if subtitles is None:
-        cues = parse_json(text, str(path), video_id)
+        cues = _in_seconds(path, parse_json(text, str(path), video_id), warnings)
     else:
         cues = _cues_of_subtitles(path, subtitles, dropped, warnings)
+    cues = _without_speakers(path, cues, warnings)
     cues = _usable_cues(cues, dropped)
 
     # cues without word times are repaired
@@ -117,24 +125,67 @@ def _start_and_end(cue: Cue) -> tuple[float, float]:
     return cue.start or 0.0, cue.end or 0.0
 
 
-def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
-    """Return the captions of a subtitle or csv file. None for a JSON file."""
+def _read_subtitles(path: Path, text: str, warnings: list[str]) -> SubtitleFile | None:
+    """Return the captions of a subtitle or csv file. None for a JSON file.
+
+    Args:
+        path: path of the file.
+        text: text in the file.
+        warnings: list to which a warning about the unit of times is appended.
+    """
     # A subtitle may begin with "[Music]", which is not JSON.
     start = text.lstrip()[:6]
     suffix = path.suffix.lower()
-    has_arrows = "-->" in text
-    is_subtitles = has_arrows if suffix in (".srt", ".vtt") else suffix == ".sbv"
+    is_subtitles = suffix == ".sbv" or (suffix in (".srt", ".vtt") and has_timing(text))
     if start.startswith(("{", "[")) and not is_subtitles:
         return None
     if suffix == ".csv" or has_csv_header(text):
         rows = []
-        for cue in parse_csv(text, str(path)):
+        for cue in _in_seconds(path, parse_csv(text, str(path)), warnings):
             lines = [[TimedText(line)] for line in cue.text.splitlines()]
             rows.append(ShownCaption(cue.start, cue.end, lines))
         return SubtitleFile(rows)
-    if start == "WEBVTT" or has_arrows or has_sbv_timing(text):
+    if start == "WEBVTT" or has_timing(text):
         return parse_subtitles(text, str(path))
     raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
+
+
+def _in_seconds(path: Path, cues: list[Cue], warnings: list[str]) -> list[Cue]:
+    seconds = milliseconds_as_seconds(cues)
+    if seconds is None:
+        return cues
+    cure = "where they are seconds, write one of them with a fraction (12.5)"
+    warnings.append(
+        f"{path.name}: times are read as milliseconds, as seconds they leave less "
+        f"than a word in 100 s; {cure}"
+    )
+    return seconds
+
+
+def _without_speakers(path: Path, cues: list[Cue], warnings: list[str]) -> list[Cue]:
+    """Return the cues without the names of speakers before a colon, which a warning lists."""
+    labels = find_speaker_labels([cue.text for cue in cues])
+    if not labels:
+        return cues
+    more = f" and {len(labels) - MAX_LISTED_SPEAKERS} more" * (len(labels) > MAX_LISTED_SPEAKERS)
+    listed = ", ".join(map(repr, labels[:MAX_LISTED_SPEAKERS]))
+    warnings.append(f"{path.name}: names of speakers before a colon are left out: {listed}{more}")
+    nameless = []
+    for cue in cues:
+        text = strip_speaker_labels(cue.text, labels)
+        # Timed words of the label are the first ones.
+        label_words = len(cue.text.split()) - len(text.split())
+        nameless.append(replace(cue, text=text, words=cue.words[label_words:]))
+    return nameless
+
+
+def no_sentence_error(path: Path, dropped: Sequence[Rejected]) -> CaptionError:
+    """Return the error for captions without any sentence, with the reason of the first left out."""
+    left_out = [item.reason for item in dropped if item.what == "sentence"]
+    reason = f" ({len(left_out)} left out, the first: {left_out[0]})" if left_out else ""
+    return CaptionError(
+        f"{path}: holds no sentence to write steps from{reason}; give other captions"
+    )
 
 
 def _cues_of_subtitles(
@@ -214,7 +265,7 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
     if not any(letter.isalnum() for letter in speech):
         return "a sound, not speech"
     if len(speech) > MAX_CUE_CHARS:
-        return f"it has more than {MAX_CUE_CHARS} characters"
+        return f"it has {len(speech)} characters, a cue at most {MAX_CUE_CHARS}: cut it into cues"
     reason = invalid_time_reason(cue)
     start, end = _start_and_end(cue)
     if reason is None and end - start <= MIN_CUE_SECONDS:

@@ -6,19 +6,30 @@ listed separately.
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from stepline.errors import CaptionError
 from stepline.speech.caption_text import strip_markup, strip_speaker_marks
 from stepline.speech.shown_captions import ShownCaption, ShownLine, SubtitleFile, TimedText
 
-CLOCK_PATTERN = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
-TIMING_PATTERN = re.compile(rf"\s*{CLOCK_PATTERN}\s*-->\s*{CLOCK_PATTERN}(?:\s(.*))?$")
-SBV_CLOCK = CLOCK_PATTERN.replace("[.,]", "[.]")
-SBV_TIMING_PATTERN = re.compile(rf"\s*{SBV_CLOCK}\s*,\s*{SBV_CLOCK}()\s*$")
+# 00:00:01,500, also as programs for translation leave it: 00: 00: 01, 500 or with full-width marks
+CLOCK_PATTERN = (
+    r"((?<![-–—−])[-−])?(?:(\d{1,6})\s?[:：]\s?)?(\d{1,4})\s?[:：]\s?(\d{1,2})"
+    r"(?:\s?[.,，]\s?(\d{1,9}))?"
+)
+ARROWHEAD = re.compile(r"&gt;|[>＞\u2190-\u21ff\u2794-\u27be]")
+# Two clocks with an arrow of any kind. Two with a fraction need no arrowhead between them.
+TIMING_PATTERN = re.compile(
+    rf"\s*{CLOCK_PATTERN}((?:&gt;|[^\w.,:，：]){{0,12}}?){CLOCK_PATTERN}(?:\s(.*))?$"
+)
+SBV_CLOCK = CLOCK_PATTERN.replace("[.,，]", "[.]")
+SBV_TIMING_PATTERN = re.compile(rf"\s*{SBV_CLOCK}(\s*,\s*){SBV_CLOCK}()\s*$")
 # a timing with a fault: words have no clock on either side of an arrow
-BROKEN_TIMING_PATTERN = re.compile(r"\s*\d+:\S*\s*-->\s*\d+:\S*(?:\s.*)?$")
+FAULTY_CLOCK = r"[-−]?\d{1,9}\s?(?:[:：;]|[.,]\s?\d{1,9}\s?[.,])(?:\S{0,20}|[\d\s:：;.,，−-]{0,20})"
+BROKEN_TIMING_PATTERN = re.compile(
+    rf"\s*{FAULTY_CLOCK}[^\w:：]{{0,12}}?(?:{ARROWHEAD.pattern})\s{{0,9}}{FAULTY_CLOCK}(?:\s.*)?$"
+)
 WEBVTT_LINE = re.compile(r"WEBVTT(?:[ \t].*)?$")
 COMMENT_LINE = re.compile(r"(?:NOTE(?:[ \t].*)?|STYLE|REGION)[ \t]*$")
 HEADER_FIELD = re.compile(r"[A-Za-z][\w-]*\s*[:=]|::cue|##$|[^{]*\{|\s*\}")
@@ -49,9 +60,12 @@ class _Timing(NamedTuple):
     settings: str
 
 
-def has_sbv_timing(text: str) -> bool:
-    """Return whether a line is a SubViewer timing: 0:00:01.000,0:00:03.000."""
-    return any(SBV_TIMING_PATTERN.match(line) for line in text.split("\n"))
+def has_timing(text: str) -> bool:
+    """Return whether a line of a text is a timing of any kind, also one with a fault."""
+    return any(
+        SBV_TIMING_PATTERN.match(line) or _match_timing(line) or BROKEN_TIMING_PATTERN.match(line)
+        for line in text.split("\n")
+    )
 
 
 def parse_subtitles(text: str, file_name: str) -> SubtitleFile:
@@ -70,13 +84,21 @@ def parse_subtitles(text: str, file_name: str) -> SubtitleFile:
         raise CaptionError(
             f"{file_name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it"
         )
-    reader = _SubtitleReader(is_webvtt)
     chunk_ends = [*(timing.line for timing in timings), len(lines)]
+    chunks = [lines[start + 1 : end] for start, end in pairwise(chunk_ends)]
+    has_names = is_webvtt and all(map(_may_end_in_name, [lines[: chunk_ends[0]], *chunks[:-1]]))
+    reader = _SubtitleReader(is_webvtt, has_names)
     # Text before the first timing belongs to no caption.
     reader.read_chunk(None, lines[: chunk_ends[0]], has_next=bool(timings))
-    for timing, end in zip(timings, chunk_ends[1:], strict=True):
-        reader.read_chunk(timing, lines[timing.line + 1 : end], has_next=timing is not timings[-1])
+    for timing, chunk in zip(timings, chunks, strict=True):
+        reader.read_chunk(timing, chunk, has_next=timing is not timings[-1])
     return reader.file
+
+
+def _may_end_in_name(chunk: list[str]) -> bool:
+    """Return whether the last of the lines above a timing, below other text, can name its cue."""
+    *above, last = chunk or [""]
+    return bool(last.strip()) and not last.strip().isdecimal() and any(map(str.strip, above))
 
 
 def _find_timings(lines: list[str], file_name: str) -> list[_Timing]:
@@ -85,9 +107,7 @@ def _find_timings(lines: list[str], file_name: str) -> list[_Timing]:
     for number, line in enumerate(lines):
         if match := SBV_TIMING_PATTERN.match(line):
             sbv_timings.append(_timing(number, match))
-        if "-->" not in line:
-            continue
-        if match := TIMING_PATTERN.match(line):
+        elif match := _match_timing(line):
             timings.append(_timing(number, match))
         elif BROKEN_TIMING_PATTERN.match(line):
             problem = f"{file_name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
@@ -95,29 +115,47 @@ def _find_timings(lines: list[str], file_name: str) -> list[_Timing]:
     return timings or sbv_timings
 
 
+def _match_timing(line: str) -> re.Match[str] | None:
+    """Match a line of two clocks that have an arrow between them, or a fraction each."""
+    match = TIMING_PATTERN.match(line)
+    if match is None or ARROWHEAD.search(match[6]) or (match[5] and match[11]):
+        return match
+    return None
+
+
 def _timing(line_number: int, match: re.Match[str]) -> _Timing:
-    groups = match.groups()
-    start, end = clock_seconds(groups[:4]), clock_seconds(groups[4:8])
-    return _Timing(line_number, start, end, groups[8] or "")
+    start, arrow, end = match.groups()[:5], match[6], list(match.groups()[6:11])
+    if not ARROWHEAD.search(arrow):
+        end[0] = None  # This minus is the arrow.
+    return _Timing(line_number, clock_seconds(start), clock_seconds(end), match[12] or "")
 
 
 def clock_seconds(parts: Sequence[str | None]) -> float:
-    """Return the seconds of a time given as hours, minutes, seconds and fraction digits.
+    """Return the seconds of a time given as minus, hours, minutes, seconds and fraction digits.
 
     A part that is None counts as 0.
 
-    parts: the four numbers as text.
+    parts: the minus and the four numbers as text.
     """
-    hours, minutes, seconds, fraction = (part or "0" for part in parts)
-    return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
+    minus, *numbers = parts
+    hours, minutes, seconds, fraction = (number or "0" for number in numbers)
+    total = int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
+    return -total if minus else total
 
 
 class _SubtitleReader:
     """Reads the lines below each timing of a subtitle file, in file order."""
 
-    def __init__(self, is_webvtt: bool) -> None:
+    def __init__(self, is_webvtt: bool, has_names: bool) -> None:
+        """Start at the first line.
+
+        Args:
+            is_webvtt: whether the file is WebVTT.
+            has_names: whether each cue has a name, also directly below the text of the cue before.
+        """
         self.file = SubtitleFile()
         self._is_webvtt = is_webvtt
+        self._has_names = has_names
         self._last_number: int | None = None  # of the captions so far
         self._first_offset: float | None = None  # s, added by the first HLS segment
         self._shift = 0.0  # s by which this segment is later than the first one
@@ -201,11 +239,14 @@ class _SubtitleReader:
                 note = " ".join(" ".join(paragraph).split()).removeprefix("NOTE").strip()
                 if note and not first.startswith(("STYLE", "REGION")):
                     self.file.notes.append(note)
-            elif is_after_blank and is_above_timing and len(paragraph) == 1:
+                continue
+            is_lone = is_after_blank and len(paragraph) == 1
+            if is_above_timing and (is_lone or self._has_names):
                 # an identifier. One of several words may be text that lost its place
-                if " " in first.strip():
-                    self._add_outside_text(first)
-            else:
+                name = paragraph.pop()
+                if " " in name.strip():
+                    self._add_outside_text(name)
+            if paragraph:
                 text_lines += [*paragraph, ""]
         return text_lines
 
@@ -249,12 +290,12 @@ def _shown_lines(text: str, shift: float) -> Iterator[ShownLine]:
     """
     joined_tags = TAG_WITH_BREAK.sub(lambda tag: tag.group().replace("\n", " "), text)
     for line in joined_tags.replace("[br]", "\n").split("\n"):
-        # text, then again and again four parts of a clock and text
+        # text, then again and again five parts of a clock and text
         parts = INLINE_TIME.split(line)
-        first, *others = map(strip_markup, parts[::5])
+        first, *others = map(strip_markup, parts[::6])
         shown_line = [TimedText(strip_speaker_marks(first))]
         for number, word in enumerate(others):
-            clock = parts[5 * number + 1 : 5 * number + 5]
+            clock = parts[6 * number + 1 : 6 * number + 6]
             shown_line.append(TimedText(word, clock_seconds(clock) + shift))
         yield shown_line
 

@@ -131,6 +131,58 @@ def test_an_arrow_in_the_text_is_text(tmp_path: Path) -> None:
     assert lines_of(heard) == [(1, "Go to File --> Export."), (3, "Open a --> b.")]
 
 
+@pytest.mark.parametrize(
+    "timing",
+    [
+        "00:00:03,500 -> 00:00:05,000",
+        "00:00:03,500 --> 00:00:05,000",
+        "00:00:03,500 —> 00:00:05,000",
+        "00:00:03,500 → 00:00:05,000",
+        "00:00:03,500 => 00:00:05,000",
+        "00:00:03,500 -- > 00:00:05,000",
+        "00:00:03,500 --&gt; 00:00:05,000",
+        "00:00:03,500 – 00:00:05,000",
+        "00:00:03,500-00:00:05,000",
+        "00: 00: 03,500 -> 00: 00: 05,000",
+        "00 : 00 : 03, 500->00 : 00 : 05, 000",
+        "00：00：03，500 －＞ 00：00：05，000",
+        "0:03.5 -> 0:05",
+    ],
+)
+@pytest.mark.parametrize("others", ["00:00:01,000 --> 00:00:03,000", "0:01,0 -> 0:03,0"])
+def test_two_clocks_with_any_arrow_are_a_timing(timing: str, others: str, tmp_path: Path) -> None:
+    heard = read(tmp_path, f"1\n{others}\nCut the strip.\n\n2\n{timing}\nFold it.\n")
+    spans = [(line.text, line.span.start, line.span.end) for line in heard.transcript.sentences]
+    assert spans == [("Cut the strip.", 1, 3), ("Fold it.", 3.5, 5)]
+
+
+def test_two_clocks_in_speech_are_no_timing(tmp_path: Path) -> None:
+    heard = read(tmp_path, srt((1, 3, "Open from\n9:30 - 11:00\nand 2:15, 3:30.")))
+    assert lines_of(heard) == [(1, "Open from 9:30 - 11:00 and 2:15, 3:30.")]
+
+
+def test_a_cue_of_negative_times_is_dropped_with_its_reason(tmp_path: Path) -> None:
+    text = srt((1, 3, "Cut it.")) + "\n9\n-00:00:04,500 --> -00:00:02,000\nFold it.\n"
+    text += "\n10\n-00:00:00,500 --> 00:00:01,000\nLook here.\n"
+    heard = read(tmp_path, text)
+    assert lines_of(heard) == [(0, "Look here."), (1, "Cut it.")]
+    assert [(row.text, row.reason) for row in heard.dropped] == [
+        ("Fold it.", "it ends at -2.00 s, before the video begins")
+    ]
+
+
+def test_names_of_cues_are_no_words_without_empty_lines_either(tmp_path: Path) -> None:
+    cues = ["00:01.000 --> 00:03.000", "Cut it.", "00:03.000 --> 00:05.000", "Fold", "the strip."]
+    first, cut, second, *fold = cues
+    named = "\n".join(["WEBVTT", "", "intro", first, cut, "the fold", second, *fold])
+    heard = read(tmp_path, named, "talk.vtt")
+    assert lines_of(heard) == [(1, "Cut it."), (3, "Fold the strip.")]
+    assert [row.text for row in heard.dropped] == ["the fold"]
+    # Without a name above the first cue, two lines are words.
+    unnamed = "\n".join(["WEBVTT", "", "00:00.000 --> 00:01.000", *fold, first, cut])
+    assert lines_of(read(tmp_path, unnamed, "talk.vtt"))[0] == (0, "Fold the strip.")
+
+
 def test_tags_that_no_form_has_are_words(tmp_path: Path) -> None:
     heard = read(tmp_path, srt((1, 3, "Press <Enter> if <i>a</i> < b.")))
     assert lines_of(heard) == [(1, "Press <Enter> if a < b.")]

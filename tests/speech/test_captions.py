@@ -78,6 +78,70 @@ FORMS: dict[str, str | object] = {
             },
         ]
     },
+    "whisper.cpp csv": 'start,end,text\n1000,3000," Cut the strip."\n3500,5000," Fold it."\n',
+    "whisper.cpp JSON": {
+        "systeminfo": "AVX = 1",
+        "model": {"type": "base", "multilingual": False},
+        "params": {"translate": False},
+        "result": {"language": "en"},
+        "transcription": [
+            {"offsets": {"from": 1000, "to": 3000}, "text": " Cut the strip.", "tokens": []},
+            {"offsets": {"from": 3500, "to": 5000}, "text": " Fold it."},
+        ],
+    },
+    "whisper.cpp tokens": {
+        "systeminfo": "",
+        "transcription": [
+            {"offsets": {"from": 0, "to": 0}, "text": ""},
+            {"offsets": {"from": 1000, "to": 1100}, "text": " C"},
+            {"offsets": {"from": 1100, "to": 1200}, "text": "ut"},
+            {"offsets": {"from": 1200, "to": 1200}, "text": " the"},
+            {"offsets": {"from": 2000, "to": 3000}, "text": " strip"},
+            {"offsets": {"from": 3000, "to": 3000}, "text": "."},
+            {"offsets": {"from": 3500, "to": 4000}, "text": " Fold"},
+            {"offsets": {"from": 4000, "to": 5000}, "text": " it."},
+        ],
+    },
+    "Hugging Face": {
+        "text": " Cut the strip. Fold it.",
+        "chunks": [
+            {"timestamp": [1.0, 3.0], "text": " Cut the strip."},
+            {"timestamp": [3.5, 5.0], "text": " Fold it."},
+        ],
+    },
+    "Hugging Face words": {
+        "text": " Cut the strip. Fold it.",
+        "chunks": [
+            {"text": " Cut", "timestamp": [1.0, 1.1]},
+            {"text": " the", "timestamp": [1.1, 1.1]},
+            {"text": " strip.", "timestamp": [2.0, 3.0]},
+            {"text": " Fold", "timestamp": [3.5, 4.6]},
+            {"text": " it.", "timestamp": [4.6, None]},
+        ],
+    },
+    "youtube-transcript-api": [
+        {"text": "Cut the strip.", "start": 1.0, "duration": 2.0},
+        {"text": "Fold it.", "start": 3.5, "duration": 1.5},
+    ],
+    "youtube-transcript-api, of several videos": [
+        [
+            {"text": "Cut the strip.", "start": "1", "dur": "2"},
+            {"text": "Fold it.", "start": "3.5", "dur": "1.5"},
+        ]
+    ],
+    "OpenAI words": {
+        "text": "Cut the strip. Fold it.",
+        "words": [
+            {"word": "Cut", "start": 1.0, "end": 1.5},
+            {"word": "the", "start": 1.5, "end": 1.7},
+            {"word": "strip.", "start": 2.0, "end": 3.0},
+            {"word": "Fold", "start": 3.5, "end": 4.0},
+            {"word": "it.", "start": 4.0, "end": 5.0},
+        ],
+    },
+    "Zoom": "WEBVTT\n\n1\n00:01.000 --> 00:03.000\nAnna Smith (Host): Cut the strip.\n\n"
+    "2\n00:03.500 --> 00:05.000\nAnna Smith (Host): Fold it.",
+    "WhisperX srt": SRT.replace("Cut", "[SPEAKER_00]: Cut").replace("Fold", "[SPEAKER_00]: Fold"),
     "json3": {
         "events": [
             {"tStartMs": 0, "dDurationMs": 9000, "id": 1},
@@ -102,6 +166,83 @@ def test_every_form_gives_the_same_sentences(form: str, tmp_path: Path) -> None:
     heard = read_captions(write(tmp_path, FORMS[form]))
     assert rows(heard) == EXPECTED
     assert heard.dropped == ()
+
+
+def test_an_open_end_is_the_next_start_and_at_last_the_time_to_say_the_words(
+    tmp_path: Path,
+) -> None:
+    chunks = [
+        {"timestamp": [1.0, None], "text": " Cut the strip."},
+        {"timestamp": [3.5, None], "text": " Fold it now."},
+    ]
+    heard = read_captions(write(tmp_path, {"text": "", "chunks": chunks}))
+    assert rows(heard) == [("Cut the strip.", 1.0, 3.5), ("Fold it now.", 3.5, 4.7)]
+
+
+def test_a_caption_of_youtube_ends_where_the_next_begins(tmp_path: Path) -> None:
+    shown = [
+        {"text": "Cut the strip.", "start": 1.0, "duration": 4.0},
+        {"text": "Fold it.", "start": 3.0, "duration": 4.0},
+    ]
+    heard = read_captions(write(tmp_path, shown))
+    assert rows(heard) == [("Cut the strip.", 1.0, 3.0), ("Fold it.", 3.0, 7.0)]
+
+
+def test_whole_numbers_are_milliseconds_only_where_seconds_leave_no_words(tmp_path: Path) -> None:
+    table = "start,end,text\n{}000,{}000,Cut the strip.\n{}000,{}000,Fold it.\n"
+    heard = read_captions(write(tmp_path, table.format(1, 3, 401, 403)))
+    assert rows(heard) == [("Cut the strip.", 1.0, 3.0), ("Fold it.", 401.0, 403.0)]
+    assert len(heard.warnings) == 1
+    assert "talk.txt: times are read as milliseconds" in heard.warnings[0]
+    heard = read_captions(write(tmp_path, table.replace("000", "").format(1, 100, 120, 200)))
+    assert [start for _, start, _ in rows(heard)] == [1.0, 120.0]
+    assert heard.warnings == ()
+
+
+def zoom(*texts: str) -> str:
+    cues = [f"00:0{n}.000 --> 00:0{n}.900\n{text}\n" for n, text in enumerate(texts)]
+    return "\n".join(["WEBVTT\n", *cues])
+
+
+@pytest.mark.parametrize(
+    ("texts", "spoken", "names"),
+    [
+        (
+            [
+                "Anna Smith: Cut it.",
+                "Ben (he/him): Why?",
+                "Anna Smith: Note: dry.\nBen (he/him): Ah.",
+            ],
+            ["Cut it.", "Why?", "Note: dry.", "Ah."],
+            "'Anna Smith', 'Ben (he/him)'",
+        ),
+        (
+            [
+                "Dr. Müller (Host): Cut it.",
+                "Fold it.",
+                "Dry it.",
+                "Iron it.",
+                "Dr. Müller (Host): Ok.",
+            ],
+            ["Cut it.", "Fold it.", "Dry it.", "Iron it.", "Ok."],
+            "'Dr. Müller (Host)'",
+        ),
+        (["张三：好。", "张三：是。", "张三：好。"], ["好。", "是。", "好。"], "'张三'"),
+        (["Step 1: Cut it.", "Step 2: Fold it."], ["Step 1: Cut it.", "Step 2: Fold it."], ""),
+        (
+            ["Cut it.", "Note: dry.", "At 10:30 stop.", "Note: Iron it."],
+            ["Cut it.", "Note: dry.", "At 10:30 stop.", "Note: Iron it."],
+            "",
+        ),
+    ],
+)
+def test_a_name_before_a_colon_that_repeats_is_a_speaker(
+    texts: list[str], spoken: list[str], names: str, tmp_path: Path
+) -> None:
+    heard = read_captions(write(tmp_path, zoom(*texts)))
+    assert [text for text, _, _ in rows(heard)] == spoken
+    warning = f"talk.txt: names of speakers before a colon are left out: {names}"
+    assert heard.warnings == ((warning,) if names else ())
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "cp1252"])
@@ -160,7 +301,7 @@ def test_sounds_are_left_out_with_their_reason(tmp_path: Path) -> None:
         ("nan", "2", "the caption has no time"),
         ("1", "", "the caption has no time"),
         ("1", "1e9", "its time lies past 360000 s"),
-        ("-5", "-1", "it ends at -1.00 s, not after its start at -5.00 s"),
+        ("-5", "-1", "it ends at -1.00 s, before the video begins"),
         ("1", "1.1", "shown for 0.10 s, and 0.2 s is too short for speech"),
     ],
 )
@@ -201,12 +342,16 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
         (b"[" * 100_000, "nested deeper than 100"),
         (b'{"segments": [' + b"9" * 5000 + b"]}", "too long a number"),
         (b'{"text": ["a"], "start": [], "end": [1]}', "equally long"),
-        (b"1\n00:00:01 -> 00:00:02\nhello", "no captions recognised"),
+        (b"1\n00:00:01 00:00:02\nhello", "no captions recognised"),
+        (b"1\n00:00:-4,500 -> 00:00:02,000\nhello", "line 2: '00:00:-4,500 -> 00:00:02,000'"),
+        (b"1\n00.00.01,500 --> 00.00.02,000\nhello", "line 2: .* is not a timing"),
+        (b"1\n00:00:01:500 => 00:00:02:000\nhello", "line 2: .* is not a timing"),
         (
             b"1\n00:00:xx,000 --> 00:00:02,000\nhello",
             "line 2: '00:00:xx,000 --> 00:00:02,000' is not a timing",
         ),
         (b"start,end,text\n1,2\n", "line 2: 2 columns"),
+        (b'{"systeminfo": "", "results": {"channels": []}}', "unknown form; give YouTube json3"),
     ],
 )
 def test_bad_input_is_an_error_in_one_line(content: bytes, message: str, tmp_path: Path) -> None:
