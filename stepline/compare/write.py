@@ -10,14 +10,14 @@ from typing import Any, TypeAlias
 from stepline.compare.amounts import AmountSpread, format_spread
 from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
-from stepline.errors import SettingsError, printable
+from stepline.errors import MediaError, SettingsError, printable
 from stepline.files.atomic_files import atomic_files
-from stepline.library.record_files import is_existing_file
 from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
 from stepline.outputs.web_addresses import media_link
 from stepline.pages.layout import page_html
 
 FILE_STEM = "comparison"  # of the files in the folder --out
+SAME_LENGTH_SECONDS = 1.0  # s by which the header of a video may differ from what was read
 MAX_NEXT_STEPS = 3  # of the steps that follow, the most probable ones
 
 View: TypeAlias = dict[str, Any]  # what the template page.html shows
@@ -135,6 +135,23 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
     }
 
 
+def _leads_to_its_video(path: str, duration: float | None) -> bool:
+    """Return whether a record's path leads to a video as long as the record's.
+
+    A record may be a stranger's, and name any file of this machine.
+    """
+    from stepline.media import MediaSettings
+    from stepline.media.container import open_media
+
+    if duration is None:
+        return False
+    try:
+        with open_media(path, MediaSettings()) as media:
+            return abs((media.duration or 0.0) - duration) <= SAME_LENGTH_SECONDS
+    except MediaError:
+        return False
+
+
 class _Moments:
     """Makes the template values of moments of videos: title, time, link and text."""
 
@@ -145,10 +162,10 @@ class _Moments:
         for id, title in self.titles.items():
             if titles.count(title) > 1 and title != id:
                 self.titles[id] = f"{title} ({id})"
-        # Only files that are there are linked, by their path from the page's folder.
+        # Only videos that are there are linked, by their path from the page's folder.
         self._links: dict[str, str] = {}
         for video in comparison.videos:
-            if video.path is not None and is_existing_file(Path(video.path)):
+            if video.path is not None and _leads_to_its_video(video.path, video.duration):
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def view(self, video: str, start: float | None, end: float | None, text: str) -> View:

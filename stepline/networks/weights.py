@@ -170,9 +170,18 @@ def _find_checked(folder: Path, name: str) -> Path:
 
 def weights_folder() -> Path:
     """Return the folder of all weights: the environment variable STEPLINE_WEIGHTS, otherwise
-    "weights" in the cache folder."""
+    "weights" in the cache folder.
+
+    Raises ModelError if the variable names a file.
+    """
     variable = os.environ.get("STEPLINE_WEIGHTS")
-    return Path(variable).expanduser() if variable else cache_folder() / "weights"
+    if not variable:
+        return cache_folder() / "weights"
+    folder = Path(variable).expanduser()
+    if folder.is_file():
+        cure = "name the folder that holds the weights, or unset the variable"
+        raise ModelError(f"STEPLINE_WEIGHTS={variable}: a file, not a folder; {cure}")
+    return folder
 
 
 def fetch_weights(

@@ -5,6 +5,7 @@ Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames o
 """
 
 import json
+from pathlib import Path
 from typing import TypeAlias
 
 from pydantic import JsonValue
@@ -117,7 +118,8 @@ def label_studio(record: Record, media: str | None = None) -> str:
 
     Args:
         record: the steps of the video.
-        media: link to the video. None: the path in the record.
+        media: link to the video. None: the file name in the record, which may be a stranger's, so
+            that no folder of a machine is named.
     """
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
@@ -127,7 +129,7 @@ def label_studio(record: Record, media: str | None = None) -> str:
             result += _region(f"{number}.{rank}", step, span, is_best=rank == 0)
     data: JsonObject = {
         "id": record.id,
-        "video": media or record.video.path or record.video.id,
+        "video": media or Path(record.video.path or "").name or record.video.id,
         "frame_rate": LABEL_STUDIO_RATE,
         "duration": record.video.duration,
     }

@@ -33,7 +33,8 @@ class WebAddresses:
         media: the part of a video's address before its file name. None: videos are addressed from
             `base`.
 
-    Raises SettingsError for a base that is not an http(s) address, and for an empty prefix.
+    Raises SettingsError for a base that is not an http(s) address, and for a prefix that is empty or
+    of another scheme.
     """
 
     base: str | None = None
@@ -51,6 +52,9 @@ class WebAddresses:
         if self.media is not None and not self.media.strip():
             cure = "give the part of the videos' addresses before their file names"
             raise SettingsError(f"--media-url {self.media!r}: is empty; {cure}")
+        if self.media is not None and urlsplit(self.media).scheme not in ("", *WEB_SCHEMES):
+            cure = "give one such as https://example.org/videos/, or a path such as ../videos/"
+            raise SettingsError(f"--media-url {self.media!r}: is not an http(s) address; {cure}")
 
     def absolute(self, link: str) -> str:
         """Return a relative link as a web address. The link is unchanged if `base` is None."""

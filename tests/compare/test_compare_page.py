@@ -8,6 +8,7 @@ from browser import CHROMIUM, Browser
 
 from stepline.compare import compare
 from stepline.compare.write import comparison_view, to_html, write_comparison
+from stepline.media import probe
 from stepline.records import Record, Span, Step, Video
 
 HOSTILE = "<script>alert(1)</script> *stir* [x](y)"
@@ -20,7 +21,8 @@ def make_record(id, texts, path=None):
     for number, text in enumerate(texts):
         span = Span(10.0 * number + 60.0, 10.0 * number + 65.0)
         steps.append(Step(id=f"a{number}", text=text, spans=(span,), status="shown"))
-    video = Video(id=id, title="Pancakes", path=path and str(path))
+    duration = path and probe(path).duration
+    video = Video(id=id, title="Pancakes", path=path and str(path), duration=duration)
     return Record(id=id, video=video, steps=tuple(steps))
 
 
@@ -60,6 +62,24 @@ def test_the_page_nests_links_its_videos_and_runs_nothing(comparison, tmp_path):
     assert "&lt;script&gt;" in page
     assert 'name="generator" content="Stepline"' in page
     assert "Left out: <bdi>Pancakes: it has no steps" in page
+
+
+def test_a_record_links_no_file_but_its_video(tmp_path, small_video):
+    text = tmp_path / "private.txt"
+    text.write_text("mine")
+    video = shutil.copyfile(small_video, tmp_path / "private.mp4")
+    records = [make_record("v1", TEXTS, small_video), make_record("v2", TEXTS[:3])]
+    for path, duration in (
+        (text, 16.0),
+        (video, probe(video).duration + 5.0),
+        (video, None),
+        ("/dev/zero", 16.0),
+        ("x" * 5000, 16.0),
+        ("a\0b", 16.0),
+    ):
+        stranger = records[0].video.model_copy(update={"path": str(path), "duration": duration})
+        comparison = compare([records[0].model_copy(update={"video": stranger}), records[1]])
+        assert "#t=" not in to_html(comparison_view(comparison, tmp_path))
 
 
 def test_the_page_has_steps_shares_times_and_orders(comparison, tmp_path):

@@ -4,6 +4,7 @@ from output_samples import make_step, make_video
 from stepline import media
 from stepline.errors import MediaError
 from stepline.outputs import write_clips
+from stepline.outputs.clips import step_file_name
 from stepline.records import Record, Span, Video
 
 
@@ -26,6 +27,23 @@ def test_every_shown_step_is_cut_into_a_file_named_by_its_place_and_words(tmp_pa
     assert seen == [Span(1.0, 3.0), Span(2.0, 4.0), Span(3.0, 5.0)]
     assert {clip.parent.parent for clip in clips} == {tmp_path}
     assert sorted(clips) == sorted(path for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        # the 40th character is within "minute", which is left out
+        (
+            "Pour in the eggs when the butter melts minute by minute",
+            "pour-in-the-eggs-when-the-butter-melts",
+        ),
+        ("Pour in the eggs when the butter melts it up", "pour-in-the-eggs-when-the-butter-melts"),
+        ("Pour in the eggs when the butter has set up", "pour-in-the-eggs-when-the-butter-has-set"),
+        ("x" * 50, "x" * 40),
+    ],
+)
+def test_a_long_name_is_cut_between_words(text, name):
+    assert step_file_name(4, make_step(1, text, ()), ".mp4") == f"04-{name}.mp4"
 
 
 def test_a_cut_that_fails_leaves_no_half_clip(tmp_path, monkeypatch):

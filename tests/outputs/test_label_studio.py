@@ -44,6 +44,15 @@ def test_the_video_has_the_address_that_label_studio_opens(task, record):
     assert task(record, web=web)["data"]["video"] == "https://example.org/videos/my%20v.mp4"
 
 
+def test_a_path_of_the_record_is_not_handed_on(record, tmp_path):
+    video = record.video.model_copy(update={"path": "/home/ann/secret/v.mp4"})
+    for path, expected in ((video.path, "v.mp4"), (None, video.id)):
+        taken = record.model_copy(update={"video": video.model_copy(update={"path": path})})
+        (file,) = write_outputs(taken, tmp_path, formats=["labelstudio"])
+        (tree,) = json.loads(file.read_text(encoding="utf-8"))
+        assert tree["data"]["video"] == expected
+
+
 def test_without_an_address_one_line_names_the_option(task, record, caplog):
     with caplog.at_level(logging.WARNING):
         assert task(record)["data"]["video"] == "../videos/my%20v.mp4"

@@ -268,9 +268,12 @@ def test_a_base_that_is_not_a_folder_of_the_web_is_refused(base):
         WebAddresses(base)
 
 
-def test_an_empty_prefix_is_refused():
+@pytest.mark.parametrize(
+    "media", [" ", "javascript:alert(1)//", " JavaScript:x", "java\tscript:x", "data:text/html,"]
+)
+def test_a_prefix_that_is_empty_or_of_another_scheme_is_refused(media):
     with pytest.raises(SettingsError, match="--media-url"):
-        WebAddresses(media=" ")
+        WebAddresses(media=media)
 
 
 @pytest.mark.parametrize(
