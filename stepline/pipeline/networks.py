@@ -130,7 +130,16 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
 
 
 def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
-    """Return a network. Raises an error if the settings make other features than its own."""
+    """Return the network, if it was trained on the features that the settings make.
+
+    Args:
+        loaded: the network.
+        vision: settings of the backbone that makes the features.
+        text_space: name of the text encoder whose vectors the network takes. Not given for a
+            network that takes no texts.
+
+    Raises ModelError or SettingsError for a network of other features.
+    """
     if vision.backbone == "none":
         raise SettingsError(
             f"{loaded.path}: a trained network needs pictures; take out vision.backbone=none"
