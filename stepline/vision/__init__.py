@@ -87,7 +87,7 @@ def row_width(settings: VisionSettings) -> int | None:
     """
     match settings.backbone:
         case "conse" if settings.text_model == "minilm":
-            return read_class_vectors().shape[1]
+            return int(read_class_vectors().shape[1])
         case "clip" if settings.path is not None:
             return read_clip_width(settings.path)
         case "s3d" | "s3d-mixed5c" as name:
@@ -95,5 +95,5 @@ def row_width(settings: VisionSettings) -> int | None:
 
             return JOINT_WIDTH if name == "s3d" else POOLED_WIDTH
         case "precomputed" if settings.path is not None and settings.path.is_file():
-            return read_feature_file(settings.path, unit=False).values.shape[1]
+            return int(read_feature_file(settings.path, unit=False).values.shape[1])
     return None
