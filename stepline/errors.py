@@ -20,6 +20,10 @@ import re
 # writing direction.
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+# A word of over 200 characters, and a message of over 2000: their first three and last quarter.
+LONG_WORD = re.compile(r"(?<!\S)(\S{150})\S+(\S{50})(?!\S)")
+LONG_MESSAGE = re.compile(r"(?s)\A(.{1500}).+(.{500})\Z")
+
 
 def printable(text: str) -> str:
     """Return the text with control characters as JSON escapes, such as \\u001b for ESC.
@@ -29,9 +33,17 @@ def printable(text: str) -> str:
     return CONTROL_CHARACTERS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
+def shorten(text: str) -> str:
+    """Return a message in which a long word, such as a quoted value, keeps its beginning and end.
+
+    So does the whole message, whose end is the cure.
+    """
+    return LONG_MESSAGE.sub(r"\1…\2", LONG_WORD.sub(r"\1…\2", text))
+
+
 def error_line(text: str) -> str:
-    """Return a message as one printable line."""
-    return printable(" ".join(filter(None, map(str.strip, text.splitlines()))))
+    """Return a message as one printable line, with long quotes shortened."""
+    return shorten(printable(" ".join(filter(None, map(str.strip, text.splitlines())))))
 
 
 def first_line(error: BaseException) -> str:

@@ -47,8 +47,8 @@ class FrozenModel(BaseModel):
 class Span:
     """Seconds [start, end) from the start of the video, 0 <= start < end <= 100 h."""
 
-    start: Annotated[float, Field(description="s")]
-    end: Annotated[float, Field(description="s")]
+    start: Annotated[float, Field(description="second at which it begins")]
+    end: Annotated[float, Field(description="second at which it ends")]
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.start < self.end <= MAX_SECOND:  # also refuses NaN
@@ -98,8 +98,8 @@ def covering_span(spans: Iterable[Span | None]) -> Span | None:
 class LinkChapter(FrozenModel):
     """A chapter of a video, from its web page."""
 
-    start: Seconds = Field(description="seconds")
-    title: str = Field(description="as the page writes it")
+    start: Seconds = Field(description="second of the video at which the chapter begins")
+    title: str = Field(description="title of the chapter, as the page writes it")
 
 
 class LinkOrigin(FrozenModel):
@@ -110,9 +110,9 @@ class LinkOrigin(FrozenModel):
     )
     title: str | None = Field(None, description="of the video on its page")
     uploader: str | None = Field(None, description="the person or channel that published it")
-    licence: str | None = Field(None, description="as the page names it")
-    chapters: tuple[LinkChapter, ...] = Field((), description="in the order of the page")
-    upload_date: Day | None = Field(None, description="YYYY-MM-DD")
+    licence: str | None = Field(None, description="licence of the video, as the page names it")
+    chapters: tuple[LinkChapter, ...] = Field((), description="chapters, in the order of the page")
+    upload_date: Day | None = Field(None, description="day of the upload, YYYY-MM-DD")
 
 
 class Video(FrozenModel):
@@ -150,22 +150,24 @@ class Video(FrozenModel):
 class Word(FrozenModel):
     """One recognised word."""
 
-    text: str = Field(description="with the marks behind it")
+    text: str = Field(description="the word with the punctuation after it")
     span: Span | None = Field(
         None, description="when it is said, null where the recogniser gave no time"
     )
     confidence: Probability | None = Field(
-        None, description="P(it is what was said), of the recogniser"
+        None, description="P(this word was said), by the recogniser"
     )
 
 
 class Sentence(FrozenModel):
     """One spoken sentence."""
 
-    text: str = Field(description="as recognised, or as captions have it")
+    text: str = Field(description="the words, as recognised or as captions have them")
     span: Span = Field(description="when it is said")
-    words: tuple[Word, ...] = Field((), description="none where no one gave times of words")
-    confidence: Probability | None = Field(None, description="mean of its words")
+    words: tuple[Word, ...] = Field(
+        (), description="its words with their times, empty if these are not known"
+    )
+    confidence: Probability | None = Field(None, description="mean confidence of its words")
     shown: Probability | None = Field(
         None, description="P(the picture shows it), null until judged"
     )
@@ -191,7 +193,7 @@ class Transcript(FrozenModel):
 class ScreenTarget(FrozenModel):
     """The screen element that a step of a screen recording clicks."""
 
-    label: str = Field(description="the text there")
+    label: str = Field(description="text on the element")
     at: Seconds = Field(description="second in which it is seen, before the click")
     box: tuple[Probability, Probability, Probability, Probability] = Field(
         description="left, top, right, bottom, as fractions of the picture"

@@ -456,6 +456,9 @@ def _apply_override(tree: dict[str, Any], override: str, origin: str) -> None:
             raise SettingsError(
                 f"{origin}: {part!r} is a value, not a section; write section.key=value"
             )
+    # Behind a line break, TOML would begin another setting.
+    if len(value.strip().splitlines()) > 1:
+        raise SettingsError(f"{origin}: a value has one line; give each setting a --set of its own")
     # A string may come without quotes.
     try:
         section[parts[-1]] = parse_toml(f"v = {value}")["v"]

@@ -19,6 +19,15 @@ from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video
 
 # ---------------------------------------------------------------- JSON
 
+# keys of a record by which a damaged one is told from other JSON
+MAIN_KEYS = frozenset({"version", "id", "video", "steps"})
+DAMAGE_CURE = "put a copy back, or write it again with `stepline steps --force`"
+
+
+class DamagedRecordError(StoreError):
+    """A record that cannot be read, or a file that is not even JSON."""
+
+
 Tree: TypeAlias = dict[str, Any]  # parsed JSON of a record or of a part of it
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
 # fields that JSON leaves out where they are empty
@@ -55,29 +64,43 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
         text: the JSON text.
         source: name of the file in error messages.
 
-    Raises StoreError if the text is not such a record.
+    Raises DamagedRecordError for a record that is damaged or of another version, StoreError for
+    other JSON.
     """
     try:
         tree = parse_json(text)
     except ValueError as error:
-        cure = "write it again with `stepline steps --force`"
-        raise StoreError(f"{source}: not valid JSON ({error}); {cure}") from error
+        raise DamagedRecordError(f"{source}: not valid JSON ({error}); {DAMAGE_CURE}") from error
+    # A damaged byte may be in one of the keys.
+    is_record = isinstance(tree, dict) and len(MAIN_KEYS & tree.keys()) >= len(MAIN_KEYS) - 1
     cure = "`stepline steps` writes one"
-    if not isinstance(tree, dict) or tree.get("version") != RECORD_VERSION:
+    if not is_record:
         raise StoreError(f"{source}: not a Stepline record of version {RECORD_VERSION}; {cure}")
+    if tree.get("version") != RECORD_VERSION:
+        raise DamagedRecordError(
+            f"{source}: not a Stepline record of version {RECORD_VERSION}; {DAMAGE_CURE}"
+        )
     try:
         return Record.model_validate_json(json.dumps(_unflatten_record(tree)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise StoreError(f"{source}: not a Stepline record ({reason}); {cure}") from error
+        raise DamagedRecordError(
+            f"{source}: not a Stepline record ({reason}); {DAMAGE_CURE}"
+        ) from error
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         reason = first_line(error)
-        raise StoreError(f"{source}: not a Stepline record ({reason}); {cure}") from error
+        raise DamagedRecordError(
+            f"{source}: not a Stepline record ({reason}); {DAMAGE_CURE}"
+        ) from error
 
 
 def read_record(path: Path | str) -> Record:
-    """Return the record in a JSON file. Raises StoreError if the file holds no record."""
+    """Return the record in a JSON file.
+
+    Raises DamagedRecordError as `from_json`, and for a file that cannot be read. Raises StoreError
+    if the file holds no record.
+    """
     path = Path(path)
     try:
         return from_json(read_limited(path, MAX_RECORD_BYTES), str(path))
@@ -85,8 +108,9 @@ def read_record(path: Path | str) -> Record:
         cure = "`stepline steps` writes one"
         raise StoreError(f"{path}: {error}, so it is not one video's record; {cure}") from error
     except OSError as error:
+        kind = StoreError if isinstance(error, FileNotFoundError) else DamagedRecordError
         cure = "give a file that `stepline steps` wrote"
-        raise StoreError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
+        raise kind(f"{path}: cannot be read ({error.strerror}); {cure}") from error
 
 
 def write_record(record: Record, path: Path | str) -> None:

@@ -66,6 +66,16 @@ def test_a_wrong_type_names_the_key_and_the_value():
         load_settings(Tree, None, ["rate=nan"])
 
 
+@pytest.mark.parametrize("value", ["5\n[writing]\nx = 1", "5\nrate = 3", "5\r\n6", "a\nb"])
+def test_an_override_of_several_lines_is_refused(value):
+    from stepline.pipeline.request import StepsSettings
+
+    with pytest.raises(SettingsError, match="a value has one line"):
+        load_settings(StepsSettings, None, [f"asr.beam={value}"])
+    # what a file or a shell adds at the end is no second line
+    assert load_settings(StepsSettings, None, ["asr.beam=5\n"]).asr.beam == 5
+
+
 @pytest.mark.parametrize("override", ["asr.beam", "=1", "asr..beam=1", "rate.x.y=1"])
 def test_a_malformed_override_says_how_to_write_it(override):
     with pytest.raises(SettingsError):

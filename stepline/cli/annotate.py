@@ -6,7 +6,13 @@ from typing import Any
 import click
 
 from stepline.cli.errors import print_message
-from stepline.cli.options import PATH_TYPE, out_option, path_option, serve_until_stopped
+from stepline.cli.options import (
+    PATH_TYPE,
+    out_option,
+    path_option,
+    port_option,
+    serve_until_stopped,
+)
 
 
 @click.group()
@@ -28,9 +34,7 @@ def annotate() -> None:
 @click.option(
     "--needed", type=click.IntRange(min=1), default=5, help="How many of them must agree."
 )
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Local port. 0: any free one."
-)
+@port_option(help="Local port. 0: any free one.")
 @click.option(
     "--export", "only_export", is_flag=True, help="Write the set as annotated so far, and end."
 )

@@ -13,6 +13,7 @@ from stepline.cli.errors import Group, print_data, print_message, reject_removed
 from stepline.cli.options import (
     device_option,
     json_option,
+    port_option,
     preset_option,
     serve_until_stopped,
     set_option,
@@ -241,9 +242,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 
 @curate.command("audit")
 @click.argument("out")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Local port. 0: any free one."
-)
+@port_option(help="Local port. 0: any free one.")
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
 @click.option("--table", is_flag=True, help="Print the table and end. Nothing is served.")
 @set_option("One setting, e.g. audit_videos=20.")

@@ -13,7 +13,14 @@ from typing import Any
 
 import click
 
-from stepline.errors import SettingsError, SteplineError, error_line, missing_extra, printable
+from stepline.errors import (
+    SettingsError,
+    SteplineError,
+    error_line,
+    missing_extra,
+    printable,
+    shorten,
+)
 
 # at level DEBUG, as --debug sets it, every error comes with its trace
 log = logging.getLogger("stepline.cli")
@@ -148,9 +155,10 @@ def _printable_usage_errors() -> Iterator[None]:
         yield
     except click.UsageError as error:
         message = error.format_message()
-        if printable(message) == message:
+        quoted = shorten(printable(message))
+        if quoted == message:
             raise
-        raise click.UsageError(printable(message), error.ctx) from error
+        raise click.UsageError(quoted, error.ctx) from error
 
 
 class LogHandler(logging.Handler):

@@ -19,6 +19,7 @@ from stepline.cli.options import (
     json_option,
     path_option,
     preset_option,
+    select_options,
     settings_from_options,
     settings_options,
 )
@@ -79,7 +80,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
         raise DatasetError(f"{lacking} is missing; give both --predictions and --reference")
 
     # the scores of one system or two
-    named = {name: options[name] for name in ("convention", "subset", "cut")}
+    named = select_options(options, "convention", "subset", "cut")
     scores = scored(benchmark, predictions, reference, **named)
     other = None
     if options["against"]:

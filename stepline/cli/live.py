@@ -52,9 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--backbone", type=PluginChoice("backbones"), help="What sees the picture. none: sound alone."
 )
-@settings_options(
-    "One setting, e.g. links.attempts=20.", "A TOML file of settings (docs/settings.md)."
-)
+@settings_options("One setting, e.g. links.attempts=20.")
 @device_options
 def live(source: str, **options: Any) -> None:
     """Report the steps of a stream while it runs.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound="Settings")
 
+MAX_PORT = 65535
 PATH_TYPE = click.Path(path_type=Path)
 path_option = functools.partial(click.option, type=PATH_TYPE)  # an option that takes a path
 
@@ -41,6 +42,8 @@ class AddressPath(click.Path):
 
 ADDRESS_TYPE = AddressPath(path_type=Path)
 
+# The option of a page that is served on this machine.
+port_option = functools.partial(click.option, "--port", type=click.IntRange(0, MAX_PORT), default=0)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 store_option = click.option(
     "--features",
@@ -123,15 +126,16 @@ def set_option(meaning: str) -> Callable[[F], F]:
     return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=meaning)
 
 
-def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
+def settings_options(meaning: str) -> Callable[[F], F]:
     """Return the decorator that adds the options --settings and --set.
 
-    Args:
-        meaning: help text of --set.
-        file: help text of --settings.
+    meaning: help text of --set.
     """
     return combine_options(
-        path_option("--settings", "settings_file", help=file), set_option(meaning)
+        path_option(
+            "--settings", "settings_file", help="A TOML file of settings (docs/settings.md)."
+        ),
+        set_option(meaning),
     )
 
 
@@ -221,7 +225,10 @@ def parse_time(text: str) -> float | None:
 
 
 def part_from_options(options: dict[str, Any]) -> "Span | None":
-    """Return the part of the video that --from and --to name. None if neither is given."""
+    """Return the part of the video that --from and --to name, in seconds. None: the whole video.
+
+    options: option name -> value, of the command.
+    """
     from stepline.limits import MAX_SECOND
     from stepline.records import Span
 
@@ -247,9 +254,7 @@ def part_from_options(options: dict[str, Any]) -> "Span | None":
 
 # What every command takes that recognises speech.
 speech_options: Callable[[F], F] = combine_options(
-    settings_options(
-        "One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."
-    ),
+    settings_options("One setting, e.g. asr.beam=5."),
     click.option(
         "--model",
         help="Recogniser: whisper-tiny.en, whisper-base, a CTranslate2 folder, or any name of "
@@ -282,6 +287,11 @@ speech_options: Callable[[F], F] = combine_options(
     ),
     device_options,
 )
+
+
+def select_options(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return name -> value of the named options of a command."""
+    return {name: options[name] for name in names}
 
 
 def load_from_options(kind: type[S], options: dict[str, Any], overrides: Sequence[str] = ()) -> S:

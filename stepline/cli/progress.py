@@ -78,6 +78,9 @@ def progress_bars() -> Iterator["Progress"]:
 class FolderProgress(ProgressLine):
     """Counts the finished videos of a folder, and shows the counts.
 
+    Args:
+        total: number of videos.
+
     Attributes:
         finished: number of all videos that have ended.
         failed: number of videos that ended with an error.

@@ -220,5 +220,8 @@ class ResultPrinter:
 
 
 def print_warnings(record: "Record", prefix: str = "") -> None:
-    """Print the warnings of a record, a line each."""
+    """Print the warnings of a record on stderr, a line each, also with --quiet.
+
+    prefix: begins each warning, such as the file's name.
+    """
     print_message(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)

@@ -20,6 +20,7 @@ from stepline.cli.options import (
     out_option,
     part_from_options,
     path_option,
+    select_options,
     settings_from_options,
     speech_options,
 )
@@ -137,7 +138,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     output = OutputOptions(
         options["out"],
         tuple(dict.fromkeys((*formats, "json"))),
-        **{name: options[name] for name in ("clips", "force", "overwrite")},
+        **select_options(options, "clips", "force", "overwrite"),
         web=WebAddresses(options["base_url"], options["media_url"]),
     )
 
@@ -147,7 +148,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     several = len(sources) > 1
     _check_one_video_options(options, output.formats, several=several)
     request_parts = {
-        **{name: options[name] for name in ("captions", "title", "keep", "force")},
+        **select_options(options, "captions", "title", "keep", "force"),
         "texts": texts,
         "graph": graph,
         "part": part,
@@ -195,7 +196,13 @@ def _lines_of_texts(source: Path | None) -> "tuple[tuple[str, ...] | None, TaskG
 def _check_one_video_options(
     options: dict[str, Any], formats: tuple[str, ...], *, several: bool
 ) -> None:
-    """Raise SettingsError for options that fit one video only, given with several."""
+    """Raise SettingsError for options that fit one video only, given with several.
+
+    Args:
+        options: option name -> value, of the command.
+        formats: keys of `outputs.OUTPUTS` that are written.
+        several: whether there is more than one video.
+    """
     from stepline.pipeline.sources import means_link_page
 
     captions, title = options["captions"], options["title"]

@@ -3,7 +3,9 @@ training data, and the keys of programs."""
 
 import os
 import secrets
+import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +16,14 @@ import click
 from stepline.cli.curate import curate
 from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
+    MAX_PORT,
     PATH_TYPE,
     device_options,
     json_option,
     load_from_options,
     out_option,
     path_option,
+    port_option,
     serve_until_stopped,
     settings_from_options,
     settings_options,
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
     from stepline.compare import TaskComparison
     from stepline.library import Moment
     from stepline.studio.keys import Role
-
-MAX_PORT = 65535
 
 
 @click.command()
@@ -161,9 +163,7 @@ def _write_login_page(link: str, folder: Path) -> Path:
     is_flag=True,
     help="Serve over streamable HTTP on this machine, not over stdin and stdout.",
 )
-@click.option(
-    "--port", type=click.IntRange(0, MAX_PORT), default=0, help="Port for --http. 0: any free one."
-)
+@port_option(help="Port for --http. 0: any free one.")
 @settings_options("One setting of the main job, for videos that are processed.")
 @device_options
 def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options: Any) -> None:
@@ -283,6 +283,7 @@ def search(
     if not index.meaning:
         reason = "by words alone, for the weights of MiniLM are missing"
         print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
+    _report_damage(update.damaged)
     if update.read:
         print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
 
@@ -299,6 +300,13 @@ def search(
         print_data(to_json(moments))
     else:
         print_data(_moment_table(moments, folder), end="")
+    sys.exit(1 if update.damaged else 0)
+
+
+def _report_damage(reasons: Sequence[str]) -> None:
+    """Print a warning for each record that is left out because it cannot be read."""
+    for reason in reasons:
+        print_message(f"warning: left out, {reason}", urgent=True)
 
 
 def _moment_table(moments: "list[Moment]", folder: Path) -> str:
@@ -358,8 +366,13 @@ def compare(
 
     settings = load_from_options(CompareRunSettings, options)
     offer_weights()
-    comparison = compare_records(read_folder(folder), settings.compare)
-    for record in comparison.left_out:
+    records, damaged = read_folder(folder)
+    _report_damage([record.reason for record in damaged])
+    comparison = compare_records(records, settings.compare, damaged=damaged)
+    if comparison.left_out:
+        compared = f"the {len(comparison.videos)} videos of “{comparison.title}”"
+        print_message(f"compared are {compared}, and not those left out", urgent=True)
+    for record in comparison.left_out[len(damaged) :]:
         print_message(f"left out {record.id}: {record.reason}", urgent=True)
 
     # the files
@@ -369,6 +382,7 @@ def compare(
         paths.append(texts_file)
     print_data(to_json(comparison) if as_json else _comparison_table(comparison), end="")
     print_message(*(f"wrote {path}" for path in paths))
+    sys.exit(1 if damaged else 0)
 
 
 def _comparison_table(comparison: "TaskComparison") -> str:
@@ -379,7 +393,8 @@ def _comparison_table(comparison: "TaskComparison") -> str:
     total = len(comparison.videos)
     common = comparison.common_steps
     rest = len(comparison.steps) - len(common)
-    head = f"{comparison.title}: {len(common)} steps common to {total} videos, {rest} of only some"
+    steps = "1 step" if len(common) == 1 else f"{len(common)} steps"
+    head = f"{comparison.title}: {steps} common to {total} videos, {rest} of only some"
     lines = [f"  {step.videos:>3} of {total}  {step_text(step)}" for step in common]
     return "\n".join([head, "", *lines, ""])
 
@@ -416,7 +431,7 @@ def add_key(file: Path, name: str, role: "Role") -> None:
     from stepline.studio.keys import KeyFile
 
     print_data(KeyFile(file).add(name, role))
-    print_message(f"{name} may {role}; keep this key now, because {file} holds only its hash")
+    print_message(f"{name} has the role {role}; copy the key now: {file} holds only its hash")
 
 
 @keys.command("list")

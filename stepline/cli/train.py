@@ -26,6 +26,7 @@ from stepline.cli.options import (
     path_option,
     preset_files,
     preset_option,
+    select_options,
     settings_options,
     store_option,
 )
@@ -92,8 +93,17 @@ def nasva(out: Path, **options: Any) -> None:
     from stepline.models.training.distributed import end_processes, is_first
 
     settings = load_from_options(AlignerRunSettings, options)
-    names = ("features", "narrations", "steps", "narration_vectors", "step_vectors", "excluded")
-    sources = AlignerSources(**{name: options[name] for name in names})
+    sources = AlignerSources(
+        **select_options(
+            options,
+            "features",
+            "narrations",
+            "steps",
+            "narration_vectors",
+            "step_vectors",
+            "excluded",
+        )
+    )
     print_samples = partial(_print_nasva_samples, excluding=bool(sources.excluded))
     with TrainingProgressLine() as line:
         train_aligner_run(
@@ -185,8 +195,9 @@ def train_procx(out: Path, **options: Any) -> None:
     from stepline.models.training.distributed import end_processes, is_first
 
     settings = load_from_options(ProcxRunSettings, options)
-    names = ("features", "steps", "subset", "words", "excluded")
-    sources = ProcxSources(**{name: options[name] for name in names})
+    sources = ProcxSources(
+        **select_options(options, "features", "steps", "subset", "words", "excluded")
+    )
     with TrainingProgressLine() as line:
         train_procx_run(
             sources,
@@ -272,9 +283,12 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     videos = None
     if options["videos"] is not None:
         videos = name_videos(find_videos([options["videos"]]), out)
-    names = ("features", "key_steps", "narrations", "unlabelled", "vectors", "excluded")
     sources = DetectorSources(
-        **{name: options[name] for name in names}, videos=videos, s3d=options["weights"]
+        **select_options(
+            options, "features", "key_steps", "narrations", "unlabelled", "vectors", "excluded"
+        ),
+        videos=videos,
+        s3d=options["weights"],
     )
 
     # the training, a round after the other
@@ -345,8 +359,11 @@ def refine(dataset: str, features: Path | str, out: Path, **options: Any) -> Non
     if options["rounds"] is not None:
         overrides.append(f"rounds.rounds={options['rounds']}")
     settings = load_from_options(RefineRunSettings, options, overrides)
-    names = ("step_vectors", "narrations", "narration_vectors", "excluded")
-    sources = RefineSources(dataset, features, **{name: options[name] for name in names})
+    sources = RefineSources(
+        dataset,
+        features,
+        **select_options(options, "step_vectors", "narrations", "narration_vectors", "excluded"),
+    )
 
     # Only the last step of each training is reported, by the first process.
     def say_end(name: str, progress: "Progress") -> None:

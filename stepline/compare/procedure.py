@@ -174,6 +174,7 @@ def compare(
     settings: CompareSettings | None = None,
     *,
     embedder: Embedder = embed,
+    damaged: Sequence[LeftOutVideo] = (),
 ) -> TaskComparison:
     """Align the steps of videos of one task and return their common procedure.
 
@@ -184,10 +185,11 @@ def compare(
         records: records of the videos, one per video.
         settings: minimal similarities and shares. None: the defaults.
         embedder: function that maps N texts to unit vectors (N, D).
+        damaged: records that could not be read, which are left out first.
     """
     settings = settings or CompareSettings()
     # Records that can be compared.
-    left_out = []
+    left_out = [*damaged]
     usable = []
     ids = set()
     for record in records:
@@ -202,11 +204,23 @@ def compare(
     vectors = [embedder([step.text for step in record.steps]) for record in usable]
     likeness = video_similarities(vectors)
     members = videos_of_one_task(likeness, settings.video_likeness)
-    for number, record in enumerate(usable):
-        if number not in members:
+    # The rest may show other tasks that have several videos.
+    rest = [number for number in range(len(usable)) if number not in members]
+    while rest:
+        similarity = likeness[np.ix_(rest, rest)]
+        task = [rest[index] for index in videos_of_one_task(similarity, settings.video_likeness)]
+        rest = [number for number in rest if number not in task]
+        for number in sorted(task):
             mean = float(likeness[number, members].mean())
-            reason = f"its steps are of something else (likeness {mean:.2f} to the others)"
-            left_out.append(_left_out_video(record, reason))
+            what = "of something else"
+            cure = ""
+            if len(task) >= MIN_COMMON_VIDEOS:
+                what = (
+                    f"of another task, “{title(usable[task[0]])}”, as {len(task)} videos here are"
+                )
+                cure = "; compare these in a folder of their own"
+            reason = f"its steps are {what} (likeness {mean:.2f} to the others){cure}"
+            left_out.append(_left_out_video(usable[number], reason))
     if len(members) < MIN_COMMON_VIDEOS:
         raise StoreError(
             f"no two of the {len(records)} records show the same task; give a folder of "

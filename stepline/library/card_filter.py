@@ -60,7 +60,7 @@ def matching_record_files(
     if card_filter.is_empty:
         return None
     cards = card_filter.choose(library.videos())
-    return frozenset(library.video(card.id).name for card in cards)
+    return frozenset(library.video(card.id).name for card in cards if card.damage is None)
 
 
 def count_tags(cards: Iterable[VideoCard]) -> dict[str, int]:

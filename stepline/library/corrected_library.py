@@ -38,7 +38,7 @@ from stepline.outputs.text import shown_span
 from stepline.outputs.verdict import count_verdicts
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
-from stepline.storage import from_json, read_record, to_json
+from stepline.storage import DamagedRecordError, from_json, read_record, to_json
 
 VideoState: TypeAlias = Literal["new", "corrected"]
 
@@ -64,6 +64,7 @@ class VideoCard(FrozenModel):
         written: modification time of the record's file, seconds since 1970, UTC.
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
+        damage: why the record cannot be read, None if it can. The title is the file's name then.
     """
 
     id: str
@@ -79,6 +80,7 @@ class VideoCard(FrozenModel):
     written: float = Field(serialization_alias="made")
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = Field(default_factory=dict)
+    damage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ class CorrectedLibrary:
         revisions = self.revisions()
         cards = []
         for video, card in self._cards.items():
-            if video.id in revisions and card is not None:
+            if video.id in revisions and card is not None and card.damage is None:
                 # A corrected video has another title and other verdicts than its file.
                 card = self._corrected_card(video, revisions[video.id])
             if card is not None:
@@ -214,7 +216,10 @@ class CorrectedLibrary:
         return sorted(cards, key=lambda card: (card.title.casefold(), card.id))
 
     def video(self, id: str) -> LibraryVideo:
-        """Return the record file of a video, and its version. Raises LookupError for an unknown id."""
+        """Return the record file of a video, and its version.
+
+        Raises LookupError for an unknown id, StoreError for a damaged record.
+        """
         video = self._videos.get(id)
         # Its file was replaced or removed since the folder was scanned.
         if video is None or _current_stamp(self.folder / video.name) != video.stamp:
@@ -222,6 +227,9 @@ class CorrectedLibrary:
             video = self._videos.get(id)
         if video is None:
             raise LookupError(f"video {id!r}")
+        card = self._cards.get(video)
+        if card is not None and card.damage is not None:
+            raise StoreError(card.damage)
         return video
 
     def card(self, id: str) -> VideoCard:
@@ -252,9 +260,13 @@ class CorrectedLibrary:
                 if video in self._cards:
                     cards[video] = self._cards[video]
                 else:
-                    with contextlib.suppress(StoreError):
+                    try:
                         record = read_record(self.folder / name)
                         cards[video] = _make_card(video, record, "new", revision=0)
+                    except DamagedRecordError as error:
+                        cards[video] = _make_damaged_card(video, str(error))
+                    except StoreError:  # other JSON
+                        pass
                 if cards[video] is not None:
                     videos[video.id] = video
             self._cards = cards
@@ -490,6 +502,23 @@ def _current_stamp(path: Path) -> Stamp | None:
         return file_stamp(path)
     except FileNotFoundError:
         return None
+
+
+def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
+    return VideoCard(
+        id=video.id,
+        title=Path(video.name).name,
+        duration=None,
+        state="new",
+        picture=None,
+        steps=0,
+        shown_steps=0,
+        likely_steps=0,
+        revision=0,
+        warnings=1,
+        written=video.stamp[0] / 1e9,
+        damage=damage,
+    )
 
 
 def _make_card(

@@ -73,6 +73,7 @@ class VideoSummary(BaseModel):
         likely: number of steps that the picture likely shows, by their words.
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
+        damage: why its record cannot be read, None if it can.
     """
 
     video: str
@@ -83,6 +84,7 @@ class VideoSummary(BaseModel):
     likely: int
     tags: list[str]
     metadata: dict[str, str]
+    damage: str | None = None
 
 
 class VideoList(BaseModel):
@@ -420,6 +422,7 @@ def _video_summary(card: VideoCard) -> VideoSummary:
         likely=card.likely_steps,
         tags=list(card.tags),
         metadata={name: shorten(value, MAX_QUOTE_CHARS) for name, value in card.metadata.items()},
+        damage=card.damage,
     )
 
 

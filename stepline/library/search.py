@@ -39,7 +39,7 @@ from stepline.outputs.text import shown_span
 from stepline.pipeline.placing import ON_SCREEN
 from stepline.progress import Progress
 from stepline.records import Basis, Matrix, Probability, Record, Seconds, Span, Status
-from stepline.storage import read_record
+from stepline.storage import DamagedRecordError, read_record
 from stepline.text import embed
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
@@ -63,13 +63,13 @@ NULL_QUERY_COUNT = 64
 NULL_QUERY_SEED = 99
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_VERSION = 3  # version of the tables below. An index of another one is made again
+INDEX_VERSION = 4  # version of the tables below. An index of another one is made again
 
 # Words are indexed by triggers, so that no moment is without them.
 INDEX_TABLES = """
 CREATE TABLE file (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, video TEXT, title TEXT,
-    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB);
+    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB, damage TEXT);
 CREATE TABLE moment (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
     start REAL, end REAL, status TEXT, basis TEXT, score REAL, steps TEXT NOT NULL);
@@ -175,11 +175,13 @@ class IndexUpdate:
         read: number of new or changed JSON files that were read.
         removed: number of deleted files that were taken out of the index.
         without_record: number of JSON files in the folder that are no record.
+        damaged: error messages of the records in the folder that cannot be read.
     """
 
     read: int
     removed: int
     without_record: int
+    damaged: tuple[str, ...] = ()
 
 
 class SearchIndex:
@@ -230,11 +232,15 @@ class SearchIndex:
         """
         with lock_output(self.path.with_suffix(".lock"), self.folder, wait=True), self._errors():
             stamps = self._stamps()
-            # Files without vectors are read again once there is an embedder.
+            # Files without vectors are read again once there is an embedder. So are damaged
+            # records, as a file that may be read by now.
             indexed = {}
-            files = self._rows("SELECT name, stamp, vectors IS NULL AND count > 0 FROM file")
-            for name, stamp, lacks_vectors in files:
-                indexed[name] = None if lacks_vectors and self.meaning else stamp
+            files = self._rows(
+                "SELECT name, stamp, vectors IS NULL AND count > 0, damage IS NOT NULL FROM file"
+            )
+            for name, stamp, lacks_vectors, is_damaged in files:
+                is_old = (lacks_vectors and self.meaning) or is_damaged
+                indexed[name] = None if is_old else stamp
             changed = [name for name, stamp in stamps.items() if indexed.get(name) != stamp]
             gone = indexed.keys() - stamps.keys()
             for name in gone:
@@ -244,10 +250,11 @@ class SearchIndex:
                 self._add(name, stamps[name])
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
-            ((without_record,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
+            rows = self._rows("SELECT damage FROM file WHERE video IS NULL ORDER BY name")
+            damaged = tuple(str(damage) for (damage,) in rows if damage is not None)
         if gone or changed:
             self._moment_rows = None
-        return IndexUpdate(len(changed), len(gone), without_record)
+        return IndexUpdate(len(changed), len(gone), len(rows) - len(damaged), damaged)
 
     def _stamps(self) -> dict[str, str]:
         """Return file name -> version stamp of each JSON file in the folder.
@@ -442,7 +449,8 @@ class SearchIndex:
         return vectors.astype(np.float16).tobytes(), min_similarity.tobytes()
 
     def _add(self, name: str, stamp: str) -> None:
-        """Index the moments of a record. A file without a record is noted, and not read again.
+        """Index the moments of a record. A file without a record, or with a damaged one, is noted,
+        and not read again.
 
         Args:
             name: path of the file, relative to the folder.
@@ -451,21 +459,26 @@ class SearchIndex:
         rows: list[tuple[Moment, list[int]]] = []
         video: str | None = None
         title: str | None = None
-        with contextlib.suppress(StoreError):
+        damage: str | None = None
+        try:
             record = read_record(self.folder / name)
             if self._corrections is not None and self._corrections.revision(video_id(name)):
                 record = self._corrections.corrected_record(name)
             rows = list_moments(record, name)
             video = record.video.id
             title = record.video.title or record.id
+        except DamagedRecordError as error:
+            damage = str(error)
+        except StoreError:  # other JSON
+            pass
         encoded = self._encode([moment.text for moment, _ in rows])
         # the rows, all or none
         with self._database:
             ((first,),) = self._rows("SELECT coalesce(max(id), 0) + 1 FROM moment")
             file = self._database.execute(
-                "INSERT INTO file(name, stamp, video, title, first, count, vectors, least) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (name, stamp, video, title, first, len(rows), *encoded),
+                "INSERT INTO file(name, stamp, video, title, first, count, vectors, least, damage) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (name, stamp, video, title, first, len(rows), *encoded, damage),
             ).lastrowid
             for id, (moment, steps) in enumerate(rows, start=first):
                 self._database.execute(

@@ -30,8 +30,8 @@ def export_corrected(
 ) -> tuple[int, list[Rejected]]:
     """Write the records and features of a library's corrected videos into a new folder.
 
-    Returns the number of videos written, and the videos that are left out because they have no
-    features.
+    Returns the number of videos written, and the videos that are left out because their record is
+    damaged or they have no features.
 
     Args:
         library: the records and their corrections.
@@ -46,8 +46,11 @@ def export_corrected(
     if out.exists() and any(out.iterdir()):
         raise StoreError(f"{out}: holds files already; give --export another folder")
     videos = {}
+    left_out = []
     for card in library.videos():
-        if step_corrections(library.corrections(card.id)):
+        if card.damage is not None:
+            left_out.append(Rejected("video", "it is damaged", id=card.title, value=card.damage))
+        elif step_corrections(library.corrections(card.id)):
             videos[card.id] = library.record(card.id)
     if not videos:
         raise DatasetError(
@@ -56,7 +59,6 @@ def export_corrected(
     if len({machine.video.id for machine in videos.values()}) < len(videos):
         cure = "give one of their files another name and find its steps"
         raise StoreError(f"two corrected videos have one id; {cure}")
-    left_out = []
     backbones: dict[str, Backbone] = {}
     with FeatureWriter(out / "features") as features:
         for id, machine in videos.items():

@@ -144,8 +144,10 @@ def read_order_matrix(path: Path, lines: int) -> "Array":
 
 
 def _extract_features(request: Request, settings: StepsSettings) -> tuple[FeatureSequence, float]:
-    """Return what a video shows, and its seconds. Raises SettingsError for a video without a
-    picture."""
+    """Return the (T rows, D) features of a video's pictures, and the seconds that they cover.
+
+    Raises SettingsError for a video without a picture.
+    """
     from stepline.media import probe
 
     visual = extract_features(request, probe(request.path, settings.media), settings)

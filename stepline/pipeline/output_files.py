@@ -228,7 +228,12 @@ def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
 
 @dataclass(frozen=True)
 class Summary:
-    """The segments of a summary and its video file."""
+    """A video that was cut down to its most important segments.
+
+    Attributes:
+        segments: the segments that are kept, each with its span and steps.
+        file: the mp4 file that was written.
+    """
 
     segments: tuple[SummarySegment, ...]
     file: Path

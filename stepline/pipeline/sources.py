@@ -171,6 +171,9 @@ class VideoSource:
 
         Raises MediaError if a link has no video, or if its page lacks the captions or chapters.
         """
+        # Checked here, since a result of an earlier run would hide that the file is missing.
+        if captions is not None and not means_link_page(captions) and not captions.is_file():
+            raise CaptionError(f"{captions}: no such captions file; correct its path")
         if isinstance(self.place, Path):
             require_utf8_name(self.place)
             if means_link_page(captions) or texts is None:
@@ -309,7 +312,13 @@ def _find_links(
 ) -> "list[Link]":
     """Return the videos of web addresses.
 
-    An error is raised if there is nothing else to do. Otherwise it is stored in its link.
+    Args:
+        urls: http(s) addresses of videos, pages and playlists.
+        out: the folder of the results. What is known of a link is stored in a folder in it.
+        settings: settings of all stages. Only those of links are used.
+        is_only: whether the address is the only video of the command. Then its error is raised.
+            Otherwise the error is stored in the link.
+        force: whether links that were looked up before are looked up again.
     """
     if not urls:
         return []

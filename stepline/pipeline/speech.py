@@ -41,9 +41,9 @@ class SpeechInVideo(FrozenModel):
     """The sentences and steps within the duration of the video.
 
     Attributes:
-        transcript: the sentences.
-        steps: written from them, or the user's lines.
-        dropped: sentences and steps after the end.
+        transcript: the sentences that begin before the video ends.
+        steps: the steps that cite such sentences, or the user's lines.
+        dropped: sentences and steps after the end of the video, each with the reason.
         warnings: warnings that the record will contain.
     """
 

@@ -202,7 +202,15 @@ def _make_record(
     video: Video,
     run_fingerprint: dict[str, JsonValue],
 ) -> StepsResult:
-    """Make the record: ground the steps, describe the pictures and judge the sentences."""
+    """Ground the steps, describe the pictures, judge the sentences, and return the record.
+
+    Args:
+        run: the inputs of the run.
+        evidence: what was read from the sound and the pictures.
+        duration: seconds of the video, or of its part.
+        video: the video as the record names it.
+        run_fingerprint: all inputs that decide the result, for `Record.settings`.
+    """
     request, settings, networks = run.request, run.settings, run.networks
     speech, written, visual = evidence.speech, evidence.written, evidence.visual
 

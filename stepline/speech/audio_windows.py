@@ -18,6 +18,7 @@ from stepline.speech.settings import AsrSettings
 Run: TypeAlias = tuple[int, int]  # first, last + 1
 
 FRAME_SAMPLES = 512  # samples per frame of the detector, 32 ms
+FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 VOICE_PROBABILITY = 0.5  # from which a frame holds speech; Silero's own default
 # a run of speech continues until P(voice) falls this far under the threshold (Silero)
 HYSTERESIS_PROBABILITY = 0.15
@@ -46,7 +47,7 @@ def voice_probability(samples: Samples) -> Samples:
 
 def speech_seconds(voice: Samples) -> float:
     """Return the seconds of frames with speech. voice: (F,) P(voice) of each frame of 32 ms."""
-    return float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
+    return float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SECONDS
 
 
 def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:

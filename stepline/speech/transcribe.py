@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.media.audio import AudioBlock
-from stepline.records import Rejected, Sentence, Transcript
+from stepline.media.audio import AudioBlock, Samples
+from stepline.records import Rejected, Sentence, Span, Transcript
 from stepline.speech.audio_windows import (
+    FRAME_SECONDS,
+    NO_SOUND,
+    VOICE_PROBABILITY,
     AudioWindow,
     AudioWindower,
     WindowTranscript,
@@ -31,7 +34,7 @@ from stepline.speech.hallucinations import (
     is_low_confidence_reason,
     repeated_sentences,
 )
-from stepline.speech.recogniser import SWITCH_SPEECH_SECONDS, RecogniserSwitch
+from stepline.speech.recogniser import MULTILINGUAL_MODEL, SWITCH_SPEECH_SECONDS, RecogniserSwitch
 from stepline.speech.second_pass import fit_to_voice, rerecognise_doubtful
 from stepline.speech.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.speech.settings import AsrSettings
@@ -46,6 +49,15 @@ DEFAULT_ASR_SETTINGS = AsrSettings()
 UNREAD_SECONDS = 1.5
 REREAD_SECONDS = 0.2  # before a cut sentence, at which it is read again
 MAX_DROPPED_CHARS = 300  # of a dropped text that are kept
+# of speech between two sentences, from which a warning says so. In 23 English clips it is 2 at most,
+# in a clip that changes to Spanish 14
+MIN_UNREAD_SPEECH_SECONDS = 5.0
+# P(word) below which a word is doubted, and the share of such words from which a transcript is
+# poor. Of 23 English clips read by tiny.en four have .096 to .23: all four are garbled ("perfect
+# your cheeks"). The others have .1 of 20 words, or at most .083.
+DOUBTED_WORD_PROBABILITY = 0.5
+MAX_DOUBTED_FRACTION = 0.09
+MIN_DOUBTED_WORDS = 3
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,8 @@ class SentenceCollector:
         self.accepted: list[Sentence] = []
         self._dropped: list[tuple[Sentence, str]] = []
         self._language: str | None = None
+        self._voiced: list[Samples] = []  # the seconds of the frames with speech
+        self._voiced_until = 0.0
 
     def add(
         self,
@@ -139,6 +153,13 @@ class SentenceCollector:
                 self.accepted.append(sentence)
             else:
                 self._dropped.append((sentence, reason))
+        # Windows overlap.
+        for window in windows:
+            seconds = (
+                window.start + np.flatnonzero(window.voice >= VOICE_PROBABILITY) * FRAME_SECONDS
+            )
+            self._voiced.append(seconds[seconds >= self._voiced_until].astype(np.float32))
+            self._voiced_until = window.end
         if sentences:
             for transcript in transcripts:
                 self._language = transcript.language or self._language
@@ -162,7 +183,9 @@ class SentenceCollector:
         # The English model takes all speech for English, so without sentences it knows no language.
         is_guess = not sentences and recogniser.english_only and self._settings.language is None
         advice = self._advice(sentences, recogniser)
-        warnings = (f"most of the speech is not understood; {advice}",) if advice else ()
+        warnings = self._doubts(sentences, recogniser)
+        if advice:
+            warnings = (f"most of the speech is not understood; {advice}",)
         dropped = []
         for sentence, reason in self._dropped:
             if advice and reason != REPETITION_REASON and is_low_confidence_reason(reason):
@@ -194,6 +217,59 @@ class SentenceCollector:
         if unsure <= max(SWITCH_SPEECH_SECONDS, accepted_seconds):
             return ""
         return recogniser.advice
+
+    def _doubts(
+        self, sentences: Sequence[Sentence], recogniser: RecogniserSwitch
+    ) -> tuple[str, ...]:
+        """Return warnings about speech without words, and about many unlikely words.
+
+        Args:
+            sentences: the accepted sentences, in order.
+            recogniser: the recogniser that was used.
+        """
+        warnings = []
+        voiced = np.concatenate([NO_SOUND, *self._voiced])
+        unread = unread_speech(voiced, [sentence.span for sentence in sentences])
+        if unread:
+            seconds = sum(count for _, count in unread)
+            problem = (
+                f"{seconds:.0f} s of speech, from second {unread[0][0]:.0f} on, are not understood"
+            )
+            cure = recogniser.advice or "give its language (--language) or its words (--captions)"
+            warnings.append(f"{problem}; {cure}")
+        probabilities = [
+            word.confidence
+            for sentence in sentences
+            for word in sentence.words
+            if word.confidence is not None
+        ]
+        doubted = sum(value < DOUBTED_WORD_PROBABILITY for value in probabilities)
+        if doubted >= max(MIN_DOUBTED_WORDS, MAX_DOUBTED_FRACTION * len(probabilities)):
+            cure = "give its words (--captions)"
+            if recogniser.english_only:
+                cure = f"`--model {MULTILINGUAL_MODEL}` hears better"
+            problem = f"{doubted} of {len(probabilities)} words are unsure, so steps may be wrong"
+            warnings.append(f"{problem}; {cure}")
+        return tuple(warnings)
+
+
+def unread_speech(voiced: Samples, spans: Sequence[Span]) -> list[tuple[float, float]]:
+    """Return the long stretches of speech between sentences, each as its start and seconds of speech.
+
+    Args:
+        voiced: the seconds of the frames with speech, in order.
+        spans: spans of the accepted sentences, in order.
+    """
+    starts = [span.start for span in spans]
+    ends = np.maximum.accumulate([-1.0, *(span.end for span in spans)])
+    sentences_before = np.searchsorted(starts, voiced, side="right")
+    is_unread = voiced > ends[sentences_before]
+    stretches = []
+    for number in np.unique(sentences_before[is_unread]):
+        seconds = voiced[is_unread & (sentences_before == number)]
+        if len(seconds) * FRAME_SECONDS >= MIN_UNREAD_SPEECH_SECONDS:
+            stretches.append((float(seconds[0]), len(seconds) * FRAME_SECONDS))
+    return stretches
 
 
 def _evidence(

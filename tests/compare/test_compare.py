@@ -244,7 +244,7 @@ def test_records_are_read_as_people_corrected_them(folder):
     correction = Correction(id="c1", video=id, by="Ann", when=0.0, base=0, edits=(edit,))
     with closing(CorrectedLibrary(folder)) as library:
         library.correct(id, correction)
-    texts = [step.text for record in read_folder(folder) for step in record.steps]
+    texts = [step.text for record in read_folder(folder)[0] for step in record.steps]
     assert text in texts
 
 
@@ -261,3 +261,64 @@ def test_a_likeness_of_one_joins_only_equal_words(records):
     )
     apart = compare(records[:3], settings)
     assert len(apart.steps) >= sum(map(len, PANCAKES.values())) - 2
+
+
+def write_folder(folder, records):
+    folder.mkdir()
+    for record in records:
+        write_record(record, folder / f"{record.id}.json")
+    return folder
+
+
+CUT = b'{\n  "version": 1,\n  "id": "zoe",\n  "video": {'
+DAMAGE = {
+    "cut off": CUT,
+    "empty": b"",
+    "zeros": bytes(2000),
+    "not UTF-8": CUT + b"\xff\xfe",
+    "another version": b'{"version": 9, "id": "zoe", "video": {"id": "zoe"}, "steps": []}',
+    "an invalid step": b'{"version": 1, "id": "zoe", "video": {"id": "zoe"}, "steps": [{"id": "1"}]}',
+    "a key that lost a letter": b'{"version": 1, "id": "zoe", "vide": {"id": "zoe"}, "steps": []}',
+}
+
+
+@pytest.mark.parametrize("data", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_record_is_named_in_a_warning_the_result_and_the_exit_code(
+    records, tmp_path, stepline, data
+):
+    folder = write_folder(tmp_path / "library", records)
+    (folder / "zoe.json").write_bytes(data)
+    (folder / "notes.json").write_text('{"id": "no", "steps": "record"}')
+    result = stepline("compare", folder, "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 1
+    warnings = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 1
+    assert "zoe.json: " in warnings[0]
+    assert "put a copy back" in warnings[0]
+    left_out = json.loads(result.stdout)["left_out"]
+    assert [video["id"] for video in left_out] == ["zoe", "tyre"]
+    assert "zoe.json: not " in left_out[0]["reason"]
+    assert "zoe.json" in (tmp_path / "out" / "comparison.html").read_text()
+
+    # the search index says it each time, not only when it is made
+    for _ in range(2):
+        result = stepline("search", folder, "whisk the eggs")
+        assert result.exit_code == 1
+        assert "whisk the eggs" in result.stdout.lower()
+        assert "warning: left out, " in result.stderr
+        assert "zoe.json: not " in result.stderr
+    (folder / "zoe.json").unlink()
+    assert stepline("search", folder, "whisk the eggs").exit_code == 0
+
+
+def test_a_second_task_in_the_folder_is_named_with_the_cure(records):
+    more = [make_record("wheel", (*TYRE, "lower the car again")), make_record("song", ("sing",))]
+    comparison = compare([*records, *more])
+    assert comparison.title == "Pancakes of anna"
+    reasons = {video.id: video.reason for video in comparison.left_out}
+    assert reasons.keys() == {"tyre", "wheel", "song"}
+    for id in ("tyre", "wheel"):
+        assert "of another task, “Pancakes of " in reasons[id]
+        assert "as 2 videos here are" in reasons[id]
+        assert reasons[id].endswith("; compare these in a folder of their own")
+    assert "of something else" in reasons["song"]

@@ -17,6 +17,7 @@ def card(title, tags=(), metadata=None, state="new"):
         shown_steps=0,
         likely_steps=0,
         revision=0,
+        warnings=0,
         written=0.0,
         tags=tags,
         metadata=metadata or {},

@@ -107,6 +107,26 @@ def test_a_command_ends_with_one_line_whatever_its_error_and_files_are_called(ca
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("quote", ["A" * 100_000, "A " * 50_000, "/" + "a/" * 50_000])
+def test_an_error_line_is_short_and_keeps_its_beginning_and_its_cure(quote):
+    line = str(SteplineError(f"setting {quote}: too long; give a plain value"))
+    assert len(line) < 2200
+    assert line.startswith("setting ")
+    assert line.endswith("; give a plain value")
+
+
+def test_an_error_of_usual_length_is_printed_whole():
+    line = f"{'a' * 199}: " + "a word " * 200 + "cure"
+    assert str(SteplineError(line)) == line
+
+
+@pytest.mark.parametrize(
+    "arguments", [["demo", "--set", "A" * 100_000 + "=1"], ["demo", "--" + "A" * 100_000]]
+)
+def test_a_long_argument_is_quoted_shortened(run, arguments):
+    assert len(run(*arguments).stderr) < 1000
+
+
 def test_json_says_the_same_after_escaping():
     tree = {f"key {EVIL}": [EVIL, "plain"]}
     assert json.loads(printable(json.dumps(tree, ensure_ascii=False))) == tree

@@ -13,7 +13,10 @@ import pytest
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, probe, read_sound
 from stepline.networks.weights import weights_fetched
+from stepline.records import Sentence, Span
 from stepline.speech import AsrSettings, TranscriptionResult, transcribe, whisper
+from stepline.speech.audio_windows import FRAME_SECONDS, AudioWindow, WindowTranscript
+from stepline.speech.transcribe import SentenceCollector, unread_speech
 from stepline.speech.whisper import find_model
 
 CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "videos"
@@ -167,6 +170,44 @@ def test_where_most_is_not_understood_the_cure_is_reported_once_and_no_language_
     assert "perhaps it is not English" in found.dropped[0].reason
     (advice,) = found.warnings
     assert "`stepline weights get whisper-base`" in advice
+
+
+def test_long_speech_without_words_is_a_warning() -> None:
+    # 1,250 frames of 32 ms: speech from 0 to 10 s, which a sentence covers to 4 s, and from 20 to
+    # 23 s without a sentence. 6 s of the first are unread, the 3 s at the end are too few.
+    voiced = np.arange(0, 40, FRAME_SECONDS, np.float32)
+    voiced = voiced[(voiced < 10) | ((voiced >= 20) & (voiced < 23))]
+    spans = [Span(0.0, 4.0), Span(12.0, 19.0)]
+    ((start, seconds),) = unread_speech(voiced, spans)
+    assert (start, seconds) == (pytest.approx(4.0, abs=0.1), pytest.approx(6.0, abs=0.1))
+    assert unread_speech(voiced, [Span(0.0, 6.0)]) == [
+        (pytest.approx(6.0, abs=0.1), pytest.approx(7.0, abs=0.1))
+    ]
+    assert unread_speech(np.zeros(0, np.float32), []) == []
+    # Two windows of 16 s of speech, which overlap by 6 s, with a sentence of 4 s at the beginning.
+    collector = SentenceCollector(AsrSettings())
+    sentence = Sentence(text="Cut the bread.", span=Span(0.0, 4.0))
+    samples, voice = np.zeros(16 * 16_000, np.float32), np.ones(500, np.float32)
+    for start, sentences in ((0.0, [sentence]), (10.0, [])):
+        window = AudioWindow(start, samples, voice, last=start > 0)
+        collector.add(sentences, [window], [WindowTranscript((), "en", -0.1)])
+    recogniser = SimpleNamespace(advice="the cure", english_only=True, name="fake")
+    assert collector.result(recogniser).warnings == (
+        "22 s of speech, from second 4 on, are not understood; the cure",
+    )
+
+
+@pytest.mark.parametrize(("unsure", "count"), [("Whisk well.", 0), ("Whisk it well.", 1)])
+def test_many_unsure_words_are_a_warning_that_names_a_better_model(
+    monkeypatch: pytest.MonkeyPatch, unsure: str, count: int
+) -> None:
+    # 2 unsure words are too few to say anything, 3 of 13 are 23 %.
+    read_by(monkeypatch, [(unsure, 0.4, 2.8, 0.47), CLEAR])
+    warnings = transcribe(demo_voice()).warnings
+    assert len(warnings) == count
+    for warning in warnings:
+        assert warning.startswith("3 of 13 words are unsure")
+        assert "`--model whisper-base`" in warning
 
 
 @pytest.mark.parametrize(("probability", "named"), [(0.9, "es"), (0.3, None)])

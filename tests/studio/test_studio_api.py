@@ -59,6 +59,20 @@ def test_cards_tell_what_a_list_shows(server):
     assert server.ask("GET", card["picture"])[1].startswith(b"\xff\xd8")
 
 
+def test_a_damaged_record_keeps_its_card_and_says_why(tmp_path, own):
+    path = tmp_path / "library" / "v0.json"
+    path.write_bytes(path.read_bytes()[:100])
+    (card,) = own.read("/api/videos")["videos"]
+    assert (card["id"], card["title"], card["steps"]) == (LEMONADE, "v0.json", 0)
+    assert "v0.json: not valid JSON" in card["damage"]
+    assert "put a copy back" in card["damage"]
+    reply, data = own.ask("GET", f"/api/videos/{LEMONADE}")
+    assert reply.status == 400
+    assert "put a copy back" in json.loads(data)["error"]
+    # a search in the others, also with a filter that the card meets
+    assert own.read("/api/search?q=lemons&tag=x")["moments"] == []
+
+
 def test_the_video_is_given_in_ranges(server):
     reply, whole = server.ask("GET", f"/api/videos/{LEMONADE}/media")
     assert (reply.status, reply.headers["Content-Type"], whole[4:8]) == (200, "video/mp4", b"ftyp")

@@ -19,6 +19,10 @@ const card = (video) => {
   const picture = video.picture ? [loadPicture(make("img", { alt: "" }), video.picture)] : [];
   const badge = make("span", { className: `badge ${video.state === "corrected" ? "shown" : ""}`, textContent: video.state });
   const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.shown && `${video.shown} shown`, video.likely && `${video.likely} likely`, video.revision ? plural(video.revision, "correction") : "", video.warnings ? plural(video.warnings, "warning") : ""];
+  if (video.damage) {
+    return make("li", { className: "card" }, make("div", { className: "frame" }),
+      make("div", {}, make("bdi", { textContent: video.title }), make("p", { textContent: video.damage }), make("p", {}, make("span", { className: "badge", textContent: "damaged" }))));
+  }
   const marks = [video.tags.length ? tagList(video.tags, onlyTag) : [], Object.keys(video.metadata).length ? metadataList(video.metadata) : []].flat();
   const row = make("li", { className: "card" },
     make("div", { className: "frame" }, ...picture),
