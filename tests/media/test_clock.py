@@ -319,7 +319,7 @@ def test_seconds_before_zero_come_before_the_others(tmp_path: Path, codec: str) 
     path = make_video(
         tmp_path / "a.mkv", times=times, codec=codec, sounds=[(0.0, tone(8.0))], **options
     )
-    pictures, blocks, reader = read(path)
+    pictures, _, reader = read(path)
     assert [index_of(frame.image) for frame in pictures] == [k % 20 for k in range(80)]
     assert reader.end == pytest.approx(8.0, abs=0.1)
     assert probe(path).duration == pytest.approx(8.0, abs=0.1)
