@@ -54,7 +54,7 @@ def features() -> None:
 )
 @click.option("--backbone", help="Backbone of the features, for example internvideo.")
 @click.option(
-    "--width", type=click.IntRange(min=1), help="Width of every row. Default: that of the first."
+    "--width", type=click.IntRange(min=1), help="Width of every row. Default: that of most."
 )
 @json_option
 @lock_out_folder
@@ -78,7 +78,9 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     # The import itself raises nothing for single files, so the counts decide.
     report = import_features(source, out, **options)
     reasons = count_reasons(report.dropped)
-    _print_store_counts(out, report, "items", {"dropped": reasons}, as_json)
+    notes = {"dropped": reasons, "warnings": report.warnings}
+    _print_store_counts(out, report, "items", notes, as_json)
+    print_message(*report.warnings)
     print_message(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not report.added and not report.already:
         first = report.dropped[0]
@@ -94,13 +96,13 @@ def _print_store_counts(
     out: Path,
     report: "ImportReport | ExtractionReport",
     noun: str,
-    left_out: dict[str, dict[str, int]],
+    notes: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Print what was added to a store. left_out: its name in the JSON -> counts by reason."""
+    """Print what was added to a store. notes: further fields of the JSON."""
     count = len(report.added)
     if as_json:
-        counts = {"added": count, "rows": report.rows, "already": report.already, **left_out}
+        counts = {"added": count, "rows": report.rows, "already": report.already, **notes}
         print_data(json.dumps(counts))
         return
     new_items = f"added {count} {noun} ({report.rows} rows)"
@@ -166,7 +168,7 @@ def check(store: Path, as_json: bool) -> None:
     Example:
       stepline features check store
 
-    The exit code is 1 when rows are damaged, empty or not finite.
+    The exit code is 1 when rows are damaged, changed, turned, empty or not finite.
     """
     from stepline.features import FeatureStore
     from stepline.features.import_files import DROPPED_NAME, read_dropped

@@ -13,7 +13,8 @@ any of these that holds {id: (T, D), ...}          VidChapters' one file of all 
 import json
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,13 +25,16 @@ import numpy as np
 from stepline.errors import StoreError
 from stepline.features.files import ARRAY_NAMES, FEATURE_SUFFIXES, parse_rate, read_arrays
 from stepline.features.store import (
+    BACKBONE_WIDTHS,
     OTHER_ID,
     REPEATED_ID,
     SHARD_BYTES,
+    TURNED,
     UNKNOWN_BACKBONE,
     UNREADABLE_FILE,
     FeatureWriter,
     RowTexts,
+    is_turned,
 )
 from stepline.files.atomic_files import files_below, write_atomic
 from stepline.limits import MAX_FEATURES_BYTES, LimitError, TarHeader, parse_json, read_member
@@ -196,12 +200,14 @@ class ImportReport:
         rows: total number of rows of the added items.
         already: number of items that the store held before the import.
         dropped: items that could not be added, and why.
+        warnings: what may be wrong with the items that were added or present.
     """
 
     added: tuple[str, ...]
     rows: int
     already: int
     dropped: tuple[Rejected, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def import_features(
@@ -228,22 +234,32 @@ def import_features(
         shard_bytes: size of a shard of the store in bytes.
         report: function that is called with the id of each file. None: no reports.
 
-    Raises StoreError if there is no feature file.
+    Raises StoreError if there is no feature file, or the arrays look turned, (width, rows).
     """
     with FeatureWriter(folder, width=width, shard_bytes=shard_bytes) as writer:
         importer = _Importer(writer, rate, backbone)
-        for file in find_features(source):
-            importer.add_file(file)
-            if report is not None:
-                report(file.id)
+        try:
+            for file in find_features(source):
+                importer.add_file(file)
+                if report is not None:
+                    report(file.id)
+        finally:
+            importer.add_first_items()
     lines = []
     for row in importer.dropped:
         fields = {"id": row.id, "place": row.location, "reason": row.reason, "value": row.value}
         lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
     write_atomic(folder / DROPPED_NAME, "".join(lines))
     return ImportReport(
-        tuple(importer.added), importer.rows, importer.already, tuple(importer.dropped)
+        tuple(importer.added),
+        importer.rows,
+        importer.already,
+        tuple(importer.dropped),
+        importer.warnings(),
     )
+
+
+FIRST_ITEMS = 8  # whose shapes say together whether arrays are turned, before any is stored
 
 
 class _Importer:
@@ -258,38 +274,120 @@ class _Importer:
         self.rows = 0
         self.already = 0
         self.dropped: list[Rejected] = []
+        self._first_items: list[tuple[FeatureItem, str]] | None = []  # None: they are checked
+        self._other_backbones: Counter[str] = Counter()  # of items that were there already
+        self._other_widths: Counter[tuple[str, int]] = Counter()  # (backbone, width) of items
+        self._note = ""
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return a line for each thing that may be wrong with the items of the store."""
+        lines = [self._note] if self._note else []
+        for name, count in self._other_backbones.items():
+            lines.append(
+                f"{count} items that were there already are stored as of {name!r}, not of "
+                f"{self._backbone!r}; import them into a new --out to name them"
+            )
+        for (name, width), count in self._other_widths.items():
+            usual = " or ".join(map(str, BACKBONE_WIDTHS[name]))
+            lines.append(
+                f"{count} items are {width} wide, and rows of {name} {usual}; check --backbone"
+            )
+        return tuple(lines)
+
+    def add_first_items(self) -> None:
+        """Check the shapes of the first items together, and add these to the store.
+
+        Raises StoreError if the arrays look turned.
+        """
+        items, self._first_items = self._first_items, None
+        if not items:
+            return
+        if self._writer.width is None:
+            self._check_shapes(items)
+        for item, location in items:
+            self._add_item(item, location)
+
+    def _check_shapes(self, items: Sequence[tuple[FeatureItem, str]]) -> None:
+        """Set the width of the store to the most frequent one of the first items.
+
+        Raises StoreError if the arrays look turned: all have one number of rows, and either other
+        widths, or as many rows as a known backbone has numbers per row, which the width is not.
+        """
+        shapes = []
+        for item, _ in items:
+            if isinstance(item.values, np.ndarray) and item.values.ndim == 2:
+                shapes.append(item.values.shape)
+        if not shapes:
+            return
+        counts = Counter(width for _, width in shapes)
+        width = counts.most_common(1)[0][0]
+        row_counts = {rows for rows, _ in shapes}
+        rows = max(row_counts)
+        known = {width for widths in BACKBONE_WIDTHS.values() for width in widths}
+        if len(row_counts) == 1 and (len(counts) > 1 or (rows in known and width not in known)):
+            raise StoreError(
+                f"{items[0][1]}: {rows} rows of {width} look turned, (width, rows); transpose the "
+                f"arrays, or give --width {width} if a row has that many numbers"
+            )
+        if len(shapes) > len(row_counts) == 1 and rows > width:
+            self._note = f"all arrays have {rows} rows of {width}; if {rows} is their width"
+            self._note += ", transpose them"
+        if width:
+            self._writer.width = width
 
     def add_file(self, file: FeatureFile) -> None:
         """Add the items of a file to the store, or record why they are dropped."""
         if file.id in self._writer and file.id not in self._locations:
             self._locations[file.id] = file.location
-            self.already += 1
+            self._count_present(file.id)
             return
         try:
-            for item in read_items(file):
-                self._add_item(item, file.location)
+            items = list(read_items(file))
         except StoreError as error:
             self._drop(UNREADABLE_FILE, str(error), file.id, file.location)
+            return
+        for item in items:
+            if self._first_items is None:
+                self._add_item(item, file.location)
+                continue
+            self._first_items.append((item, file.location))
+            if len(self._first_items) == FIRST_ITEMS:
+                self.add_first_items()
 
     def _add_item(self, item: FeatureItem, location: str) -> None:
         # What an earlier run stored from this file is counted, not added.
         first = self._locations.setdefault(item.id, location)
         if item.id in self._writer and item.id not in self.added and first == location:
-            self.already += 1
+            self._count_present(item.id)
             return
         rejection = self._writer.rejection_reason(item.id, item.values, item.texts)
         if item.stored_id is not None and str(item.stored_id) != item.id:
             rejection = OTHER_ID, str(item.stored_id)
+        backbone = self._backbone or item.metadata.get("backbone", UNKNOWN_BACKBONE)
+        if rejection is None and is_turned(item.values, backbone):
+            rejection = TURNED, f"{item.values.shape} of {backbone}"
         if rejection is not None:
             reason, value = rejection
             self._drop(reason, first if reason == REPEATED_ID else value, item.id, location)
             return
         # The rate is the file's own where it states one, the backbone the call's.
-        rate = parse_rate(item.id, item.metadata, self._rate)
-        backbone = self._backbone or item.metadata.get("backbone", UNKNOWN_BACKBONE)
+        try:
+            rate = parse_rate(item.id, item.metadata, self._rate)
+        except StoreError as error:
+            self._drop(UNREADABLE_FILE, str(error), item.id, location)
+            return
+        width = item.values.shape[1]
+        if width not in BACKBONE_WIDTHS.get(backbone, (width,)):
+            self._other_widths[backbone, width] += 1
         self._writer.add(item.id, item.values, rate=rate, backbone=backbone, texts=item.texts)
         self.added[item.id] = None
         self.rows += len(item.values)
+
+    def _count_present(self, id: str) -> None:
+        self.already += 1
+        stored = self._writer.backbone_of(id)
+        if self._backbone not in (None, stored):
+            self._other_backbones[stored] += 1
 
     def _drop(self, reason: str, value: str, id: str, location: str) -> None:
         row = Rejected("features", reason, id=id, value=value, location=location)

@@ -5,6 +5,7 @@ the rows of each item, and the texts of the rows if they are text vectors. `Feat
 rows in memory until a shard is full. `FeatureStore` reads only the requested rows, and caches none.
 """
 
+import contextlib
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.features.files import VIDEOS_WANTED
 from stepline.files.atomic_files import atomic_path, check_writable, remove_partial_files
+from stepline.files.digests import sha256
 from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.files.remote.cache import CachedFolder
 from stepline.limits import read_safetensors_header
@@ -28,11 +30,13 @@ from stepline.records import FeatureSequence, Matrix, Rejected
 # Why features are rejected: fixed wordings, so that what was left out can be counted.
 UNREADABLE_FILE = "the file cannot be read"
 DAMAGED_SHARD = "its shard is damaged"
+CHANGED_SHARD = "its bytes are not those that were written"
 NOT_ROWS = "it holds no (rows, width) of float numbers"
 NO_ROWS = "it has no row"
 NOT_FINITE = "it holds NaN or infinity"
 TOO_GREAT = "its values are beyond half precision"
 OTHER_WIDTH = "its width is another"
+TURNED = "it looks turned, (width, rows); transpose it"
 REPEATED_ID = "its id came before"
 BAD_ID = "its id is not a plain name"
 OTHER_ID = "it says that it is another item"
@@ -40,6 +44,14 @@ OTHER_COUNT = "its texts or times are not one per row"
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
 UNKNOWN_BACKBONE = "unknown"  # the backbone of features that do not say it
+# numbers per row of the backbones of docs/features.md
+BACKBONE_WIDTHS = {
+    "conse": (384, 768),
+    "clip": (512, 640, 768, 1024, 1152),
+    "internvideo": (512, 768),
+    "s3d": (512,),
+    "s3d-mixed5c": (1024,),
+}
 
 
 Half: TypeAlias = npt.NDArray[np.float16]
@@ -48,6 +60,7 @@ Half: TypeAlias = npt.NDArray[np.float16]
 
 INDEX_VERSION = "1"  # of the columns; a reader refuses any other
 METADATA_KEY = "stepline_features"
+DIGEST_KEY = "shard_sha256"
 VALUE_DTYPE = "float16"
 SHARD_NAME = "shard-{:05d}"
 LOCATION_COLUMNS = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
@@ -116,7 +129,7 @@ def shards_of(folder: Path) -> list[int]:
 def write_index(
     folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
 ) -> None:
-    """Write the index file of a shard atomically.
+    """Write the index file of a shard atomically, with the sha256 of the shard file.
 
     Args:
         folder: folder of the store.
@@ -140,7 +153,9 @@ def write_index(
             row["start"] = list(row_texts.starts) or None
             row["end"] = list(row_texts.ends) or None
         rows.append(row)
-    schema = arrow.schema(columns.items(), metadata={METADATA_KEY: INDEX_VERSION})
+    digest = sha256(shard_path(folder, shard))
+    metadata = {METADATA_KEY: INDEX_VERSION, DIGEST_KEY: digest}
+    schema = arrow.schema(columns.items(), metadata=metadata)
     with atomic_path(index_path(folder, shard)) as partial:
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
 
@@ -187,22 +202,38 @@ def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
     }
 
 
+def read_shard_digest(folder: Path, shard: int) -> str | None:
+    """Return the sha256 that a shard file had when it was written. None: its index states none."""
+    with _open_index(folder, shard) as table:
+        digest = (table.schema.metadata or {}).get(DIGEST_KEY.encode())
+    return None if digest is None else digest.decode(errors="replace")
+
+
 def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of an index file, with only the given columns."""
+    with _open_index(folder, shard) as table:
+        for column in columns:
+            if column not in table.columns:
+                path = index_path(folder, shard)
+                raise StoreError(f"{path}: lacks the column {column!r}; {INDEX_CURE}")
+        return list(table.rows(columns))
+
+
+INDEX_CURE = "remove it and import the features again"
+
+
+@contextlib.contextmanager
+def _open_index(folder: Path, shard: int) -> Iterator[ParquetReader]:
     path = index_path(folder, shard)
-    cure = "remove it and import the features again"
     try:
         table = ParquetReader(path)
         metadata = table.schema.metadata or {}
         if metadata.get(METADATA_KEY.encode()) != INDEX_VERSION.encode():
             reason = f"not the index of a feature shard of version {INDEX_VERSION}"
             raise StoreError(f"{path}: {reason}; import it again")
-        for column in columns:
-            if column not in table.columns:
-                raise StoreError(f"{path}: lacks the column {column!r}; {cure}")
-        return list(table.rows(columns))
+        yield table
     except ParquetError as error:
-        raise StoreError(f"{path}: cannot be read ({error}); {cure}") from error
+        raise StoreError(f"{path}: cannot be read ({error}); {INDEX_CURE}") from error
 
 
 # ---------------------------------------------------------------- the rows of a shard
@@ -398,10 +429,13 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
     def check(self) -> Iterator[Rejected]:
         """Yield each invalid item with the reason. All rows of the store are read."""
+        is_changed = lru_cache(None)(self._is_changed)
         for id, location in self._locations.items():
             path = shard_path(self.folder, location.shard)
             try:
                 values = self._read_rows(location)
+                if is_changed(location.shard):
+                    raise StoreError(f"{path}: {CHANGED_SHARD}; import the features again")
             except StoreError as error:
                 yield Rejected(
                     "features", DAMAGED_SHARD, id=id, value=str(error), location=str(path)
@@ -411,6 +445,21 @@ class FeatureStore(Mapping[str, FeatureLocation]):
                 yield Rejected("features", NO_ROWS, id=id, location=str(path))
             elif not np.isfinite(values).all():
                 yield Rejected("features", NOT_FINITE, id=id, location=str(path))
+            elif is_turned(values, location.backbone):
+                yield Rejected("features", TURNED, id=id, location=str(path))
+
+    def _is_changed(self, shard: int) -> bool:
+        """Return whether the bytes of a shard file are others than those that were written."""
+        digest = read_shard_digest(self.folder, shard)
+        return digest is not None and digest != sha256(self._shard_file(shard))
+
+
+def is_turned(values: npt.NDArray[np.floating], backbone: str) -> bool:
+    """Return whether an array (T, D) has as many rows as its backbone has numbers per row, and
+    another number in each."""
+    widths = BACKBONE_WIDTHS.get(backbone, ())
+    rows, width = values.shape
+    return rows in widths and width not in widths
 
 
 def open_store(source: Path | str) -> FeatureStore:
@@ -453,7 +502,8 @@ def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
     if not len(values):
         return NO_ROWS, str(values.shape)
     if width is not None and values.shape[1] != width:
-        return OTHER_WIDTH, f"{values.shape[1]}, not {width}"
+        reason = TURNED if len(values) == width else OTHER_WIDTH
+        return reason, f"{values.shape[1]}, not {width}"
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():
         row = int(np.flatnonzero(~finite)[0])
@@ -490,7 +540,7 @@ class FeatureWriter:
         self._folder = folder
         self._shard_bytes = shard_bytes
         self._shard = shards[-1] + 1 if shards else 0
-        self._ids: set[str] = set()
+        self._backbones: dict[str, str] = {}  # of each item
         self.width = width
         # What the store holds fixes its width.
         for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
@@ -500,13 +550,17 @@ class FeatureWriter:
                     f"{folder}: {reason}; give another --out, one store holds one width"
                 )
             self.width = location.width
-            self._ids.add(location.id)
+            self._backbones[location.id] = location.backbone
         self._values: list[Half] = []
         self._locations: list[FeatureLocation] = []
         self._texts: list[RowTexts | None] = []
 
     def __contains__(self, id: str) -> bool:
-        return id in self._ids
+        return id in self._backbones
+
+    def backbone_of(self, id: str) -> str:
+        """Return the backbone under which an item is stored."""
+        return self._backbones[id]
 
     @property
     def unwritten_count(self) -> int:
@@ -527,7 +581,7 @@ class FeatureWriter:
         """
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
-        if id in self._ids:
+        if id in self._backbones:
             return REPEATED_ID, ""
         rejection = rejection_reason(values, self.width)
         if rejection is None and texts is not None and isinstance(values, np.ndarray):
@@ -573,7 +627,7 @@ class FeatureWriter:
         location = FeatureLocation(id, self._shard, first, rows, width, rate, backbone)
         self._locations.append(location)
         self._texts.append(texts)
-        self._ids.add(id)
+        self._backbones[id] = backbone
         self.width = width
         if (first + rows) * width * 2 >= self._shard_bytes:
             self.flush()

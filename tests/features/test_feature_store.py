@@ -1,6 +1,7 @@
 """A store gives back what was put in, from many shards, and tells what is damaged."""
 
 import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 from numpy.testing import assert_allclose
 
@@ -165,3 +166,29 @@ def test_texts_are_matched_in_any_order_with_each_shard_read_once(tmp_path, monk
         LabelledTexts("mute", "step", ("a", "b", "c"), ((),) * 3), store
     ).tolist() == [0, 1, 2]
     assert sorted(read) == list(range(13))
+
+
+def test_check_finds_every_changed_byte_of_a_shard(tmp_path):
+    fill(tmp_path)
+    (path, *_) = sorted(tmp_path.glob("*.safetensors"))
+    assert list(FeatureStore(tmp_path).check()) == []
+    data = path.read_bytes()
+    for place in (-1, -2, len(data) - 17):  # of numbers, which stay finite
+        changed = bytearray(data)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        faults = list(FeatureStore(tmp_path).check())
+        assert faults
+        assert {fault.reason for fault in faults} == {"its shard is damaged"}
+        assert "its bytes are not those that were written; import" in faults[0].value
+    path.write_bytes(data)
+    assert list(FeatureStore(tmp_path).check()) == []
+
+
+def test_a_shard_of_an_index_without_a_digest_is_read(tmp_path):
+    fill(tmp_path)
+    for path in tmp_path.glob("*.parquet"):
+        table = parquet.read_table(path)
+        metadata = {b"stepline_features": b"1"}  # as of a release before
+        parquet.write_table(table.replace_schema_metadata(metadata), path)
+    assert list(FeatureStore(tmp_path).check()) == []

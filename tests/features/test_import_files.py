@@ -11,8 +11,9 @@ import torch
 from numpy.testing import assert_allclose
 
 from stepline.errors import StoreError
-from stepline.features import FeatureStore, import_features
+from stepline.features import FeatureStore, FeatureWriter, import_features
 from stepline.features.import_files import DROPPED_NAME, read_dropped
+from stepline.features.store import TURNED
 from stepline.records import count_reasons
 
 
@@ -234,3 +235,71 @@ def test_the_commands_import_and_check(tmp_path, stepline):
     assert nothing.exit_code == 1
     assert "nothing in it could be stored" in nothing.stderr
     assert stepline("features", "check", tmp_path / "in").exit_code == 1
+
+
+# ---------------------------------------------------------------- turned arrays, names that are not stored
+
+
+@pytest.mark.parametrize(
+    ("shapes", "options"),
+    [
+        ([(1024, 30), (1024, 31)], {"backbone": "s3d-mixed5c"}),
+        ([(1024, 30), (1024, 30)], {"backbone": "s3d-mixed5c"}),
+        ([(1024, 30)], {}),
+        ([(6, 3), (6, 4), (6, 5)], {"backbone": "mine"}),
+    ],
+)
+def test_arrays_of_width_and_time_are_refused(tmp_path, shapes, options):
+    files = {f"v{n}.npy": npy(rows(n, *shape)) for n, shape in enumerate(shapes)}
+    source = write(tmp_path / "in", files)
+    with pytest.raises(StoreError, match="look turned, .*transpose"):
+        import_features(source, tmp_path / "store", **options)
+    assert not list((tmp_path / "store").glob("shard-*"))
+
+
+def test_a_turned_array_among_others_is_dropped_also_if_it_comes_first(tmp_path):
+    files = {"a.npy": npy(rows(0, 6, 3))} | {f"b{n}.npy": npy(rows(n, n, 6)) for n in (2, 3)}
+    done = import_features(write(tmp_path / "in", files), tmp_path / "store")
+    assert done.added == ("b2", "b3")
+    assert [(row.id, row.reason) for row in done.dropped] == [("a", TURNED)]
+    # The store knows its width now.
+    late = write(tmp_path / "late", {"c.npy": npy(rows(0, 6, 9)), "d.npy": npy(rows(0, 9, 6))})
+    assert import_features(late, tmp_path / "store").added == ("d",)
+
+
+def test_a_width_that_is_stated_or_like_any_other_is_believed(tmp_path):
+    source = write(tmp_path / "in", {"a.npy": npy(rows(0, 1024, 30))})
+    assert import_features(source, tmp_path / "store", width=30).added == ("a",)
+    same = write(tmp_path / "same", {f"v{n}.npy": npy(rows(n, 6, 4)) for n in range(2)})
+    done = import_features(same, tmp_path / "other")
+    assert done.added == ("v0", "v1")
+    assert done.warnings == ("all arrays have 6 rows of 4; if 6 is their width, transpose them",)
+
+
+def test_another_width_than_that_of_the_named_backbone_is_told(tmp_path):
+    source = write(tmp_path / "in", {"a.npy": npy(rows(0, 9, 7)), "b.npy": npy(rows(0, 8, 7))})
+    done = import_features(source, tmp_path / "store", backbone="s3d")
+    assert done.warnings == ("2 items are 7 wide, and rows of s3d 512; check --backbone",)
+
+
+def test_check_finds_turned_arrays_that_are_stored(tmp_path, stepline):
+    with FeatureWriter(tmp_path) as writer:
+        writer.add("a", rows(0, 1024, 30), rate=1.0, backbone="s3d-mixed5c")
+    result = stepline("features", "check", tmp_path)
+    assert result.exit_code == 1
+    assert TURNED in result.stderr
+
+
+def test_a_backbone_named_after_the_import_is_told_not_to_be_stored(tmp_path, stepline):
+    source = write(tmp_path / "in", {f"v{n}.npy": npy(rows(n, 5 + n)) for n in range(12)})
+    import_features(source, tmp_path / "store")
+    again = stepline(
+        *("features", "import", source, "--out", tmp_path / "store", "--backbone", "mine", "--json")
+    )
+    line = (
+        "12 items that were there already are stored as of 'unknown', not of 'mine'; import them "
+        "into a new --out to name them"
+    )
+    assert json.loads(again.stdout)["warnings"] == [line]
+    assert line in again.stderr
+    assert import_features(source, tmp_path / "store").warnings == ()
