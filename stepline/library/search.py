@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -59,7 +60,7 @@ MAX_CANDIDATES = 200  # moments of each ranking that are joined
 MIN_SIMILARITY = 0.3
 
 # queries of words that no language has: how similar a text is to them says what it answers by chance
-NULL_QUERY_COUNT = 64
+NULL_QUERY_COUNT = 256
 NULL_QUERY_SEED = 99
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
@@ -569,7 +570,7 @@ def index_path(folder: Path) -> Path:
 
 
 def random_queries(count: int, seed: int) -> list[str]:
-    """Return queries of random syllables: one to four words, each of two to four syllables.
+    """Return queries of one to four random words: of syllables, or every second of mere letters.
 
     Args:
         count: number of queries.
@@ -577,11 +578,14 @@ def random_queries(count: int, seed: int) -> list[str]:
     """
     rng = np.random.default_rng(seed)
     queries = []
-    for _ in range(count):
+    for number in range(count):
         words = []
         for _ in range(rng.integers(1, 5)):
-            # A consonant and a vowel per syllable.
-            choices = ("bdfgklmnprstvz", "aeiou") * rng.integers(2, 5)
+            syllables = rng.integers(2, 5)
+            # A consonant and a vowel per syllable, or what a hand on the keys may give.
+            choices = ("bdfgklmnprstvz", "aeiou") * syllables
+            if number % 2:
+                choices = (ascii_lowercase,) * (2 * syllables)
             words.append("".join(rng.choice(list(letters)) for letters in choices))
         queries.append(" ".join(words))
     return queries

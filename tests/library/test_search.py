@@ -94,6 +94,19 @@ def test_made_words_and_other_things_are_answered_by_nothing(index, query):
     assert index.search(query) == []
 
 
+def test_letters_from_the_keyboard_are_answered_by_nothing(tmp_path):
+    told = ["number", "of Shouty's behaviour", "that's the '\\d' in the", "Qt"]
+    heard = tuple(Sentence(text=text, span=Span(9 * n, 9 * n + 8)) for n, text in enumerate(told))
+    video = Video(id="talk", duration=60.0)
+    record = Record(id="talk", video=video, transcript=Transcript(sentences=heard))
+    write_record(record, tmp_path / "talk.json")
+    index = SearchIndex(tmp_path)
+    index.update()
+    assert index.search("asdfgh qwerty") == []
+    assert index.search("how many")[0].text == "number"
+    index.close()
+
+
 def test_an_answer_is_a_moment_with_its_verdict_and_a_link(index):
     (shown, *_) = index.search("unscrew the trap")
     assert (shown.video, shown.title, shown.kind, shown.start, shown.end) == (
