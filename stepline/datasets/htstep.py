@@ -60,7 +60,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     path: the folder of the release, or its annotations.json with taxonomy.csv in the same folder.
     """
     file = file_in(path, ANNOTATIONS_FILE)
-    taxonomy = read_taxonomy(find_taxonomy(file.parent))
+    taxonomy = read_taxonomy(find_taxonomy(file))
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
         articles[step.activity][step.variation][step.id] = step
@@ -71,14 +71,15 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         yield _video_entry(id, video, taxonomy, articles, split_of_video.get(id))
 
 
-def find_taxonomy(folder: Path) -> Path:
-    """Return the path of taxonomy.csv in a folder. Raises DatasetError if the folder has none."""
-    table = find_file(folder, TAXONOMY_FILE)
+def find_taxonomy(annotations: Path) -> Path:
+    """Return the path of taxonomy.csv in the folder of the annotations.
+
+    Raises DatasetError if the folder has none.
+    """
+    table = find_file(annotations.parent, TAXONOMY_FILE)
     if table is None:
-        raise DatasetError(
-            f"{folder}: holds no {TAXONOMY_FILE}, the text of the steps"
-            "; give both files in one folder"
-        )
+        cure = f"give HT-Step's {ANNOTATIONS_FILE} and {TAXONOMY_FILE} in one folder"
+        raise DatasetError(f"{annotations}: has no {TAXONOMY_FILE} in its folder; {cure}")
     return table
 
 

@@ -326,6 +326,9 @@ def evaluate(
         )
     if cut is not None and not benchmark.takes_cut:
         raise DatasetError(f"{name}: its predictions are not proposals; leave --cut out")
+    if not Path(predictions).exists():
+        cure = f"correct the path; `stepline evaluate {name}` shows the form of predictions"
+        raise DatasetError(f"{predictions}: no such predictions; {cure}")
     scorer = benchmark.conventions[protocol]
     return scorer.score(
         ScoringTask(name, protocol, scorer.rule, Path(reference), Path(predictions), subset, cut)

@@ -71,8 +71,8 @@ def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
     )
 
 
-def _read_taxonomy(folder: Path) -> Taxonomy:
-    table = find_taxonomy(folder)
+def _read_taxonomy(annotations: Path) -> Taxonomy:
+    table = find_taxonomy(annotations)
     return {_parse_step(id, str(table)): step for id, step in read_taxonomy(table).items()}
 
 
@@ -118,7 +118,7 @@ def score(scoring: ScoringTask) -> Scores:
             "; `stepline predict ht-step --out result.json` writes them"
         )
     file = file_in(scoring.reference, ANNOTATIONS_FILE)
-    taxonomy = _read_taxonomy(file.parent)
+    taxonomy = _read_taxonomy(file)
     videos = _read_annotations(scoring, file, taxonomy)
     predictions = entries_by_id(scoring.predictions)
     unknown_names: list[str] = []

@@ -158,9 +158,15 @@ def weights_fetched(name: str) -> bool:
 def _find_checked(folder: Path, name: str) -> Path:
     weights = known_weights()[name]
     if not weights.fetched:
+        # What the main job uses is fetched by one command, not a model per failed run.
+        wanted, cure = [weights], f"`stepline weights get {name}` fetches them"
+        if weights.need != "optional":
+            wanted = [row for row in known_weights().values() if row.need != "optional"]
+            cure = "`stepline weights get` fetches all that are missing"
+        megabytes = sum(row.size for row in wanted if not row.fetched) / 1e6
         raise ModelError(
-            f"{name}: these weights are not here yet; `stepline weights get {name}` fetches them "
-            f"({weights.size / 1e6:.0f} MB), or give a path to a model of your own"
+            f"{name}: these weights are not here yet; {cure} ({megabytes:.0f} MB), "
+            "or give a path to a model of your own"
         )
     fault = weights.find_fault(folder)
     if fault is not None:

@@ -146,6 +146,14 @@ def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
         )
     loaded.check_space(vision.backbone, *text_space, rate=vision.rate)
     loaded.check_row_scale(unit=vision.unit_rows)
+    return _require_width(loaded, vision)
+
+
+def _require_width(loaded: N, vision: VisionSettings) -> N:
+    """Return a network. Raises ModelError if it takes rows of another width than the settings make."""
+    from stepline.vision import row_width
+
+    loaded.check_width(vision.backbone, row_width(vision))
     return loaded
 
 
@@ -157,7 +165,7 @@ def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "Loa
 
     loaded = load_detector(settings.detector)
     check_backbone(loaded, vision.backbone)
-    return loaded
+    return _require_width(loaded, vision)
 
 
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":
@@ -216,7 +224,7 @@ def fingerprint(
 
 
 def _file_digest(file: Path | None) -> str | None:
-    """Return the sha256 of a user's file, None if it is missing."""
+    """Return the sha256 of a user's file. None if there is none, which another step refuses."""
     if file is None or not file.is_file():
         return None
     try:

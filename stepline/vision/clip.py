@@ -5,7 +5,10 @@ No other backbone may use the internet, and this one only on request (`vision.hu
 Sources: Radford et al. 2021 (CLIP), Zhai et al. 2023 (SigLIP).
 """
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,3 +124,15 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
     if missing_keys:
         raise ModelError(f"{source}: lacks the weight {missing_keys[0]}; give a whole checkpoint")
     return CLIPBackbone(model.eval(), processor, batch=settings.batch)
+
+
+def read_clip_width(folder: Path) -> int | None:
+    """Return the width of a CLIP checkpoint's vectors, from its config.json.
+
+    None if the file does not say it, as that of SigLIP, or cannot be read, which `load_clip`
+    reports.
+    """
+    with suppress(OSError, ValueError, AttributeError):
+        width = json.loads((folder / "config.json").read_bytes()).get("projection_dim")
+        return width if isinstance(width, int) else None
+    return None

@@ -90,7 +90,7 @@ def test_wrong_use_is_one_clear_error(files):
         assert cure in result.stderr
     with pytest.raises(DatasetError, match="no convention 'officially'; did you mean 'official'"):
         evaluate("vnd", files / "one.json", files / "truth.json", convention="officially")
-    with pytest.raises(DatasetError, match="none.json"):
+    with pytest.raises(DatasetError, match="none.json: no such predictions; correct the path"):
         evaluate("vnd", files / "none.json", files / "truth.json")
 
 

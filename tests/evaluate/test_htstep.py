@@ -113,3 +113,12 @@ def test_mixed_variations_and_unknown_steps_are_errors():
         candidate_steps(AnnotatedVideo("B", {2: span, 3: span}), taxonomy)
     with pytest.raises(DatasetError, match="not in the taxonomy"):
         candidate_steps(AnnotatedVideo("B", {7: span}), taxonomy)
+
+
+def test_annotations_of_another_benchmark_are_named_with_what_is_missing(folder, tmp_path):
+    other = tmp_path / "other" / "yc2_val.json"
+    other.parent.mkdir()
+    other.write_text("{}")
+    (tmp_path / "p.json").write_text("{}")
+    with pytest.raises(DatasetError, match=r"yc2_val.json: has no taxonomy.csv in its folder"):
+        evaluate("ht-step", tmp_path / "p.json", other)

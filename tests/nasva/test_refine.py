@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.cli.options import PRESETS_FOLDER
-from stepline.errors import SettingsError, ShapeError
+from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.grounding.settings import CoarseSettings
 from stepline.models.nasva import refine
@@ -292,3 +292,13 @@ def test_what_loses_its_label_is_dropped_with_its_reason():
     (done,) = make_refined_records(given, {"a": (None, Span(1.0, 2.0))})
     assert [(step.id, step.spans) for step in done.steps] == [("2", (Span(1.0, 2.0),))]
     assert [(one.text, one.reason) for one in done.dropped] == [("Boil", NO_LABEL_REASON)]
+
+
+def test_a_data_set_whose_steps_people_placed_is_refused_by_that_name(tmp_path):
+    reference = tmp_path / "yc2.json"
+    reference.write_text("{}")
+    sources = RefineSources(f"youcook2:{reference}", tmp_path)
+    with pytest.raises(
+        DatasetError, match="people placed its steps already; `stepline train nasva`"
+    ):
+        refine_dataset(sources, tmp_path / "out")

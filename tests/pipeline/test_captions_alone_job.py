@@ -177,3 +177,15 @@ def test_own_lines_are_found_in_captions_alone(tmp_path, stepline):
     assert result.exit_code == 0, result.stderr
     starts = [step.said.start for step in read_record(out / "talk.json").steps]
     assert starts == [7.0, 11.0]
+
+
+def test_missing_captions_are_an_error_also_where_a_result_is_there(
+    small_video, tmp_path, stepline
+):
+    job = ("steps", small_video, "--out", tmp_path / "out", "--backbone", "none")
+    captions = write_captions(tmp_path, ".srt")
+    assert stepline(*job, "--captions", captions).exit_code == 0
+    for command in (job, ("transcribe", small_video)):
+        missing = stepline(*command, "--captions", tmp_path / "nope.vtt")
+        assert (missing.exit_code, missing.stdout) == (1, "")
+        assert "nope.vtt: no such captions file; correct its path" in missing.stderr

@@ -228,6 +228,37 @@ def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one
     assert not (tmp_path / "out").exists()
 
 
+def test_a_network_of_another_width_is_refused_before_a_video_is_read(tmp_path):
+    from stepline.errors import ModelError
+    from stepline.pipeline.networks import load_networks
+    from stepline.pipeline.request import StepsSettings
+
+    words = train_vocabulary(["slice the lemons"], VocabularySettings(size=300))
+    file = tmp_path / "narrow.safetensors"
+    sizes = SIZES.model_copy(update={"features": 64})
+    write_model(ProcX(sizes, len(words)), words, file, TrainingFeatures("unknown", unit=True))
+    settings = StepsSettings.model_validate({"procx": {"path": file}})
+    with pytest.raises(ModelError, match="trained on features 64 wide, conse features are 384"):
+        load_networks(settings)
+
+
+def test_the_width_of_rows_is_known_without_the_backbone(tmp_path):
+    from stepline.vision import VisionSettings, row_width
+
+    (tmp_path / "config.json").write_text('{"projection_dim": 16}')
+    np.save(tmp_path / "ready.npy", np.ones((4, 3), np.float32))
+    for backbone, path, width in (
+        ("conse", None, 384),
+        ("clip", tmp_path, 16),
+        ("clip", tmp_path / "none", None),
+        ("s3d", None, 512),
+        ("s3d-mixed5c", None, 1024),
+        ("precomputed", tmp_path / "ready.npy", 3),
+        ("precomputed", tmp_path, None),
+    ):
+        assert row_width(VisionSettings(backbone=backbone, path=path)) == width
+
+
 def test_several_videos_share_one_network_which_is_read_and_hashed_once(
     stepline, network, silent, tmp_path, monkeypatch
 ):

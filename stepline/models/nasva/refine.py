@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from stepline.datasets.excluded import read_excluded
-from stepline.errors import SettingsError, ShapeError
+from stepline.datasets.registry import DATASETS
+from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureLocation, FeatureStore, open_video_store
 from stepline.grounding.speech import place_steps
 from stepline.models.nasva.dataset import (
@@ -46,6 +47,7 @@ from stepline.models.training.sources import (
     iterate_labelled_texts,
     load_text_encoder,
     open_or_store_text_vectors,
+    parse_dataset_source,
     read_labelled_texts,
     read_records,
 )
@@ -133,6 +135,10 @@ def refine_dataset(
     folder holds another run, and what the sources raise.
     """
     settings = settings or RefineRunSettings()
+    dataset = parse_dataset_source(sources.dataset)
+    if dataset is not None and DATASETS[dataset[0]].record_field == "reference":
+        cure = "`stepline train nasva` learns from them; give records with steps to place"
+        raise DatasetError(f"{sources.dataset}: people placed its steps already; {cure}")
     start_processes(settings.train.device)
     features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)

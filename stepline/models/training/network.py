@@ -223,13 +223,19 @@ class LoadedNetwork:
             features: feature rows of a video.
             texts: name of the text vectors' encoder. "": not known, which passes.
         """
-        width = features.values.shape[1]
-        if width != self.width:
-            own = f"trained on features {self.width} wide"
-            raise ModelError(
-                f"{self.path}: {own}, {features.backbone} features are {width} wide; {self._cure}"
-            )
+        self.check_width(features.backbone, features.values.shape[1])
         self.check_space(features.backbone, texts, rate=features.rate)
+
+    def check_width(self, video: str, width: int | None) -> None:
+        """Check that feature rows have the network's width.
+
+        Args:
+            video: backbone of the video features.
+            width: width of its rows. None: not known, which passes.
+        """
+        if width not in (None, self.width):
+            own = f"trained on features {self.width} wide"
+            raise ModelError(f"{self.path}: {own}, {video} features are {width} wide; {self._cure}")
 
     def check_space(self, video: str, texts: str = "", *, rate: float) -> None:
         """Check that features come from the network's backbone, text encoder and rate.

@@ -341,7 +341,9 @@ def store_text_vectors(
             texts_of_rows = RowTexts(labelled.texts)
             writer.add(labelled.video, vectors, rate=1.0, backbone=name, texts=texts_of_rows)
     if not any(folder.glob(SHARD_PATTERN)):
-        raise ShapeError(f"{folder}: there is no text to make vectors of; give records with texts")
+        raise ShapeError(
+            f"{folder}: there is no text to make vectors of; give records whose steps have texts"
+        )
     return FeatureStore(folder)
 
 
