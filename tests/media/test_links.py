@@ -352,7 +352,7 @@ def test_a_page_with_two_videos_is_a_playlist(server, tmp_path):
 def test_without_the_extra_a_page_says_what_to_install(server, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "yt_dlp", None)
     assert (
-        "a page, which needs yt_dlp, which is not installed; pip install 'stepline[links]'"
+        "a page, which needs yt_dlp, which is not installed; pip install -c constraints.txt 'stepline[links]'"
         in error_of(f"{server.url}/page", tmp_path)
     )
     assert fetch(f"{server.url}/whisk.mp4", tmp_path)
