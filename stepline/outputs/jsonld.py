@@ -95,7 +95,7 @@ def _work_properties(
 ) -> JsonObject:
     """Return the known properties that HowTo and Recipe share: title, image, author, times, yield.
 
-    If the speaker says a range of time, the longer time is given, and the description cites the range.
+    If the speaker says a range of time, the longer time is given, and the description says both.
 
     Args:
         record: the title, author, times and yields of the video.
@@ -116,7 +116,7 @@ def _work_properties(
     for time in record.times:
         tree[time_fields[time.kind]] = iso_duration(time.high)
     ranges = [
-        f"{time.kind} time as it is said: {one_line(time.text)}"
+        f"{time.kind} time: {time.low / 60:g} to {time.high / 60:g} minutes"
         for time in record.times
         if time.low < time.high
     ]
