@@ -475,7 +475,7 @@ def _explain_error(kind: type[BaseModel], error: ValidationError) -> str:
     # A known setting with an invalid value.
     if first["type"] != "extra_forbidden":
         owner = _settings_class_at(kind, path[:-1])
-        rule = first["msg"]
+        rule = first["msg"].removeprefix("Value error, ")
         if owner is not None and path and path[-1] in owner.model_fields:
             if first["type"].startswith(("greater_than", "less_than")):
                 number_range = _describe_range(owner, path[-1])

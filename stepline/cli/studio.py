@@ -361,12 +361,16 @@ def compare(
     from stepline.compare.procedure import compare as compare_records
     from stepline.compare.read import read_folder
     from stepline.compare.settings import CompareRunSettings
-    from stepline.compare.write import to_json, to_lines, write_comparison
+    from stepline.compare.write import check_outputs, to_json, to_lines, write_comparison
     from stepline.files.atomic_files import write_atomic
 
     settings = load_from_options(CompareRunSettings, options)
     offer_weights()
     records, damaged = read_folder(folder)
+    inputs = [Path(record.video.path) for record in records if record.video.path is not None]
+    if options["settings_file"] is not None:
+        inputs.append(options["settings_file"])
+    check_outputs(out, texts_file, folder, inputs)
     _report_damage([record.reason for record in damaged])
     comparison = compare_records(records, settings.compare, damaged=damaged)
     if comparison.left_out:

@@ -1,8 +1,9 @@
 """The files of a comparison: JSON, a page, and the common procedure as lines."""
 
+import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,8 +13,10 @@ from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import MediaError, SettingsError, printable
 from stepline.files.atomic_files import atomic_files
+from stepline.library.record_files import is_below, is_existing_file, real_path
+from stepline.limits import MAX_LINES_BYTES, LimitError, parse_json, read_limited
 from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
-from stepline.outputs.web_addresses import media_link
+from stepline.outputs.web_addresses import PAGE_MARK, media_link
 from stepline.pages.layout import page_html
 
 FILE_STEM = "comparison"  # of the files in the folder --out
@@ -49,6 +52,43 @@ def to_lines(comparison: TaskComparison) -> str:
             "no step is common to enough videos; lower it with --set compare.common_share=0.3"
         )
     return "\n".join(lines) + "\n"
+
+
+def check_outputs(
+    out: Path, texts_file: Path | None, folder: Path, inputs: Sequence[Path] = ()
+) -> None:
+    """Raise SettingsError if an output would overwrite an input, or a file of someone else.
+
+    Args:
+        out: the folder of the comparison.
+        texts_file: the file for the lines, None if they are not written.
+        folder: the folder of the records. Of its files only .txt may be overwritten.
+        inputs: other files that the run reads.
+    """
+    for suffix, is_own in ((".html", _is_page), (".json", _is_comparison)):
+        path = out / (FILE_STEM + suffix)
+        if os.path.lexists(path) and not is_own(path):
+            reason = "not a comparison that Stepline wrote, and it would be written over"
+            raise SettingsError(f"{path}: {reason}; give another --out, or move this file away")
+    if texts_file is None or not os.path.lexists(texts_file):
+        return
+    real = real_path(texts_file)
+    is_in_folder = real.suffix != ".txt" and is_below(real, [real_path(folder)])
+    # A record may name a path that no file can have.
+    if is_in_folder or real in map(real_path, filter(is_existing_file, inputs)):
+        reason = "a file of the compared videos, and it would be written over"
+        raise SettingsError(f"--as-texts {texts_file}: {reason}; give another file")
+
+
+def _is_page(path: Path) -> bool:
+    return path.is_file() and PAGE_MARK.encode() in path.read_bytes()
+
+
+def _is_comparison(path: Path) -> bool:
+    with contextlib.suppress(ValueError, OSError, LimitError):
+        tree = parse_json(read_limited(path, MAX_LINES_BYTES))
+        return isinstance(tree, dict) and {"videos", "left_out", "steps"} <= tree.keys()
+    return False
 
 
 def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:

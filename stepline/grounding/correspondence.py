@@ -121,7 +121,8 @@ def measure_correspondence(
     on_screen: Sequence[TimedText] = (),
     weights: CorrespondenceWeights | None = None,
 ) -> Correspondence:
-    """Return the evidence that the pictures of a video belong to its speech.
+    """Return the evidence that the pictures of a video belong to its speech: of cuts at sentence starts
+    in nats, the cosine of topics, and of spoken text in the picture in nats.
 
     Args:
         sentences: S sentences with their times.
@@ -130,7 +131,8 @@ def measure_correspondence(
         features: feature rows of the pictures, width D. None: the topic is unknown.
         sentence_vectors: (S, D) text vectors of the sentences, in the space of the features.
         on_screen: lines of text in the picture.
-        weights: fitted weights, for the mean pictures. None: those of the package.
+        weights: fitted weights with the mean feature vector of a picture, per backbone. None: those of
+            the package.
     """
     # The topic, where the mean picture of the backbone is known.
     topic = None

@@ -463,11 +463,17 @@ def _scan_if_needed(path: Path, container: Any, settings: MediaSettings) -> Pack
     is_sparse = status.st_size < claimed * MIN_BYTES_PER_SECOND
     is_too_long = claimed > settings.max_duration
     has_audio_choice = len(_usable_streams(container.streams.audio)) > 1
+    has_latest_stamp = bool(formats & FORMATS_WITH_LATEST_STAMP)
+    # a cut with negative times, which Matroska cannot store
+    start = container.start_time
+    is_before_zero = has_latest_stamp and (
+        start is None or start > claimed * MICROSECONDS_PER_SECOND > 0
+    )
     needed_facts = {
         "find_film": len(_video_streams(container)) > 1,
         "find_audible": has_audio_choice and settings.audio_track is None,
-        "find_end": bool(formats & JOINED_FORMATS) or is_sparse or is_too_long,
-        "check_end": claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
+        "find_end": bool(formats & JOINED_FORMATS) or is_sparse or is_too_long or is_before_zero,
+        "check_end": claimed > 0 and has_latest_stamp,
     }
     scan = PacketScan()
     if any(needed_facts.values()):

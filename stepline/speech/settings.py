@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from stepline.language_tags import language_of_tag
 from stepline.plugins import choice
 from stepline.settings import LogProbability, Positive, Settings, Threads
 
@@ -54,6 +55,13 @@ class AsrSettings(Settings):
     log_probability: LogProbability = Field(
         -0.8, description="mean log-probability of tokens below which a window is dropped"
     )
+
+    @field_validator("language")
+    @classmethod
+    def _check_language(cls, language: str | None) -> str | None:
+        if language is not None and language_of_tag(language) is None:
+            raise ValueError("no language has this code; write en, es, zh")
+        return language
 
     @model_validator(mode="after")
     def _check_translation(self) -> "AsrSettings":

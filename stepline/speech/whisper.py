@@ -61,6 +61,7 @@ class Whisper:
         self._settings = settings
         device = current_device().recognition(settings.compute)
         self._on_cpu = device["device"] == "cpu"
+        _check_language(settings.language)
         self.at_once = 1 if self._on_cpu else BATCH_WINDOWS
         models = {} if models is None else models
         if name not in models:
@@ -316,6 +317,16 @@ def find_model(name: str) -> Path:
         cure = "try again when the hub can be reached, or give a CTranslate2 folder"
         problem = f"cannot be fetched from the model hub ({reason})"
         raise ModelError(f"{name}: {problem}; {cure}") from error
+
+
+def _check_language(language: str | None) -> None:
+    """Raise SettingsError for a language that no Whisper model knows, before one is fetched."""
+    from faster_whisper.tokenizer import _LANGUAGE_CODES
+
+    if language is not None and language not in _LANGUAGE_CODES:
+        known = "Whisper knows 99 languages, by their two-letter codes (en, zh, es)"
+        cure = "give --captions, or --texts with your own lines"
+        raise SettingsError(f"asr.language {language!r}: {known}; {cure}")
 
 
 def _language_to_recognise(name: str, language: str | None, model: Any) -> str | None:

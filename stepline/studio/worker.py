@@ -15,6 +15,8 @@ from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import find_sources
 from stepline.records import FrozenModel
+from stepline.settings import validate
+from stepline.speech.settings import AsrSettings
 from stepline.workers import Send
 
 WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
@@ -104,7 +106,8 @@ def run_task(task: JobTask, send: Send) -> None:
     options = task.options
     out = Path(task.out)
     if options.language is not None:
-        recogniser = settings.asr.model_copy(update={"language": options.language})
+        asr = settings.asr.model_dump(mode="json") | {"language": options.language}
+        recogniser = validate(AsrSettings, asr)
         settings = settings.model_copy(update={"asr": recogniser})
     captions = Path(options.captions) if options.captions is not None else None
     allowed = [Path(folder) for folder in task.allowed]

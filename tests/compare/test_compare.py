@@ -322,3 +322,61 @@ def test_a_second_task_in_the_folder_is_named_with_the_cure(records):
         assert "as 2 videos here are" in reasons[id]
         assert reasons[id].endswith("; compare these in a folder of their own")
     assert "of something else" in reasons["song"]
+
+
+@pytest.mark.parametrize("name", ["comparison.json", "comparison.html"])
+def test_a_comparison_that_someone_else_wrote_is_not_written_over(
+    records, tmp_path, stepline, name
+):
+    folder = write_folder(tmp_path / "library", records)
+    out = tmp_path / "out"
+    assert stepline("compare", folder, "--out", out).exit_code == 0
+    assert stepline("compare", folder, "--out", out).exit_code == 0  # its own files
+    (out / name).write_text("[1]")
+    result = stepline("compare", folder, "--out", out)
+    assert result.exit_code == 1
+    assert f"{name}: not a comparison that Stepline wrote" in result.stderr
+    assert (out / name).read_text() == "[1]"
+
+
+def test_a_record_that_is_called_comparison_is_not_written_over(records, tmp_path, stepline):
+    folder = write_folder(tmp_path / "library", records)
+    (folder / "anna.json").rename(folder / "comparison.json")
+    before = (folder / "comparison.json").read_bytes()
+    assert stepline("compare", folder, "--out", folder).exit_code == 1
+    assert (folder / "comparison.json").read_bytes() == before
+
+
+def test_as_texts_writes_over_no_file_that_the_run_reads(records, tmp_path, stepline):
+    folder = write_folder(tmp_path / "library", records)
+    video, settings = tmp_path / "elsewhere.mp4", tmp_path / "s.toml"
+    video.write_bytes(b"a video")
+    settings.write_text("compare.rounds = 1")
+    anna = records[0].video.model_copy(update={"path": str(video)})
+    write_record(records[0].model_copy(update={"video": anna}), folder / "anna.json")
+    (folder / "ben.srt").write_text("captions")
+    (tmp_path / "link.txt").symlink_to(folder / "ben.json")
+    for path in (folder / "anna.json", folder / "ben.srt", video, settings, tmp_path / "link.txt"):
+        before = path.read_bytes()
+        more = ["--out", tmp_path / "out", "--as-texts", path, "--settings", settings]
+        result = stepline("compare", folder, *more)
+        assert result.exit_code == 1, path
+        assert "a file of the compared videos" in result.stderr
+        assert path.read_bytes() == before
+    # an earlier list may be written again
+    for _ in range(2):
+        more = ["--out", tmp_path / "out", "--as-texts", folder / "lines.txt"]
+        assert stepline("compare", folder, *more).exit_code == 0
+
+
+def test_a_path_that_no_disk_takes_ends_no_comparison(records, tmp_path, stepline):
+    long = records[0].video.model_copy(update={"path": "/" + "a" * 5000})
+    folder = write_folder(tmp_path / "library", records)
+    write_record(records[0].model_copy(update={"video": long}), folder / "anna.json")
+    for number, path in enumerate(("/" + "a" * 5000, "a\x00b")):
+        video = records[1].video.model_copy(update={"path": path})
+        write_record(records[1].model_copy(update={"video": video}), folder / "ben.json")
+        out = tmp_path / str(number)
+        result = stepline("compare", folder, "--out", out, "--as-texts", tmp_path / "lines.txt")
+        assert result.exit_code == 0, result.stderr
+        assert result.stdout.startswith("Pancakes of anna: ")

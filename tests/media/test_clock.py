@@ -309,3 +309,20 @@ def test_an_interruption_of_ten_minutes_is_believed(tmp_path: Path) -> None:
     _, _, reader = read(with_gap(tmp_path / "a.mkv", 1 / 6), 0.1)
     assert reader.end == pytest.approx(604.0, abs=0.5)
     assert reader.warnings == ()
+
+
+@pytest.mark.parametrize("codec", ["libx264", "mpeg4", "libvpx-vp9"])
+def test_seconds_before_zero_come_before_the_others(tmp_path: Path, codec: str) -> None:
+    """FFmpeg counts the missing stamps of a codec without B-frames from 0 on."""
+    times = [k / 10 for k in range(80)]
+    options = {"output_ts_offset": "-5", "avoid_negative_ts": "disabled"}
+    path = make_video(
+        tmp_path / "a.mkv", times=times, codec=codec, sounds=[(0.0, tone(8.0))], **options
+    )
+    pictures, _, reader = read(path)
+    assert [index_of(frame.image) for frame in pictures] == [k % 20 for k in range(80)]
+    assert reader.end == pytest.approx(8.0, abs=0.1)
+    assert probe(path).duration == pytest.approx(8.0, abs=0.1)
+    assert reader.warnings != ()
+    stills = frames_at(path, [0.25, 4.95, 5.05, 7.75])
+    assert [index_of(still.image) for still in stills if still] == [2, 9, 10, 17]

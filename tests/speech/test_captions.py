@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import stepline
 from stepline.errors import CaptionError
 from stepline.speech import TranscriptionResult, read_captions
 from stepline.speech.captions import repair_rolling_captions
@@ -227,6 +228,7 @@ def zoom(*texts: str) -> str:
             ["Cut it.", "Fold it.", "Dry it.", "Iron it.", "Ok."],
             "'Dr. Müller (Host)'",
         ),
+        (["🌸 Anna (she/her): A.", "🌸 Anna (she/her): B."], ["A.", "B."], "'🌸 Anna (she/her)'"),
         (["张三：好。", "张三：是。", "张三：好。"], ["好。", "是。", "好。"], "'张三'"),
         (["Step 1: Cut it.", "Step 2: Fold it."], ["Step 1: Cut it.", "Step 2: Fold it."], ""),
         (
@@ -344,6 +346,9 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
         (b'{"text": ["a"], "start": [], "end": [1]}', "equally long"),
         (b"1\n00:00:01 00:00:02\nhello", "no captions recognised"),
         (b"1\n00:00:-4,500 -> 00:00:02,000\nhello", "line 2: '00:00:-4,500 -> 00:00:02,000'"),
+        (b"1\n- 00:00:01,500 --> -00:00:01,000\nhello", "line 2: .* is not a timing"),
+        (b"1\n2 00:00:01,500 --> 00:00:02,000\nhello", "line 2: .* is not a timing"),
+        (b"1\n00:00:01,500 -->\nhello", "line 2: '00:00:01,500 -->' is not a timing"),
         (b"1\n00.00.01,500 --> 00.00.02,000\nhello", "line 2: .* is not a timing"),
         (b"1\n00:00:01:500 => 00:00:02:000\nhello", "line 2: .* is not a timing"),
         (
@@ -358,6 +363,16 @@ def test_bad_input_is_an_error_in_one_line(content: bytes, message: str, tmp_pat
     with pytest.raises(CaptionError, match=message) as caught:
         read_captions(write(tmp_path, content))
     assert "\n" not in str(caught.value)
+
+
+def test_captions_without_a_sentence_are_an_error_that_says_why(tmp_path: Path) -> None:
+    cue = {"text": "cut it " * 3000, "start": 1.0, "end": 9.0}
+    path = write(tmp_path, {"segments": [cue]}, "talk.json")
+    reason = "1 left out, the first: it has 21000 characters, a cue at most 20000: cut it into cues"
+    with pytest.raises(CaptionError) as caught:
+        stepline.steps(path)
+    cure = "give other captions"
+    assert str(caught.value) == f"{path}: holds no sentence to write steps from ({reason}); {cure}"
 
 
 def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:

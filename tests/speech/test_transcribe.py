@@ -14,6 +14,7 @@ from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, probe, read_sound
 from stepline.networks.weights import weights_fetched
 from stepline.records import Sentence, Span
+from stepline.settings import validate
 from stepline.speech import AsrSettings, TranscriptionResult, transcribe, whisper
 from stepline.speech.audio_windows import FRAME_SECONDS, AudioWindow, WindowTranscript
 from stepline.speech.transcribe import SentenceCollector, unread_speech
@@ -353,6 +354,24 @@ def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
         SettingsError, match="asr.language 'zh': whisper-tiny.en knows only English"
     ):
         transcribe(noise, AsrSettings(model=TINY, language="zh"))
+
+
+def test_a_language_that_whisper_lacks_asks_for_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPLINE_WEIGHTS", "/nowhere")
+    noise = [AudioBlock(0.0, np.ones(16_000, np.float32))]
+    with pytest.raises(SettingsError, match="asr.language 'aa': Whisper knows 99 languages"):
+        transcribe(noise, AsrSettings(language="aa"))
+
+
+@pytest.mark.parametrize("language", ["klingon", "../../x", "", "english"])
+def test_a_language_that_does_not_exist_is_refused(language: str) -> None:
+    with pytest.raises(SettingsError, match="setting language: no language has this code"):
+        validate(AsrSettings, {"language": language})
+
+
+@pytest.mark.parametrize("language", ["en", "pt-BR", "zh_Hant", "yue", None])
+def test_a_language_tag_is_accepted(language: str | None) -> None:
+    assert validate(AsrSettings, {"language": language}).language == language
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:

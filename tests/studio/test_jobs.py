@@ -105,6 +105,13 @@ def test_a_file_that_is_not_a_video_fails_in_a_line(folder):
         assert "\n" not in job["error"]
 
 
+def test_a_job_in_a_language_that_does_not_exist_fails_in_a_line(folder):
+    with serving(folder, settings=FAST) as server:
+        job = wait_for(server, job_of(server, language="../../x"), "done", "failed")
+        assert job["state"] == "failed"
+        assert "language: no language has this code; write en, es, zh" in job["error"]
+
+
 def test_a_worker_that_is_killed_is_reported(folder, sleepy):
     with serving(folder) as server:
         id = job_of(server)

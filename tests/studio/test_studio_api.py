@@ -67,7 +67,7 @@ def test_a_damaged_record_keeps_its_card_and_says_why(tmp_path, own):
     assert "v0.json: not valid JSON" in card["damage"]
     assert "put a copy back" in card["damage"]
     reply, data = own.ask("GET", f"/api/videos/{LEMONADE}")
-    assert reply.status == 400
+    assert reply.status == 409
     assert "put a copy back" in json.loads(data)["error"]
     # a search in the others, also with a filter that the card meets
     assert own.read("/api/search?q=lemons&tag=x")["moments"] == []

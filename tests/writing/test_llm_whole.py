@@ -65,6 +65,15 @@ def test_a_number_that_nobody_says_there_drops_the_step():
     assert "half an hour" in written.steps[1].text
 
 
+def test_what_the_model_says_already_is_not_said_twice():
+    reply = (
+        "5: Fry the onion rings in butter for about half an hour\n5: Heat the butter to 180 degrees"
+    )
+    written, _ = write(reply)
+    assert [step.sources for step in written.steps] == [(4,)]
+    assert len(written.dropped) == 1
+
+
 def test_a_number_may_be_written_in_another_form_or_said_nearby():
     written, _ = write("5: Fry the 2 onions in butter for 1/2 hour")
     assert len(written.steps) == 1

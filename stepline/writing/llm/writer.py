@@ -25,7 +25,13 @@ from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.narration import non_english_note
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.writer import write_extractive
-from stepline.writing.llm.citing import Embed, cite_sources, name_different_things, unsaid_reason
+from stepline.writing.llm.citing import (
+    Embed,
+    cite_sources,
+    content_words,
+    name_different_things,
+    unsaid_reason,
+)
 from stepline.writing.llm.prompts import (
     STEPS_SCHEMA,
     Chunk,
@@ -293,12 +299,7 @@ def _fill_gaps(
             indices = set(part.chunk.indices)
             steps += [step for step in fallback_steps.steps if not indices.isdisjoint(step.sources)]
         else:
-            retold = set(part.retold)
-            added = [step for step in fallback_steps.steps if retold.issuperset(step.sources)]
-            chunk_steps = [*part.steps, *added]
-            if added:
-                chunk_steps.sort(key=lambda step: step.sources[0])
-            steps += chunk_steps
+            steps += _with_retold(part, fallback_steps.steps)
         dropped += part.dropped
         sentences = f"sentences {part.chunk.indices[0] + 1}-{part.chunk.indices[-1] + 1}"
         notes += [f"{sentences}: {note}" for note in part.notes]
@@ -306,6 +307,24 @@ def _fill_gaps(
             cause = f"from the extractive writer, because {part.reason}"
             notes.append(f"{sentences}: provisional, {cause}")
     return WrittenSteps(tuple(steps), tuple(dropped), tuple(notes))
+
+
+def _with_retold(part: ChunkSteps, fallback_steps: Sequence[Step]) -> list[Step]:
+    """Return the steps of a chunk, with the fallback's steps of its `retold` sentences among them.
+
+    A step of the fallback is left out if a step that shares a source says all its content words.
+    """
+    steps = list(part.steps)
+    for added in fallback_steps:
+        if not set(part.retold).issuperset(added.sources):
+            continue
+        sharing = [step for step in steps if not set(step.sources).isdisjoint(added.sources)]
+        words, *sharing_words = content_words([added.text, *(step.text for step in sharing)])
+        if any(words <= other for other in sharing_words):
+            continue
+        later = [k for k, step in enumerate(steps) if step.sources[-1] > added.sources[-1]]
+        steps.insert(later[0] if later else len(steps), added)
+    return steps
 
 
 # P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above. Of 27 that only hold
