@@ -256,7 +256,8 @@ class Amount(FrozenModel):
     unit: str | None = Field(
         None,
         description="short (g, ml, tsp, tbsp, cup, cm, inch) for mass, volume and length, "
-        "singular for others (clove, can, pinch), None for a bare count",
+        "singular for others (clove, can, pinch), with the size of each (14 oz can), None for a bare "
+        "count",
     )
     text: str = Field("", description="as it is said")
 
