@@ -75,7 +75,7 @@ def missing_extra(error: BaseException) -> str | None:
     package, _, _ = (error.name or "").partition(".")
     if package not in EXTRA_PACKAGES:
         return None
-    cure = f"pip install 'stepline[{EXTRA_PACKAGES[package]}]'"
+    cure = f"pip install -c constraints.txt 'stepline[{EXTRA_PACKAGES[package]}]'"
     return f"needs {package}, which is not installed; {cure}"
 
 

@@ -106,7 +106,7 @@ class LinkOrigin(FrozenModel):
     """The web page from which a video was downloaded. JSON leaves an unknown upload_date out."""
 
     url: str = Field(
-        description="without user and password, and without a query that names no video"
+        description="without user, password and query, but for the id of a page's video"
     )
     title: str | None = Field(None, description="of the video on its page")
     uploader: str | None = Field(None, description="the person or channel that published it")
@@ -256,7 +256,8 @@ class Amount(FrozenModel):
     unit: str | None = Field(
         None,
         description="short (g, ml, tsp, tbsp, cup, cm, inch) for mass, volume and length, "
-        "singular for others (clove, can, pinch), None for a bare count",
+        "singular for others (clove, can, pinch), with the size of each (14 oz can), None for a bare "
+        "count",
     )
     text: str = Field("", description="as it is said")
 

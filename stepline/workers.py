@@ -350,7 +350,10 @@ class WorkerPool(Generic[W]):
                 yield worker, message
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers and their descendants.
+
+        Busy workers are interrupted and have `end_seconds` in all to finish. Then they are killed.
+        """
         # All share one deadline, so that ten workers do not take ten times as long.
         end = time.monotonic() + self._end_seconds
         try:

@@ -72,7 +72,9 @@ def shared():
 def bucket(monkeypatch):
     """An S3 server of this process with one bucket, `bucket`, that can be told to fail."""
     pytest.importorskip("moto", reason="needs moto, a stand-in for S3: pip install 'moto[s3]'")
-    pytest.importorskip("s3fs", reason="needs s3fs: pip install 'stepline[cloud]'")
+    pytest.importorskip(
+        "s3fs", reason="needs s3fs: pip install -c constraints.txt 'stepline[cloud]'"
+    )
     from s3_server import s3_server
 
     from stepline.files.remote import filesystems
@@ -91,7 +93,9 @@ def google_bucket(monkeypatch, tmp_path):
     """Google Cloud Storage of this process with one bucket, gs://bucket, that can be told to
     fail."""
     pytest.importorskip("gcp_storage_emulator", reason="needs gcp-storage-emulator")
-    pytest.importorskip("gcsfs", reason="needs gcsfs: pip install 'stepline[cloud]'")
+    pytest.importorskip(
+        "gcsfs", reason="needs gcsfs: pip install -c constraints.txt 'stepline[cloud]'"
+    )
     from gcs_server import gcs_server
 
     for emulator in ("api", "gcp_storage_emulator"):

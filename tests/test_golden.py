@@ -693,7 +693,9 @@ def check(name, made):
 )
 def test_what_users_see_stays_the_same(name, tmp_path):
     if name == "curate on ray":
-        pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
+        pytest.importorskip(
+            "ray", reason="needs Ray: pip install -c constraints.txt 'stepline[ray]'"
+        )
     check(name, observed(name, tmp_path))
 
 

@@ -43,6 +43,19 @@ def test_a_step_has_the_start_and_end_of_its_best_span(record):
     assert (said.start, said.end) == (None, None)
 
 
+def test_steps_takes_language_and_formats_by_the_names_of_the_command_line(
+    small_video, captions_file, tmp_path
+):
+    options = {"captions": captions_file, "settings": BLIND}
+    made = package.steps(small_video, language="es", out=tmp_path, formats="vtt", **options)
+    assert made.settings["asr"]["language"] == "es"
+    names = {path.suffix for path in tmp_path.iterdir() if path.is_file()}
+    assert {".json", ".vtt"} <= names
+    assert ".html" not in names
+    with pytest.raises(package.SteplineError, match="formats='vtt': no folder to write them to"):
+        package.steps(small_video, formats="vtt", **options)
+
+
 def test_one_text_is_one_line_and_several_lines_are_several(small_video, tmp_path):
     one = package.steps(small_video, texts="slice the lemons", settings=BLIND)
     assert [step.text for step in one.steps] == ["slice the lemons"]

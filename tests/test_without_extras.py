@@ -87,7 +87,7 @@ def test_what_needs_an_extra_says_which_in_one_line(
     found = stepline_without(
         [package], *arguments.format(**names, texts=tmp_path / "texts.txt").split()
     )
-    cure = f"needs {package}, which is not installed; pip install 'stepline[{extra}]'"
+    cure = f"needs {package}, which is not installed; pip install -c constraints.txt 'stepline[{extra}]'"
     assert (found.returncode, found.stderr.splitlines()[-1]) == (1, f"stepline: {cure}")
 
 
@@ -152,7 +152,7 @@ def test_caption_metrics_say_which_extra_they_need(tmp_path):
     paths = ["--predictions", path, "--reference", path]
     result = stepline_without(CAPTION_METRICS, "evaluate", "youcook2", *paths)
     assert result.returncode == 1
-    assert "pip install 'stepline[evaluate]'" in result.stderr.splitlines()[-1]
+    assert "pip install -c constraints.txt 'stepline[evaluate]'" in result.stderr.splitlines()[-1]
     # the same files are scored by exact metrics
     exact = [*paths, "--convention", "grounding"]
     assert stepline_without(CAPTION_METRICS, "evaluate", "youcook2", *exact).returncode == 0
@@ -194,7 +194,10 @@ def test_the_studio_starts_without_the_extras(library):
 def test_corrected_videos_are_exported_with_the_extra_data_alone(library, tmp_path):
     command = ["curate", "corrections", library, "--export", tmp_path / "data"]
     missing = stepline_without(["pyarrow"], *command)
-    assert "needs pyarrow, which is not installed; pip install 'stepline[data]'" in missing.stderr
+    assert (
+        "needs pyarrow, which is not installed; pip install -c constraints.txt 'stepline[data]'"
+        in missing.stderr
+    )
     assert not (tmp_path / "data").exists()  # so that the next run may write it
     others = [package for package, extra in EXTRA_PACKAGES.items() if extra != "data"]
     result = stepline_without(others, *command)
@@ -216,4 +219,7 @@ def test_assistants_need_the_extra_mcp_alone(library):
     )
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
     result = stepline_without(["mcp"], "mcp", library)
-    assert "needs mcp, which is not installed; pip install 'stepline[mcp]'" in result.stderr
+    assert (
+        "needs mcp, which is not installed; pip install -c constraints.txt 'stepline[mcp]'"
+        in result.stderr
+    )

@@ -36,8 +36,8 @@ REMOVED_COMMANDS = {
     "completion": "`_STEPLINE_COMPLETE=bash_source stepline` prints the script (also zsh, fish)",
     "describe": "`stepline steps VIDEO --describe RUN` does it (`--set procx.when=alone` ignores speech)",
     "excluded": "`stepline curate excluded` does it",
-    "export-onnx": "a trained network runs by torch: pip install 'stepline[train]'",
-    "train export-onnx": "a trained network runs by torch: pip install 'stepline[train]'",
+    "export-onnx": "a trained network runs by torch: pip install -c constraints.txt 'stepline[train]'",
+    "train export-onnx": "a trained network runs by torch: pip install -c constraints.txt 'stepline[train]'",
     "train summarizer": "`stepline summarize` takes the seconds by their steps",
     "learn": "`stepline curate corrections` does it",
     "train writer": "`python -m lab.writer_training.train` in a checkout of the repository trains "

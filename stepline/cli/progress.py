@@ -1,10 +1,11 @@
 """Progress of long work on stderr: one line that a terminal redraws, else a line now and then."""
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from stepline.cli.errors import draw_status, is_quiet, print_message
 
@@ -78,8 +79,10 @@ def progress_bars() -> Iterator["Progress"]:
 class FolderProgress(ProgressLine):
     """Counts the finished videos of a folder, and shows the counts.
 
+    The time left is by the bytes of the files, since a long video takes longer than a short one.
+
     Args:
-        total: number of videos.
+        labels: the videos. If one is no file, as a link, all count as equally long.
 
     Attributes:
         finished: number of all videos that have ended.
@@ -87,32 +90,45 @@ class FolderProgress(ProgressLine):
         earlier: number of videos whose result an earlier run had made.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, labels: Sequence[str]) -> None:
         super().__init__()
         self.finished = 0
         self.failed = 0
         self.earlier = 0
-        self._total = total
+        self._total = len(labels)
+        are_files = all(map(os.path.isfile, labels))
+        self._bytes_left = {label: os.path.getsize(label) if are_files else 1 for label in labels}
+        self._bytes_worked = 0
 
-    def add(self, *, failed: bool, earlier: bool) -> None:
+    def add(self, label: str, *, failed: bool, earlier: bool) -> None:
         """Count a video that has ended."""
         self.finished += 1
         self.failed += failed
         self.earlier += earlier
+        size = self._bytes_left.pop(label, 0)
+        # Videos of an earlier run took no time, so they say nothing of the time left.
+        self._bytes_worked += 0 if earlier else size
 
-    def show_counts(self, *_: object) -> None:
-        """Show the counts and the time left. Progress of a stage may be given, and is ignored."""
-        self.show(self.text(time.monotonic() - self.began))
+    def show_counts(self, *stage: Any) -> None:
+        """Show the counts and the time left.
+
+        stage: progress of the current video, where one is read at a time: the stage's name, the
+            second reached and the duration in seconds.
+        """
+        text = self.text(time.monotonic() - self.began)
+        if stage:
+            name, second, duration = stage
+            text += f"; {name}: {second:.0f} of {duration:.0f} s"
+        self.show(text)
 
     def text(self, seconds: float) -> str:
         """Return the counts and the time left in words, after some seconds of work."""
         parts = [f"{self.finished:,} of {self._total:,}"]
         if self.failed:
             parts.append(f"{self.failed:,} failed")
-        fresh = self.finished - self.earlier
-        # Videos of an earlier run took no time, so they say nothing of the time left.
-        if fresh and self.finished < self._total:
-            parts.append(f"{rough_time(seconds / fresh * (self._total - self.finished))} left")
+        if self._bytes_worked and self.finished < self._total:
+            seconds_left = seconds / self._bytes_worked * sum(self._bytes_left.values())
+            parts.append(f"{rough_time(seconds_left)} left")
         return ", ".join(parts)
 
 

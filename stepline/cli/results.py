@@ -151,7 +151,7 @@ class ResultPrinter:
         """
         total = len(labels)
         self._labels.extend(labels)
-        folder = FolderProgress(total) if self._several else None
+        folder = FolderProgress(labels) if self._several else None
         with folder or contextlib.nullcontext():
             # None comes now and then, so that the time left is right between two videos.
             for outcome in start(folder.show_counts if folder is not None else None):
@@ -159,7 +159,8 @@ class ResultPrinter:
                     self._print(outcome)
                     is_earlier = outcome.result is not None and outcome.result.earlier
                     if folder is not None:
-                        folder.add(failed=outcome.error is not None, earlier=is_earlier)
+                        failed = outcome.error is not None
+                        folder.add(outcome.label, failed=failed, earlier=is_earlier)
                 if folder is not None:
                     folder.show_counts()
         if folder is not None:

@@ -37,7 +37,7 @@ KNOWN_DIGESTS = {
     PARAPHRASE_TABLE: "c147ac7d2c91f2fbb3ad31e4b352235061eb83145e0434daf217ee9ca5975f48",
     TOKENIZER_JAR: "2fcb91bb7a111f93d71e264f4ee0e3afd19ba0dde6d21b38605088df9e940399",
 }
-_INSTALL_CURE = "pip install 'stepline[evaluate]'"
+_INSTALL_CURE = "pip install -c constraints.txt 'stepline[evaluate]'"
 
 
 def official_file(name: str) -> Path:

@@ -58,6 +58,7 @@ HOW_TO_BETA = (7.1, 6.9)
 # the same fraction in a film script (50 parts of 40 sentences) and a lecture
 TALK_FRACTION = 0.091
 # why a step is "unclear"
+TALK_WARNING = "the speech hardly instructs, as in a talk: perhaps the video is no how-to"
 PICTURES_DO_NOT_FIT = "the pictures of the whole video hardly fit its words"
 MAX_CUT_NATS = 2.0  # limit of the evidence of cuts, since another film can have similar cuts
 
@@ -120,7 +121,8 @@ def measure_correspondence(
     on_screen: Sequence[TimedText] = (),
     weights: CorrespondenceWeights | None = None,
 ) -> Correspondence:
-    """Return the evidence that the pictures of a video belong to its speech.
+    """Return the evidence that the pictures of a video belong to its speech: of cuts at sentence starts
+    in nats, the cosine of topics, and of spoken text in the picture in nats.
 
     Args:
         sentences: S sentences with their times.
@@ -129,7 +131,8 @@ def measure_correspondence(
         features: feature rows of the pictures, width D. None: the topic is unknown.
         sentence_vectors: (S, D) text vectors of the sentences, in the space of the features.
         on_screen: lines of text in the picture.
-        weights: fitted weights, for the mean pictures. None: those of the package.
+        weights: fitted weights with the mean feature vector of a picture, per backbone. None: those of
+            the package.
     """
     # The topic, where the mean picture of the backbone is known.
     topic = None

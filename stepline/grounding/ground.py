@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT
+from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT, TALK_WARNING
 from stepline.grounding.evidence import TimedText, center_similarity, log_bayes_factor, similarity
 from stepline.grounding.fusion import (
     Flags,
@@ -142,7 +142,7 @@ class GroundReport:
         if self.correspondence is not None and not self.earned:
             warnings.append(f"what is seen hardly fits what is said: {PLACED_BY_WORDS}")
         if not self.instructs:
-            warnings.append(f"hardly any sentence states a step, as in a talk: {PLACED_BY_WORDS}")
+            warnings.append(TALK_WARNING)
         return tuple(warnings)
 
 

@@ -128,7 +128,8 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
 
     Args:
         step: the grounded step, with times in seconds from the start of the window.
-        original: the same step of the whole video.
+        original: the same step before the video was cut into windows. Its `said` and `sources` are
+            kept.
         window: the window in which the step was grounded.
     """
     start = window.context.start

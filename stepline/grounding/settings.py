@@ -19,6 +19,12 @@ class CoarseSettings(Settings):
         description="how steps are matched to sentences: softmax of cosines, NaSVA section 3.1, "
         "or line-model: in their order, `grounding/line_model.py`",
     )
+    encoder: Annotated[str, Field(exclude_if=lambda encoder: encoder == "minilm")] = Field(
+        "minilm",
+        description="softmax: the text encoder g: minilm, a folder, clip:FOLDER, "
+        "internvideo:WEIGHTS or s3d:WEIGHTS. backbone: that of the step vectors (refine) or of "
+        "vision.backbone (curate), minilm where they have none",
+    )
     temperature: Positive = Field(
         0.07, description="nu. The paper gives none, 0.07 is its tau elsewhere. Smaller is sharper"
     )

@@ -64,13 +64,13 @@ NULL_QUERY_COUNT = 256
 NULL_QUERY_SEED = 99
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_VERSION = 4  # version of the tables below. An index of another one is made again
+INDEX_VERSION = 5  # version of the tables below. An index of another one is made again
 
 # Words are indexed by triggers, so that no moment is without them.
 INDEX_TABLES = """
 CREATE TABLE file (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, stamp TEXT NOT NULL, video TEXT, title TEXT,
-    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB, damage TEXT);
+    first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB, damage TEXT, digest TEXT);
 CREATE TABLE moment (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
     start REAL, end REAL, status TEXT, basis TEXT, score REAL, steps TEXT NOT NULL);
@@ -497,6 +497,8 @@ class SearchIndex:
                         json.dumps([first + step for step in steps]),
                     ),
                 )
+            digest = _rows_digest(self._database, file)
+            self._database.execute("UPDATE file SET digest = ? WHERE id = ?", (digest, file))
 
     def _remove(self, name: str) -> None:
         with self._database:
@@ -508,8 +510,8 @@ class SearchIndex:
         return self._database.execute(query, values).fetchall()
 
     def _open(self) -> sqlite3.Connection:
-        """Return a connection to the index. A damaged index or another version is replaced by an
-        empty one."""
+        """Return a connection to the index. A damaged or changed index, or one of another version,
+        is replaced by an empty one."""
         with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)
@@ -521,6 +523,8 @@ class SearchIndex:
                 is_valid = version == INDEX_VERSION and schema_of_database(
                     database
                 ) == schema_of_statements(INDEX_TABLES)
+                if is_valid:
+                    is_valid = _is_unchanged(database)
             except sqlite3.OperationalError as error:
                 # Other errors are of the disk or of a lock. Errors of Python's own have no name.
                 if getattr(error, "sqlite_errorname", "SQLITE_ERROR") != "SQLITE_ERROR":
@@ -539,6 +543,37 @@ class SearchIndex:
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         """Return a context that raises the errors of the index as StoreError."""
         return sqlite_errors(self.path, "delete this index, it is made again from the records")
+
+
+def _rows_digest(database: sqlite3.Connection, file: object) -> str:
+    """Return the sha256 of what the index holds of a record: its row of `file` and its moments.
+
+    Args:
+        database: the index.
+        file: id of the row.
+    """
+    digest = hashlib.sha256()
+    row = "SELECT name, stamp, video, title, first, count, vectors, least, damage FROM file"
+    for query in (f"{row} WHERE id = ?", "SELECT * FROM moment WHERE file = ? ORDER BY id"):
+        for values in database.execute(query, (file,)):
+            for value in values:
+                data = value if isinstance(value, bytes) else repr(value).encode()
+                digest.update(b"%d " % len(data))
+                digest.update(data)
+    return digest.hexdigest()
+
+
+def _is_unchanged(database: sqlite3.Connection) -> bool:
+    """Return whether the index holds what was written: the rows by their digests, and their words.
+
+    Raises sqlite3.DatabaseError if the words are not those of the rows.
+    """
+    for file, digest in database.execute("SELECT id, digest FROM file").fetchall():
+        if digest != _rows_digest(database, file):
+            return False
+    with database:
+        database.execute("INSERT INTO words(words, rank) VALUES ('integrity-check', 1)")
+    return True
 
 
 def _rows_of_files(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:

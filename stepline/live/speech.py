@@ -319,7 +319,8 @@ class LiveTranscriber:
 
         Args:
             silence: seconds of silence at the end of the sound.
-            is_complete: whether the last sentence ends with its last word.
+            is_complete: whether the last word that was recognised ends its sentence: two passes agree
+                on its full stop, or the sound after it gave no words.
             last: whether no sound follows.
         """
         pause = self.settings.pause

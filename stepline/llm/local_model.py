@@ -190,7 +190,7 @@ def check_library() -> None:
     """Raise ModelError where the library that runs GGUF models is not installed."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise ModelError(
-            "xllamacpp: not installed, and a GGUF model needs it; pip install 'stepline[llm]'"
+            "xllamacpp: not installed, and a GGUF model needs it; pip install -c constraints.txt 'stepline[llm]'"
         )
 
 

@@ -48,7 +48,9 @@ class Damage:
         """
         lines = []
         if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
-            lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
+            lines.append(
+                f"only the first {end:.0f} s of {duration:.0f} s can be read; copy the file again"
+            )
         for count, noun, remedy in (
             (self.packet_count, "damaged packet", "left out"),
             (self.stamp_count, "broken time stamp", "corrected"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from stepline.errors import MediaError, missing_extra
 from stepline.files.remote.addresses import display_url
@@ -238,7 +238,7 @@ def fetch_page_video(
 def _page_origin(url: str, result: Info) -> LinkOrigin:
     """Return URL, title, author, date and chapters of a page's video.
 
-    The URL has a query only where yt-dlp knows the site, since there it names the video.
+    Of the query of the URL only the id of the video stays, such as v=ID.
 
     Args:
         url: URL of the page.
@@ -251,11 +251,10 @@ def _page_origin(url: str, result: Info) -> LinkOrigin:
             chapters.append(LinkChapter(start=start, title=str(chapter["title"])))
     keys = ("title", "uploader", "license")
     facts = {key: str(result[key]) for key in keys if result.get(key)}
-    address = display_url(url)
-    if result.get("extractor_key") not in (None, "Generic"):
-        site_url = str(result.get("webpage_url") or url)
-        query = urlsplit(site_url).query
-        address = display_url(site_url) + (f"?{query}" if query else "")
+    page_url = str(result.get("webpage_url") or url)
+    query = parse_qsl(urlsplit(page_url).query)
+    names = [(key, value) for key, value in query if value == result.get("id")]
+    address = display_url(page_url) + ("?" + urlencode(names) if names else "")
     return LinkOrigin(
         url=address,
         title=facts.get("title"),

@@ -80,7 +80,7 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         from docx.shared import Mm
     except ImportError as error:
         raise ModelError(
-            "python-docx is not installed; pip install 'stepline[documents]'"
+            "python-docx is not installed; pip install -c constraints.txt 'stepline[documents]'"
         ) from error
     document = Document()
 

@@ -95,7 +95,7 @@ def _work_properties(
 ) -> JsonObject:
     """Return the known properties that HowTo and Recipe share: title, image, author, times, yield.
 
-    If the speaker says a range of time, the longer time is given.
+    If the speaker says a range of time, the longer time is given, and the description says both.
 
     Args:
         record: the title, author, times and yields of the video.
@@ -115,6 +115,13 @@ def _work_properties(
         tree["datePublished"] = record.video.publication_date
     for time in record.times:
         tree[time_fields[time.kind]] = iso_duration(time.high)
+    ranges = [
+        f"{time.kind} time: {time.low / 60:g} to {time.high / 60:g} minutes"
+        for time in record.times
+        if time.low < time.high
+    ]
+    if ranges:
+        tree["description"] = "; ".join(ranges)
     if record.yields:
         tree[yield_field] = material_text(record.yields[0])
     return tree

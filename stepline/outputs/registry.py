@@ -257,7 +257,10 @@ def output_places(record: Record, folder: Path, name: str) -> list[Path]:
 
 
 def pictures_folder(record: Record, folder: Path) -> Path:
-    """Return the folder of the pictures that Markdown and Recipe link."""
+    """Return the path of the folder of the pictures that Markdown and Recipe link.
+
+    It is below the folder of the outputs, named by the record's id, and may not exist yet.
+    """
     return folder / f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
 
 

@@ -100,11 +100,14 @@ def title(record: Record) -> str:
 
 
 def amount_text(amount: Amount) -> str:
-    """Return an amount as people write it: "1.5 cup", "2-3 clove", "2"."""
+    """Return an amount as people write it: "1.5 cup", "2-3 clove", "2", "2 x 14 oz can"."""
     number = f"{round(amount.low, 2):g}"
     if amount.high > amount.low:
         number += f"-{round(amount.high, 2):g}"
-    return f"{number} {amount.unit or ''}".strip()
+    unit = amount.unit or ""
+    if not unit[:1].isdigit():
+        return f"{number} {unit}".strip()
+    return unit if number == "1" else f"{number} x {unit}"
 
 
 def material_text(material: Material) -> str:

@@ -55,6 +55,8 @@ from stepline.pipeline.understand import understand
 from stepline.processes import worker_variables
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
+from stepline.settings import validate
+from stepline.speech.settings import AsrSettings
 from stepline.storage import read_record
 from stepline.version import __version__
 from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
@@ -90,7 +92,9 @@ def steps(
     texts: "Sequence[str] | str | TaskGraph" = (),
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
+    language: str | None = None,
     out: Path | str | None = None,
+    formats: Sequence[str] | str | None = None,
     part: Span | None = None,
     title: str | None = None,
     device: str | None = None,
@@ -105,8 +109,12 @@ def steps(
             `compare.read_task_graph`.
         captions: a caption file, used instead of speech recognition. None: speech is recognised.
         settings: settings of all stages. None: the defaults.
+        language: language of the speech, a code of ISO 639-1 such as "es". None: that of the
+            settings.
         out: folder for the files that `stepline steps` writes. A result of an earlier run in it is
             reused. None: no files are written.
+        formats: outputs to write to `out` next to the JSON, such as "html". None: those of
+            `stepline steps`.
         part: start and end in seconds of the part to use. Times still count from the video's start.
             None: the whole video.
         title: the title of the video. None: the title of its page or file, or one from the speech.
@@ -123,7 +131,12 @@ def steps(
 
     # what is asked
     settings = settings or StepsSettings()
+    if language is not None:
+        asr = validate(AsrSettings, {**settings.asr.model_dump(mode="json"), "language": language})
+        settings = settings.model_copy(update={"asr": asr})
     folder = None if out is None else Path(out)
+    if folder is None and formats is not None:
+        raise SettingsError(f"formats={formats!r}: no folder to write them to; give out=FOLDER")
     options = _source_options(texts, captions, part, title)
     opened = open_single_source(video, settings, folder, **options)
 
@@ -133,9 +146,7 @@ def steps(
         if folder is None:
             record = understand(request, settings, networks=networks, progress=progress).record
             return _add_advice(request, record, settings)
-        from stepline.outputs import USUAL
-
-        outputs = OutputOptions(folder, USUAL)
+        outputs = OutputOptions(folder, _output_names(formats))
         return run_video(request, settings, outputs, networks=networks, progress=progress).record
 
 
@@ -202,6 +213,15 @@ def scores(
     return VideoScores(alignment.scores, columns / alignment.rate)
 
 
+def _output_names(formats: Sequence[str] | str | None) -> tuple[str, ...]:
+    from stepline.outputs import USUAL
+
+    if formats is None:
+        return USUAL
+    names = (formats,) if isinstance(formats, str) else formats
+    return tuple(dict.fromkeys((*names, "json")))
+
+
 def _source_options(
     texts: "Sequence[str] | str | TaskGraph" = (),
     captions: Path | str | None = None,
@@ -265,8 +285,6 @@ def batch(
     MediaError for a folder without videos, SettingsError and ModelError for errors that concern all
     videos.
     """
-    from stepline.outputs import USUAL
-
     if device is not None:
         set_device(device)
 
@@ -274,10 +292,7 @@ def batch(
     settings = settings or StepsSettings()
     if isinstance(videos, Path | str):
         videos = (videos,)
-    if isinstance(formats, str):
-        formats = (formats,)
-    names = USUAL if formats is None else (*formats, "json")
-    options = OutputOptions(Path(out), tuple(dict.fromkeys(names)))
+    options = OutputOptions(Path(out), _output_names(formats))
     sources = find_sources(videos, options.out, settings, captions=True)
     networks = load_networks(settings, several=len(sources) > 1)
 
@@ -520,7 +535,10 @@ def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Re
         language = record.transcript.language if record.transcript else None
         named = f" (language {language!r})" if language else ""
         reason = f"there is speech{named}, but it could not be recognised reliably"
-    cure = "give its words (--captions), your own lines (--texts), or --describe MODEL"
+    cure = (
+        "give its words (--captions), your own lines (--texts), or --describe with a network that "
+        "you trained (docs/procx.md)"
+    )
     advice = f"{reason}{left_out}; {cure}"
     return record.model_copy(update={"warnings": (*record.warnings, advice)})
 

@@ -206,7 +206,11 @@ def choose_sound_track(
 
 
 def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> tuple[int, str]:
-    """Return the number of the best track, and the reason."""
+    """Return the audio track to recognise, by language, default flag and voice.
+
+    The track counts from 1 among the audio streams. The second value is the reason in words for the
+    log, "" if there is no choice.
+    """
     tracks = list(range(1, len(info.sound_languages) + 1))
     default = info.default_sound_track
     reason = ""

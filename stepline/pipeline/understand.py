@@ -33,6 +33,7 @@ from pydantic import JsonValue
 
 from stepline.errors import MediaError, ModelError
 from stepline.files.digests import sha256
+from stepline.grounding.correspondence import TALK_WARNING
 from stepline.grounding.evidence import picture_warning
 from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.networks.device import current_device
@@ -303,6 +304,8 @@ def _grounding_warnings(
     is_comparable = (is_placed or not warnings) and not is_clicked
     if placed.grounding is not None and is_comparable:
         warnings += placed.grounding.report.warnings
+    if placed.is_talk:
+        warnings.append(TALK_WARNING)
     if placed.answers is not None:
         warnings += placed.answers.notes
     return warnings

@@ -205,7 +205,8 @@ def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> l
     Args:
         job: the inputs of the run.
         words: content words of the documents.
-        video_filter: decides which videos are excluded. It has counted the tasks.
+        video_filter: decides which videos are excluded. Its counts of videos per task must be
+            complete.
     """
 
     # Made only where a part is left to pair.

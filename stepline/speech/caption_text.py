@@ -3,7 +3,7 @@
 import html
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from stepline.records import Word
 
@@ -18,7 +18,8 @@ OVERRIDE_PATTERN = re.compile(r"\{\\[^{}]{0,500}\}")  # of SubStation Alpha: {\a
 SPEAKER_MARK = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
 # "Anna Smith (Host): " and "[SPEAKER_00]: " of Zoom, Teams, Meet and WhisperX
 SPEAKER_LABEL = re.compile(
-    r"^[^\S\n]*([\[(]?[^\W\d_][^:：\n]{0,60}?)[^\S\n]*(?::(?=\s|$)|：)[^\S\n]*", re.MULTILINE
+    r"^[^\S\n]*(?=[^:：\n]{0,60}[^\W\d_])([^\s:：][^:：\n]{0,60}?)[^\S\n]*(?::(?=\s|$)|：)[^\S\n]*",
+    re.MULTILINE,
 )
 BRACKET_PATTERN = re.compile(
     r"\[[^\[\]]{0,120}\]|\([^()]{0,120}\)|【[^【】]{0,120}】|（[^（）]{0,120}）"
@@ -82,7 +83,7 @@ def find_speaker_labels(texts: Sequence[str]) -> list[str]:
     return list(counts) if all(matches) else repeated
 
 
-def strip_speaker_labels(text: str, labels: Sequence[str]) -> str:
+def strip_speaker_labels(text: str, labels: Collection[str]) -> str:
     """Return a caption text without the labels that begin its lines."""
     return SPEAKER_LABEL.sub(lambda match: "" if match[1] in labels else match[0], text)
 

@@ -170,9 +170,10 @@ def _without_speakers(path: Path, cues: list[Cue], warnings: list[str]) -> list[
     more = f" and {len(labels) - MAX_LISTED_SPEAKERS} more" * (len(labels) > MAX_LISTED_SPEAKERS)
     listed = ", ".join(map(repr, labels[:MAX_LISTED_SPEAKERS]))
     warnings.append(f"{path.name}: names of speakers before a colon are left out: {listed}{more}")
+    names = frozenset(labels)
     nameless = []
     for cue in cues:
-        text = strip_speaker_labels(cue.text, labels)
+        text = strip_speaker_labels(cue.text, names)
         # Timed words of the label are the first ones.
         label_words = len(cue.text.split()) - len(text.split())
         nameless.append(replace(cue, text=text, words=cue.words[label_words:]))

@@ -18,6 +18,7 @@ CLOCK_PATTERN = (
     r"((?<![-–—−])[-−])?(?:(\d{1,6})\s?[:：]\s?)?(\d{1,4})\s?[:：]\s?(\d{1,2})"
     r"(?:\s?[.,，]\s?(\d{1,9}))?"
 )
+ANY_CLOCK = re.compile(CLOCK_PATTERN)
 ARROWHEAD = re.compile(r"&gt;|[>＞\u2190-\u21ff\u2794-\u27be]")
 # Two clocks with an arrow of any kind. Two with a fraction need no arrowhead between them.
 TIMING_PATTERN = re.compile(
@@ -63,7 +64,7 @@ class _Timing(NamedTuple):
 def has_timing(text: str) -> bool:
     """Return whether a line of a text is a timing of any kind, also one with a fault."""
     return any(
-        SBV_TIMING_PATTERN.match(line) or _match_timing(line) or BROKEN_TIMING_PATTERN.match(line)
+        SBV_TIMING_PATTERN.match(line) or _match_timing(line) or _is_faulty_timing(line)
         for line in text.split("\n")
     )
 
@@ -109,7 +110,7 @@ def _find_timings(lines: list[str], file_name: str) -> list[_Timing]:
             sbv_timings.append(_timing(number, match))
         elif match := _match_timing(line):
             timings.append(_timing(number, match))
-        elif BROKEN_TIMING_PATTERN.match(line):
+        elif _is_faulty_timing(line):
             problem = f"{file_name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
             raise CaptionError(f"{problem}; write 00:00:01,000 --> 00:00:02,500")
     return timings or sbv_timings
@@ -121,6 +122,14 @@ def _match_timing(line: str) -> re.Match[str] | None:
     if match is None or ARROWHEAD.search(match[6]) or (match[5] and match[11]):
         return match
     return None
+
+
+def _is_faulty_timing(line: str) -> bool:
+    """Return whether a line is like a timing: faulty clocks, or a clock and an arrow alone."""
+    if not ARROWHEAD.search(line):
+        return False
+    is_wordless = not any(map(str.isalpha, line.replace("&gt;", ">")))
+    return bool(BROKEN_TIMING_PATTERN.match(line) or (is_wordless and ANY_CLOCK.search(line)))
 
 
 def _timing(line_number: int, match: re.Match[str]) -> _Timing:

@@ -30,8 +30,8 @@ class WhisperX:
             import whisperx
         except ImportError as error:
             problem = "asr.recogniser whisperx: the package is not installed"
-            install = "in an environment of its own, pip install 'stepline[whisperx]'"
-            cure = f"{install}, or set asr.recogniser=whisper"
+            install = "pip install -c constraints-whisperx.txt 'stepline[whisperx]'"
+            cure = f"in an environment of its own, {install}, or set asr.recogniser=whisper"
             raise ModelError(f"{problem}; {cure}") from error
         self._package: Any = whisperx
         self._model = _load_model(self._package, settings)

@@ -98,7 +98,7 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         from transformers import AutoModel, AutoProcessor
     except ImportError as error:
         raise ModelError(
-            f"clip needs transformers ({error}); pip install 'stepline[clip]'"
+            f"clip needs transformers ({error}); pip install -c constraints.txt 'stepline[clip]'"
         ) from error
     # Only a name on the hub may use the network.
     source = str(path or hub)

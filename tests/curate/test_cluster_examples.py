@@ -126,7 +126,7 @@ def test_the_manifest_is_a_ray_job_of_known_fields_alone():
 
 
 def test_the_submission_is_a_command_of_ray_and_one_of_stepline():
-    pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
+    pytest.importorskip("ray", reason="needs Ray: pip install -c constraints.txt 'stepline[ray]'")
     from ray.dashboard.modules.job.cli import submit
 
     script = CLUSTER / "ray_job_submit.sh"

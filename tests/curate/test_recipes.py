@@ -1,9 +1,13 @@
+from types import SimpleNamespace
+
 import fake_stages
+import numpy as np
 import pytest
 
 from stepline.curate.stage import RECIPES_FOLDER, Recipe, load_recipe, resolve_stages
-from stepline.curate.stages import STAGE_TABLE
+from stepline.curate.stages import STAGE_TABLE, per_video
 from stepline.errors import SettingsError
+from stepline.pipeline.request import StepsSettings
 from stepline.settings import without_constants
 
 NAMES = sorted(path.stem for path in RECIPES_FOLDER.glob("*.toml"))
@@ -84,3 +88,19 @@ def test_settings_of_the_former_forecast_say_so_and_stored_ones_are_dropped():
     with pytest.raises(SettingsError, match=r"forecast was removed; run with --limit"):
         load_recipe("howtostep", ["forecast.sample=24"])
     assert without_constants({"forecast": {"sample": 24}, "threads": 1}) == {"threads": 1}
+
+
+def test_steps_are_compared_with_sentences_by_the_text_encoder_of_the_backbone(monkeypatch):
+    """NaSVA, sections 3.1 and 3.2: one g; vectors of any length become unit vectors."""
+    backbone = SimpleNamespace(encode_texts=lambda texts: np.full((len(texts), 4), 3, np.float32))
+    monkeypatch.setattr(per_video, "_load_backbone", lambda vision: backbone)
+    monkeypatch.setattr(per_video, "_load_text_encoder", lambda name: name)
+    settings = StepsSettings()
+    assert per_video._linking_encoder(settings) == "minilm"
+    coarse = settings.nasva.coarse.model_copy(update={"encoder": "backbone"})
+    nasva = settings.nasva.model_copy(update={"coarse": coarse})
+    settings = settings.model_copy(update={"nasva": nasva})
+    assert per_video._linking_encoder(settings) == "minilm"  # that of conse
+    clip = settings.vision.model_copy(update={"backbone": "clip"})
+    encode = per_video._linking_encoder(settings.model_copy(update={"vision": clip}))
+    assert encode(["boil rice"]).tolist() == [[0.5] * 4]

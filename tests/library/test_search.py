@@ -174,6 +174,34 @@ def test_a_damaged_index_or_one_of_another_version_is_made_again(index, folder):
         again.close()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE moment SET start = start + 8 WHERE text = 'unscrew the trap'",
+        "UPDATE moment SET score = 0.1 WHERE text = 'let it drain'",
+        "UPDATE file SET title = 'A blocked sinl' WHERE video = 'sink'",
+        "UPDATE file SET vectors = zeroblob(length(vectors)) WHERE video = 'sink'",
+        "DELETE FROM moment WHERE text = 'call a plumber'",
+        # The words alone: a moment is found by another word than it has.
+        "INSERT INTO words(rowid, text) SELECT id, 'giraffe' FROM moment WHERE kind = 'sentence'",
+    ],
+)
+def test_an_index_whose_values_changed_is_made_again(index, folder, change):
+    right = index.search("unscrew the trap", most=50)
+    index.close()
+    with sqlite3.connect(folder / INDEX_FILE) as database:
+        database.execute(change)
+    database.close()
+    again = SearchIndex(folder)
+    assert again.update().read == 3
+    assert again.search("unscrew the trap", most=50) == right
+    again.close()
+    # One that did not change is kept.
+    again = SearchIndex(folder)
+    assert again.update().read == 0
+    again.close()
+
+
 def _version(path, number):
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA user_version = {number}")

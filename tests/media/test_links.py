@@ -115,13 +115,19 @@ def test_what_an_earlier_version_stored_of_an_address_is_not_handed_on(server, t
     assert video.origin.url == f"{server.url}/whisk.mp4"
 
 
-@pytest.mark.parametrize(
-    ("site", "expected"),
-    [("Youtube", "https://a.example/watch?v=7"), ("Generic", "https://a.example/watch")],
-)
-def test_the_query_of_a_page_stays_where_it_names_the_video(site, expected):
-    url = "https://u:p@a.example/watch?v=7"
-    assert _page_origin(url, {"extractor_key": site, "webpage_url": url}).url == expected
+def test_of_the_query_of_a_page_the_id_of_its_video_stays():
+    url = "https://u:p@a.example/watch?sign=s3cret&v=7&t=5"
+    for id, expected in (("7", "https://a.example/watch?v=7"), ("x", "https://a.example/watch")):
+        assert _page_origin(url, {"id": id}).url == expected
+    short = {"id": "7", "webpage_url": "https://a.example/watch?v=7"}
+    assert _page_origin("https://a.short/7?si=s3cret", short).url == "https://a.example/watch?v=7"
+
+
+def test_a_page_keeps_no_secret_of_its_address(server, tmp_path):
+    server.pages["/page?token=s3cret"] = PAGE
+    (video,) = fetch(f"{server.url}/page?token=s3cret", tmp_path)
+    assert (video.page, video.origin.url) == (True, f"{server.url}/page")
+    assert "s3cret" not in next(tmp_path.rglob("link.json")).read_text()
 
 
 def test_a_download_that_breaks_off_goes_on_where_it_was(server, tmp_path):
@@ -346,7 +352,7 @@ def test_a_page_with_two_videos_is_a_playlist(server, tmp_path):
 def test_without_the_extra_a_page_says_what_to_install(server, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "yt_dlp", None)
     assert (
-        "a page, which needs yt_dlp, which is not installed; pip install 'stepline[links]'"
+        "a page, which needs yt_dlp, which is not installed; pip install -c constraints.txt 'stepline[links]'"
         in error_of(f"{server.url}/page", tmp_path)
     )
     assert fetch(f"{server.url}/whisk.mp4", tmp_path)

@@ -2,6 +2,7 @@
 a network out."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from click.testing import CliRunner
 
 from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
-from stepline.errors import DatasetError, ShapeError
+from stepline.cli.options import PRESETS_FOLDER
+from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.grounding.settings import CoarseSettings
+from stepline.models.nasva import refine
 from stepline.models.nasva.checkpoint import load_aligner, read_aligner
 from stepline.models.nasva.refine import (
     NO_LABEL_REASON,
@@ -166,6 +169,52 @@ def said_spans(record, seconds, settings=None):
     """Where each step of a record is said, in a video of so many seconds."""
     reader = _VideoReader(None, None, settings or RefineRunSettings())
     return reader._get_said_spans(record, seconds)
+
+
+def test_steps_are_linked_to_the_narration_by_the_text_encoder_that_is_named(monkeypatch, dataset):
+    """NaSVA, sections 3.1 and 3.2: g is the backbone's own text encoder."""
+    loaded = []
+
+    def load(name):
+        """Return an encoder: one direction per last word, of length 3 but for MiniLM."""
+        loaded.append(name)
+        words = ["onion", "rice"]
+        length = 1.0 if name == "minilm" else 3.0
+        return lambda texts: (
+            np.eye(2, dtype=np.float32)[[words.index(text.split()[-1]) for text in texts]]
+            * np.float32(length)
+        )
+
+    monkeypatch.setattr(refine, "load_text_encoder", load)
+    steps = (Step(id="0", text="boil rice"), Step(id="1", text="chop the onion"))
+    sentences = (
+        Sentence(text="now the onion", span=Span(2.0, 4.0)),
+        Sentence(text="and rice", span=Span(8.0, 9.0)),
+    )
+    record = Record(
+        id="v", video=Video(id="v"), steps=steps, transcript=Transcript(sentences=sentences)
+    )
+
+    def link(step_vectors="minilm", vectors=None, **coarse):
+        settings = RefineRunSettings(said="likeness", coarse=CoarseSettings(**coarse))
+        reader = _VideoReader(None, vectors, settings, frozenset(), step_vectors)
+        return reader._get_said_spans(record, 10.0)
+
+    # Scores are at most 1 also where an encoder's vectors are longer, so the places are the same.
+    expected = link()
+    assert expected[0].start == 8.0
+    assert expected[1].start == 2.0
+    assert link(encoder="internvideo:w.ckpt") == expected
+    assert link("clip:folder", encoder="backbone") == expected
+    assert loaded == ["minilm", "internvideo:w.ckpt", "clip:folder"]
+    # A store of vectors names its backbone, and no weights.
+    store = str(dataset / "steps")
+    assert link(store, SimpleNamespace(backbone="world"), encoder="backbone") == expected
+    assert loaded[-1] == "minilm"
+    with pytest.raises(SettingsError, match=r"set coarse.encoder=internvideo:WEIGHTS, or minilm"):
+        link(store, SimpleNamespace(backbone="internvideo"), encoder="backbone")
+    paper = load_settings(RefineRunSettings, preset=PRESETS_FOLDER / "refine" / "paper.toml")
+    assert paper.coarse.encoder == "backbone"
 
 
 def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():

@@ -151,6 +151,8 @@ def test_the_page_and_the_file_hold_a_recipe_without_a_fault(published):
     assert page_data(published) == tree
     assert (tree["totalTime"], tree["prepTime"], tree["cookTime"]) == ("PT1H30M", "PT15M", "PT1H")
     assert (tree["recipeYield"], tree["author"]["name"]) == ("4 servings", "Ann")
+    # A property holds one duration, so what is said of a range is in words.
+    assert tree["description"] == "preparation time: 10 to 15 minutes"
 
 
 def test_every_address_leads_to_a_file_that_was_written(published):

@@ -4,6 +4,7 @@ import shutil
 import pytest
 from small_video import CAPTIONS
 
+from stepline.grounding.correspondence import TALK_WARNING
 from stepline.outputs import USUAL
 from stepline.pipeline.sources import CAPTIONS_ALONE, find_inputs, find_videos
 from stepline.storage import read_record
@@ -49,6 +50,7 @@ def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
     assert not any(step.spans for step in record.steps)
     assert CAPTIONS_ALONE in record.warnings
     assert CAPTIONS_ALONE in result.stderr
+    assert TALK_WARNING not in record.warnings
 
 
 def test_the_page_of_captions_alone_has_no_video(tmp_path, stepline):
@@ -189,3 +191,35 @@ def test_missing_captions_are_an_error_also_where_a_result_is_there(
         missing = stepline(*command, "--captions", tmp_path / "nope.vtt")
         assert (missing.exit_code, missing.stdout) == (1, "")
         assert "nope.vtt: no such captions file; correct its path" in missing.stderr
+
+
+TALK = """
+Hello everyone and thank you for having me at this conference.
+Today I am going to talk about a very large dataset of images and texts.
+Our project began two years ago as a small group of volunteers.
+We had no money and no servers, only a chat room.
+The idea was that research needs open data.
+People asked us why the companies do not publish theirs.
+Embed the pictures using a model and keep the pairs with a high score.
+It has been used by many laboratories around the world.
+There was a long debate about licences and privacy.
+I think that the law is not clear about it in Europe.
+Get the ten thousand nearest neighbours in one second with this index.
+In my opinion this is the future of the field.
+We are grateful to everyone who gave us computing time.
+Now I am happy to take your questions.
+"""
+
+
+def test_steps_of_a_talk_come_with_a_warning_that_it_is_no_how_to(tmp_path, stepline):
+    cues = ["WEBVTT"]
+    for number, sentence in enumerate(TALK.strip().splitlines()):
+        cues.append(f"00:{number:02d}:00.000 --> 00:{number:02d}:04.000\n{sentence}")
+    path = tmp_path / "talk.vtt"
+    path.write_text("\n\n".join(cues))
+    result = stepline("steps", path, "--out", tmp_path / "out")
+    record = read_record(tmp_path / "out" / "talk.json")
+    assert record.steps
+    assert TALK_WARNING in record.warnings
+    assert TALK_WARNING in result.stderr
+    assert TALK_WARNING in (tmp_path / "out" / "talk.html").read_text()

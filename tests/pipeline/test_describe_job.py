@@ -65,7 +65,7 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
     job = ("steps", silent, "--out", tmp_path)
     unread = stepline(*job)
     assert unread.exit_code == 0
-    assert "or --describe MODEL" in unread.stderr
+    assert "or --describe with a network that you trained" in unread.stderr
     assert not read_record(tmp_path / "silent.json").steps
     made = stepline(*job, "--describe", network)
     assert made.exit_code == 0, made.stderr

@@ -300,3 +300,14 @@ def test_a_step_reports_what_the_picture_holds():
     unclear = "against: the pictures of the whole video hardly fit its words"
     assert seen(said=Span(20, 23), status="unclear", spans=(Span(30, 33),)) == (unclear,)
     assert seen(status="not found") == ()
+
+
+def test_a_file_that_is_cut_off_is_done_with_a_warning_everywhere(tmp_path, stepline):
+    demo = (Path(pipeline.__file__).parents[1] / "cli" / "demo" / "demo.mp4").read_bytes()
+    (tmp_path / "cut.mp4").write_bytes(demo[: len(demo) // 12])  # its index is at the front
+    result = stepline("steps", tmp_path / "cut.mp4", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    (warning,) = [line for line in result.stderr.splitlines() if "can be read" in line]
+    assert warning.endswith("copy the file again")
+    for ending in ("json", "html"):
+        assert "copy the file again" in (tmp_path / "out" / f"cut.{ending}").read_text()

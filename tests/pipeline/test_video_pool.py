@@ -196,12 +196,29 @@ def test_the_memory_of_a_container_is_its_limit(tmp_path):
 
 
 def test_a_bar_says_how_many_failed_and_how_long_it_takes():
-    folder = progress.FolderProgress(2000)
+    labels = [f"http://example.org/{number}.mp4" for number in range(2000)]
+    folder = progress.FolderProgress(labels)
     assert folder.text(0.0) == "0 of 2,000"
     for number in range(37):
-        folder.add(failed=number < 2, earlier=number >= 27)
+        folder.add(labels[number], failed=number < 2, earlier=number >= 27)
     # 27 fresh ones took 150 s, and 1,963 are left: 10,906 s
     assert folder.text(150.0) == "37 of 2,000, 2 failed, 3 h left"
+
+
+def test_the_time_left_is_by_the_length_of_the_files(tmp_path, monkeypatch):
+    labels = []
+    for name, size in (("short", 100), ("done", 5000), ("long", 900)):
+        (tmp_path / name).write_bytes(b"0" * size)
+        labels.append(str(tmp_path / name))
+    folder = progress.FolderProgress(labels)
+    folder.add(labels[1], failed=False, earlier=True)
+    folder.add(labels[0], failed=False, earlier=False)
+    # 100 bytes took 10 s, so 900 take 90 s. By the count of videos it would be 10 s
+    assert folder.text(10.0) == "2 of 3, 90 s left"
+    shown = []
+    monkeypatch.setattr(folder, "show", shown.append)
+    folder.show_counts("listening", 12.0, 60.0)
+    assert shown[0].endswith("left; listening: 12 of 60 s")
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(40, "40 s"), (5400, "90 min"), (9000, "2 h")])

@@ -228,6 +228,7 @@ def zoom(*texts: str) -> str:
             ["Cut it.", "Fold it.", "Dry it.", "Iron it.", "Ok."],
             "'Dr. Müller (Host)'",
         ),
+        (["🌸 Anna (she/her): A.", "🌸 Anna (she/her): B."], ["A.", "B."], "'🌸 Anna (she/her)'"),
         (["张三：好。", "张三：是。", "张三：好。"], ["好。", "是。", "好。"], "'张三'"),
         (["Step 1: Cut it.", "Step 2: Fold it."], ["Step 1: Cut it.", "Step 2: Fold it."], ""),
         (
@@ -345,6 +346,9 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
         (b'{"text": ["a"], "start": [], "end": [1]}', "equally long"),
         (b"1\n00:00:01 00:00:02\nhello", "no captions recognised"),
         (b"1\n00:00:-4,500 -> 00:00:02,000\nhello", "line 2: '00:00:-4,500 -> 00:00:02,000'"),
+        (b"1\n- 00:00:01,500 --> -00:00:01,000\nhello", "line 2: .* is not a timing"),
+        (b"1\n2 00:00:01,500 --> 00:00:02,000\nhello", "line 2: .* is not a timing"),
+        (b"1\n00:00:01,500 -->\nhello", "line 2: '00:00:01,500 -->' is not a timing"),
         (b"1\n00.00.01,500 --> 00.00.02,000\nhello", "line 2: .* is not a timing"),
         (b"1\n00:00:01:500 => 00:00:02:000\nhello", "line 2: .* is not a timing"),
         (

@@ -147,7 +147,7 @@ def _import_ray(environment: dict[str, str]) -> Any:
         import ray
     except ImportError as error:
         raise ModelError(
-            "engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'"
+            "engine.name=ray needs Ray, which is not here; pip install -c constraints.txt 'stepline[ray]'"
         ) from error
     return ray
 

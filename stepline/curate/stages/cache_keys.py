@@ -108,7 +108,13 @@ def encode_settings(recipe: "Recipe") -> JsonValue:
 
 def coarse_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of the stage `coarse`."""
-    return {"said": recipe.coarse.said, "coarse": _dump_settings(recipe.steps.nasva.coarse)}
+    coarse = recipe.steps.nasva.coarse
+    decides: Decisions = {"said": recipe.coarse.said, "coarse": _dump_settings(coarse)}
+    if coarse.encoder == "backbone":
+        vision = recipe.steps.vision
+        files = (vision.path, vision.dictionary)
+        decides["texts"] = [vision.text_space, vision.tokens, *map(file_digest, files)]
+    return decides
 
 
 def ground_settings(recipe: "Recipe") -> JsonValue:

@@ -37,6 +37,7 @@ from stepline.curate.stages.intermediate import (
 from stepline.errors import MediaError, ModelError, WriterError
 from stepline.files.digests import sha256
 from stepline.networks.device import Device, current_device
+from stepline.numeric import unit_rows
 from stepline.pipeline.networks import load_aligner, load_judge_detector, shared_recognisers
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, VisualOptions, extract_features
 from stepline.pipeline.placing import ask_vlm, ground_steps, judge_sentences
@@ -46,6 +47,8 @@ from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Trans
 from stepline.writing import WritingSettings, WrittenSteps, check_writer
 
 if TYPE_CHECKING:
+    from stepline.models.training.sources import TextEncoder
+    from stepline.pipeline.request import StepsSettings
     from stepline.vision import Backbone, VisionSettings
 
 P = ParamSpec("P")
@@ -265,8 +268,8 @@ def ground_coarsely(video: VideoContext) -> bytes:
     unsaid: tuple[Rejected, ...] = ()
     if video.recipe.coarse.said == "likeness" and steps:
         from stepline.grounding.speech import place_steps
-        from stepline.text import embed
 
+        embed = _linking_encoder(video.recipe.steps)
         sentences = inside.transcript.sentences
         settings = video.recipe.steps.nasva.coarse
         step_probabilities = None
@@ -300,6 +303,21 @@ def ground_coarsely(video: VideoContext) -> bytes:
             warnings=tuple(dict.fromkeys(warnings)),  # without repetitions
         )
     )
+
+
+def _linking_encoder(settings: "StepsSettings") -> "TextEncoder":
+    """Return the text encoder g by which steps and sentences are compared, to unit vectors."""
+    coarse = settings.nasva.coarse
+    vision = settings.vision
+    if coarse.matching == "line-model" or coarse.encoder == "minilm":
+        return _load_text_encoder("minilm")
+    if coarse.encoder != "backbone":
+        encode = _load_text_encoder(coarse.encoder)
+    elif vision.backbone in ("conse", "none", "precomputed"):
+        return _load_text_encoder(vision.text_model)
+    else:
+        encode = _load_backbone(vision).encode_texts
+    return lambda texts: unit_rows(encode(texts))
 
 
 def ground(video: VideoContext) -> bytes:
@@ -373,6 +391,13 @@ def _load_backbone(settings: "VisionSettings") -> "Backbone":
     from stepline.vision import load_backbone
 
     return load_backbone(settings)
+
+
+@_cache_by_device
+def _load_text_encoder(name: str) -> "TextEncoder":
+    from stepline.models.training.sources import load_text_encoder
+
+    return load_text_encoder(name)
 
 
 _aligner = _cache_by_device(load_aligner)

@@ -117,7 +117,9 @@ def stem(word: str) -> str:
 def _load_stemmer() -> Callable[[str], str]:
     spec = find_spec("snowballstemmer")
     if spec is None or spec.submodule_search_locations is None:
-        raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'")
+        raise ModelError(
+            "METEOR's stemmer is not installed; pip install -c constraints.txt 'stepline[evaluate]'"
+        )
     # Only the English module, by a package of another name. Importing snowballstemmer itself reads
     # 28 languages, which takes longer than all stems of a small corpus. It also prefers PyStemmer,
     # whose algorithm is a later one.

@@ -65,7 +65,7 @@ def _create_filesystem(kind: str, settings: RemoteSettings, process: int) -> Any
     except ImportError as error:
         package = EXTRA_OF_KIND.get(kind, kind)
         raise StoreError(
-            f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'"
+            f"{kind}:// needs the package {package}; pip install -c constraints.txt 'stepline[cloud]'"
         ) from error
     if kind == "s3":
         files.retries = 1  # retry.py retries

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stepline.datasets.excluded import read_excluded
 from stepline.datasets.registry import DATASETS
-from stepline.errors import DatasetError, ShapeError
+from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureLocation, FeatureStore, open_video_store
 from stepline.grounding.speech import place_steps
 from stepline.models.nasva.dataset import (
@@ -51,11 +51,14 @@ from stepline.models.training.sources import (
     read_labelled_texts,
     read_records,
 )
+from stepline.numeric import unit_rows
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span
 from stepline.storage import write_parquet
 
 REFINED_FILE = "refined.parquet"
-LINKING_ENCODER = "minilm"  # the text encoder that says which sentence speaks of a step
+# the text encoder that says which sentence speaks of a step, unless `coarse.encoder` names another
+LINKING_ENCODER = "minilm"
+TEXT_BACKBONES = ("clip", "internvideo", "s3d")  # that have a text encoder of their own
 NO_LABEL_REASON = (
     "no label after self-training: its best score is too low, or the teachers disagree"
 )
@@ -145,7 +148,7 @@ def refine_dataset(
             sources.step_vectors, step_texts, folder / "vectors" / "step"
         )
     )
-    reader = _VideoReader(features, vectors, settings, excluded)
+    reader = _VideoReader(features, vectors, settings, excluded, sources.step_vectors)
     # The videos whose steps can be placed.
     read = map(reader.read, read_records(sources.dataset))
     videos = [video for video in read if video is not None]
@@ -247,7 +250,9 @@ class _VideoReader:
         vectors: FeatureStore,
         settings: RefineRunSettings,
         excluded: ExcludedIds = frozenset(),
+        step_vectors: str = LINKING_ENCODER,
     ) -> None:
+        self._step_vectors = step_vectors  # the store `vectors`, or the encoder that made it
         self._features = features
         self._vectors = vectors
         self._settings = settings
@@ -301,7 +306,7 @@ class _VideoReader:
     def _find_said_spans(self, record: Record) -> dict[str, Span | None]:
         """Return by step id where the most similar sentences are said."""
         if self._encode is None:
-            self._encode = load_text_encoder(LINKING_ENCODER)
+            self._encode = self._load_linking_encoder()
         settings = self._settings.coarse
         step_probabilities = None
         if settings.matching == "line-model" and record.transcript is not None:
@@ -321,3 +326,26 @@ class _VideoReader:
             step_probabilities=step_probabilities,
         )
         return {step.id: step.said for step in steps}
+
+    def _load_linking_encoder(self) -> TextEncoder:
+        """Return the text encoder g by which steps and sentences are compared, to unit vectors.
+
+        Raises SettingsError where it is that of a backbone whose weights no one names.
+        """
+        settings = self._settings.coarse
+        name = settings.encoder
+        if settings.matching == "line-model":
+            name = LINKING_ENCODER
+        if name == "backbone" and not is_feature_store(self._step_vectors):
+            name = self._step_vectors
+        if name == "backbone":
+            backbone = self._vectors.backbone
+            if backbone in TEXT_BACKBONES:
+                raise SettingsError(
+                    f"{self._step_vectors}: steps and sentences are compared by {backbone}'s text "
+                    f"encoder, whose weights are not named; set coarse.encoder={backbone}:WEIGHTS, "
+                    "or minilm"
+                )
+            name = LINKING_ENCODER
+        encode = load_text_encoder(name)
+        return encode if name == LINKING_ENCODER else lambda texts: unit_rows(encode(texts))

@@ -41,7 +41,7 @@ def start_processes(device: str = "auto") -> torch.device:
     try:
         from accelerate import PartialState
     except ImportError as error:
-        cure = "pip install 'stepline[train]'"
+        cure = "pip install -c constraints.txt 'stepline[train]'"
         raise ModelError(
             f"training in several processes needs accelerate, which is not here; {cure}"
         ) from error

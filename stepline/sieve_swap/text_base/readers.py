@@ -525,7 +525,11 @@ def _read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
 
 
 def _parse_text(text: str) -> dict[str, object]:
-    """Return the title and steps of a text, and the fields of its front matter."""
+    """Return what a plain or Markdown text holds, by field.
+
+    "title" is its first heading. "steps" is its numbered list, else its bullets, else its paragraphs.
+    The YAML lines between "---" at its beginning are further fields.
+    """
     fields: dict[str, object] = {}
     front_matter = _FRONT_MATTER.match(text)
     if front_matter:

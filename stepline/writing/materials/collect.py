@@ -138,7 +138,10 @@ def _all_mentions(narration: ParsedNarration) -> Iterator[_UnitMention]:
 
 def _is_measured(mention: ThingMention) -> bool:
     """Return whether a mention has an amount in grams, cups or metres."""
-    return mention.amount is not None and mention.amount.unit in UNIT_KINDS
+    if mention.amount is None:
+        return False
+    unit = mention.amount.unit
+    return unit in UNIT_KINDS or unit[:1].isdigit()  # "14 oz can"
 
 
 def _thing_kind(

@@ -16,6 +16,7 @@ from stepline.text.narration.words import word_set
 from stepline.writing.quantities import (
     UNIT_KINDS,
     VAGUE_UNITS,
+    Range,
     number_at,
     skip_mark,
     unit_at,
@@ -44,6 +45,8 @@ SIZE_WORDS = word_set(
     wee tiny huge proper great more extra fluid single fresh
     """
 )
+# between a count and a size: "2 x 400 g", "1 1/2 (28 ounce)", "half a 400 g"
+SIZE_MARKS = word_set("x × ( a an large small big")
 LENGTH_PIECES = word_set("piece strip length knob bit")
 ARTICLE_WORDS = word_set("a an another")
 # "the glass of water", "each slice of bread" speak of one that is there
@@ -92,6 +95,9 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
         return None
     has_digits = words[index][:1].isdigit()
     is_article = words[index] in ARTICLE_WORDS and end == index + 1
+    sized = _sized_amount(words, index, (low, high), end, is_article=is_article)
+    if sized is not None:
+        return sized
     # A unit behind it, past words of size: "two heaped tablespoons".
     unit_index = _skip_words(words, end, SIZE_WORDS | ARTICLE_WORDS | {"of", "the", "-"})
     unit = _unit_at(words, unit_index, has_digits=has_digits)
@@ -112,6 +118,43 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
         if word_at(words, end) != "of":
             return None
     return StatedAmount(low, high, name, index, end)
+
+
+def _sized_amount(
+    words: Sequence[str], index: int, count: Range, end: int, *, is_article: bool
+) -> StatedAmount | None:
+    """Return the amount of "two 14 ounce cans", unit "14 oz can", None without a size.
+
+    A count needs no container: "three 200 gram fillets". A size needs no count: "400 gram tin".
+
+    Args:
+        words: tokens of the sentence, in lower case.
+        index: of the first token of the amount.
+        count: the number or range there.
+        end: index after it.
+        is_article: whether the number is only "a".
+    """
+    size_index = end
+    while word_at(words, size_index) in SIZE_MARKS:
+        size_index += 1
+    size = number_at(words, size_index) if size_index < len(words) else None
+    is_counted = size is not None and not is_article
+    if size is None:
+        count, size, size_index = (1.0, 1.0), (count, end), index
+    (low, high), unit_index = size
+    unit_index = skip_mark(words, unit_index, "-")
+    unit = _unit_at(words, unit_index, has_digits=words[size_index][:1].isdigit())
+    if unit is None or unit[1] not in ("mass", "volume"):
+        return None
+    name, kind, end = unit
+    number = f"{round(low, 2):g}" if low == high else f"{round(low, 2):g}-{round(high, 2):g}"
+    end = skip_mark(words, skip_mark(words, end, "-"), ")")
+    container = singular(word_at(words, end))
+    if container in COUNT_UNITS and container not in UNIT_KINDS:
+        return StatedAmount(*count, f"{number} {name} {container}", index, end + 1)
+    if is_counted and kind == "mass":
+        return StatedAmount(*count, f"{number} {name}", index, end)
+    return None
 
 
 def singular(word: str) -> str:

@@ -49,7 +49,7 @@ def stored_bytes(ray):
 @pytest.fixture(scope="module")
 def ray_here(tmp_path_factory):
     """One Ray on this machine for all tests of the module: it takes seconds to start."""
-    pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
+    pytest.importorskip("ray", reason="needs Ray: pip install -c constraints.txt 'stepline[ray]'")
     from stepline.curate.execution.ray import connect_cluster
 
     with contextlib.ExitStack() as held:

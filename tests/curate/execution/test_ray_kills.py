@@ -45,7 +45,7 @@ def code_of(items, out, **engine):
 @pytest.fixture
 def whole(tmp_path, monkeypatch):
     """The videos, and what the local engine makes of them."""
-    pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
+    pytest.importorskip("ray", reason="needs Ray: pip install -c constraints.txt 'stepline[ray]'")
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", TEXTS)
     finish(code_of(items, tmp_path / "whole", workers=2), tmp_path / "cache")
