@@ -165,7 +165,9 @@ def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "Loa
 
     loaded = load_detector(settings.detector)
     check_backbone(loaded, vision.backbone)
-    return _require_width(loaded, vision)
+    # A detector of frames reads the video itself.
+    sees_frames = loaded.network.settings.video == "s3d"
+    return loaded if sees_frames else _require_width(loaded, vision)
 
 
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":

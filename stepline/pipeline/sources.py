@@ -172,7 +172,7 @@ class VideoSource:
         Raises MediaError if a link has no video, or if its page lacks the captions or chapters.
         """
         # Checked here, since a result of an earlier run would hide that the file is missing.
-        if captions is not None and not means_link_page(captions) and not captions.is_file():
+        if captions is not None and not means_link_page(captions) and not captions.exists():
             raise CaptionError(f"{captions}: no such captions file; correct its path")
         if isinstance(self.place, Path):
             require_utf8_name(self.place)

@@ -76,5 +76,5 @@ def test_a_language_without_aligner_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_missing_package_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "whisperx", None)
-    with pytest.raises(ModelError, match=r"pip install 'stepline\[whisperx\]'"):
+    with pytest.raises(ModelError, match=r"-c constraints-whisperx.txt 'stepline\[whisperx\]'"):
         WhisperX(SETTINGS)

@@ -206,7 +206,9 @@ def test_errors_have_one_form_and_browsers_get_a_page(own):
 
 
 def test_the_error_names_the_missing_header(own):
-    reply, data = own.ask("POST", "/api/videos", {"path": "v0.mp4"}, X_Stepline=None)
+    cookie = f"{cookie_name(own)}={own.access.token}"  # as a browser sends it
+    headers = {"X_Stepline": None, "Authorization": None, "Cookie": cookie}
+    reply, data = own.ask("POST", "/api/videos", {"path": "v0.mp4"}, **headers)
     assert reply.status == 400
     assert "`X-Stepline: studio`" in json.loads(data)["error"]
 

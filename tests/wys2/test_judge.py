@@ -42,7 +42,7 @@ from stepline.records import (
 )
 from stepline.vision.settings import VisionSettings
 
-WIDTH = 4
+WIDTH = 384
 SMALL = DetectorSettings(video_width=WIDTH, text_width=WIDTH, hidden=8, width=4)
 SURE = DetectorCalibration(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05)
 
