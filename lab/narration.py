@@ -1,18 +1,21 @@
 """What the product writes of real narration, and where it places given lines by words alone.
 
-    python lab/narration.py NARRATION.json.gz --predictions OUT.json [--only written|given]
+    python lab/narration.py NARRATION.json.gz --predictions OUT.json [--only written|given|lists]
     python lab/narration.py --transcripts FOLDER --predictions OUT_FOLDER
 
 The first writes what the yardstick's score.py reads: {"<video>": {"written": [{"text", "sources",
 "at"}], "given": [{"at"}]}}. The second writes a record NAME.json a caption file, for the
-transcripts' score.py.
+transcripts' score.py. `lists` prints how parts of the given lines are placed, alone and among lines
+of other videos, and writes nothing.
 """
 
 import argparse
 import gzip
 import json
+import random
 import time
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from stepline.records import Sentence, Span, Transcript
@@ -72,10 +75,36 @@ def given_rows(transcript: Transcript, texts: list[str]) -> list[Row]:
         sentence_probabilities=placed.sentence_probabilities,
     )
     rows = []
-    for scores in grounding.alignment.scores:
+    for step, scores in zip(grounding.steps, grounding.alignment.scores, strict=True):
         second = float(scores.argmax())
-        rows.append({"at": second + 0.5})
+        rows.append({"at": second + 0.5, "shown": step.status in ("shown", "unclear")})
     return rows
+
+
+def print_lists(narration: Path) -> None:
+    """Print how one to four neighbouring lines of each video are placed, alone and among others."""
+    videos = json.loads(gzip.decompress(narration.read_bytes()))
+    names = [name for name in sorted(videos) if videos[name]["steps"]]
+    for has_strange_lines in (False, True):
+        rng = random.Random(7)
+        hits, shown, strange_shown = [], [], []
+        for number, name in enumerate(names):
+            steps = videos[name]["steps"]
+            count = min(len(steps), rng.randint(1, 4))
+            first = rng.randint(0, len(steps) - count)
+            lines = [(step["text"], step["span"]) for step in steps[first : first + count]]
+            if has_strange_lines:
+                for step in videos[names[number - 37]]["steps"][: max(1, count // 2)]:
+                    lines.insert(rng.randint(0, len(lines)), (step["text"], None))
+            rows = given_rows(transcript_of(videos[name]), [text for text, _ in lines])
+            for (_, span), row in zip(lines, rows, strict=True):
+                if span is None:
+                    strange_shown.append(row["shown"])
+                else:
+                    hits.append(span[0] <= row["at"] <= span[1])
+                    shown.append(row["shown"])
+        counts = {"R@1": hits, "shown": shown, "strange lines shown": strange_shown}
+        print({key: (round(fmean(row), 3), len(row)) for key, row in counts.items() if row})
 
 
 def predict_videos(narration: Path, only: str, settings: WritingSettings) -> Row:
@@ -111,14 +140,16 @@ def main() -> None:
     parser.add_argument("narration", type=Path, nargs="?")
     parser.add_argument("--transcripts", type=Path)
     parser.add_argument("--predictions", type=Path, required=True)
-    parser.add_argument("--only", choices=("written", "given"), default="")
+    parser.add_argument("--only", choices=("written", "given", "lists"), default="")
     parser.add_argument("--scorer", type=Path, help="a tagger that lab/writer_training wrote")
     options = parser.parse_args()
     settings = WritingSettings(step_scorer=options.scorer)
     start = time.process_time()
     if options.transcripts is not None:
         write_transcripts(options.transcripts, options.predictions, settings)
-    if options.narration is not None:
+    if options.only == "lists":
+        print_lists(options.narration)
+    elif options.narration is not None:
         predictions = predict_videos(options.narration, options.only, settings)
         options.predictions.write_text(json.dumps(predictions))
     print(f"{time.process_time() - start:.1f} CPU s")
