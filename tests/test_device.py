@@ -367,7 +367,8 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
         item = VideoItem(name, video=str(tmp_path / name), captions=str(tmp_path / name))
         videos[name] = OpenVideo(plan, phase.results, item, phase.stages)
         scheduler._fetcher.open(item, ["captions"])
-    videos["b"].states.update(read="done", count="done")
+    for _ in ("read", "count"):
+        videos["b"].record_outcome(None)
 
     def task_for(worker):
         request = scheduler._choose_request(worker)

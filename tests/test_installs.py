@@ -89,12 +89,12 @@ CALLS = {
 NEED_MORE_DATA = {
     "compare": "show the same task",
     "train calibrate": "add videos",
-    "refine": "give records with texts",
+    "refine": "give records with steps to place",
 }
 NEED_MORE_DATA["curate corrections"] = "no corrected video"
 OPTIONS = {"--aligner", "--detector"}  # which need more than their command does
 SERVERS = {"studio": "open http://", "annotate": "http://"}  # what is printed once one serves
-ROW = re.compile(r"\| `pip install \"?\.(?:\[(\w+)\])?\"?` \| (.*) \|")
+ROW = re.compile(r"\| `pip install -c constraints.txt (?:\.|'stepline\[(\w+)\]')` \| (.*) \|")
 
 
 def documented_installs():

@@ -321,9 +321,11 @@ def find_model(name: str) -> Path:
 
 def _check_language(language: str | None) -> None:
     """Raise SettingsError for a language that no Whisper model knows, before one is fetched."""
+    if language is None:
+        return
     from faster_whisper.tokenizer import _LANGUAGE_CODES
 
-    if language is not None and language not in _LANGUAGE_CODES:
+    if language not in _LANGUAGE_CODES:
         known = "Whisper knows 99 languages, by their two-letter codes (en, zh, es)"
         cure = "give --captions, or --texts with your own lines"
         raise SettingsError(f"asr.language {language!r}: {known}; {cure}")

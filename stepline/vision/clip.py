@@ -5,7 +5,6 @@ No other backbone may use the internet, and this one only on request (`vision.hu
 Sources: Radford et al. 2021 (CLIP), Zhai et al. 2023 (SigLIP).
 """
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, first_line
+from stepline.limits import parse_json
 from stepline.networks.device import current_device
 from stepline.records import Matrix
 from stepline.vision.encode import Images, check_images
@@ -132,7 +132,8 @@ def read_clip_width(folder: Path) -> int | None:
     None if the file does not say it, as that of SigLIP, or cannot be read, which `load_clip`
     reports.
     """
-    with suppress(OSError, ValueError, AttributeError):
-        width = json.loads((folder / "config.json").read_bytes()).get("projection_dim")
+    with suppress(OSError, ValueError):
+        config = parse_json((folder / "config.json").read_bytes())
+        width = config.get("projection_dim") if isinstance(config, dict) else None
         return width if isinstance(width, int) else None
     return None

@@ -221,7 +221,7 @@ def test_the_stemmer_reads_no_language_but_english():
 def test_without_the_stemmer_the_extra_is_named(monkeypatch):
     _load_stemmer.cache_clear()
     monkeypatch.setattr("stepline.evaluate.meteor.words.find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"pip install 'stepline\[evaluate\]'"):
+    with pytest.raises(ModelError, match=r"pip install -c constraints.txt 'stepline\[evaluate\]'"):
         stem("neverstemmedbefore")
     _load_stemmer.cache_clear()
 
@@ -305,5 +305,7 @@ def test_a_missing_or_foreign_table_names_the_extra(folder, monkeypatch):
     with pytest.raises(ModelError, match="not the file of pycocoevalcap 1.2"):
         load_phrases()
     (folder / PARAPHRASE_TABLE).unlink()
-    with pytest.raises(ModelError, match=r"no such file; pip install 'stepline\[evaluate\]'"):
+    with pytest.raises(
+        ModelError, match=r"no such file; pip install -c constraints.txt 'stepline\[evaluate\]'"
+    ):
         load_phrases()

@@ -204,7 +204,8 @@ def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
     forget_file_systems()
     monkeypatch.setattr("fsspec.filesystem", lacks)
     with pytest.raises(
-        StoreError, match=r"s3:// needs the package s3fs; pip install 'stepline\[cloud\]'"
+        StoreError,
+        match=r"s3:// needs the package s3fs; pip install -c constraints.txt 'stepline\[cloud\]'",
     ):
         RemotePath("s3://bucket/a").read()
     with pytest.raises(StoreError, match=r"s4://: no such kind of address; did you mean s3"):

@@ -61,7 +61,7 @@ def test_a_continuation_told_over_and_over_joins_for_half_a_minute():
     for number in range(1, 13):  # every 5 s for a minute
         again = step("stir it", 5.0 * number, sources=(number,))
         steps.append(SentenceStep(again, antecedents=("rice",)))
-    joined = join_continuations(steps, "usual").steps
+    joined = join_continuations(steps, "usual")[0]
     assert [item.said for item in joined[:2]] == [Span(0.0, 32.0), Span(35.0, 37.0)]
 
 
