@@ -53,11 +53,22 @@ class OpenStream:
 
     Attributes:
         user: name of the key of the program. Empty for people.
-        is_ended: whether the stream has to end, because there are too many.
+        events: yields the events.
+        ended: done if the stream has to end, because there are too many.
     """
 
     user: str
-    is_ended: bool = False
+    events: AsyncIterator[str]
+    ended: "asyncio.Future[None]"
+
+    async def next_event(self) -> str | None:
+        """Return the next event, None at the end. It does not wait longer once `ended` is done."""
+        event = asyncio.ensure_future(anext(self.events, None))
+        try:
+            await asyncio.wait((event, self.ended), return_when=asyncio.FIRST_COMPLETED)
+            return event.result() if event.done() else None
+        finally:
+            event.cancel()
 
 
 class ShareBody(FrozenModel):
@@ -201,29 +212,29 @@ class StudioApi:
             request: the request, whose user counts.
             events: yields the events until the function that it is given returns True.
         """
+        ended = asyncio.get_running_loop().create_future()
+        stream = OpenStream(request.state.user, events(self.is_stopping), ended)
         # X-Accel-Buffering makes nginx pass each event on when it comes.
         return StreamingResponse(
-            self._stream(OpenStream(request.state.user), events),
+            self._stream(stream),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
 
-    async def _stream(
-        self, stream: OpenStream, events: Callable[[Callable[[], bool]], AsyncIterator[str]]
-    ) -> AsyncIterator[str]:
+    async def _stream(self, stream: OpenStream) -> AsyncIterator[str]:
         self._streams.append(stream)
         if len(self._streams) > MAX_STREAMS:
             # The oldest stream of the user with the most streams ends. A browser connects again.
             users = Counter(other.user for other in self._streams)
             busiest_user, _ = users.most_common(1)[0]
             oldest = next(other for other in self._streams if other.user == busiest_user)
-            oldest.is_ended = True
+            oldest.ended.set_result(None)
             self._streams.remove(oldest)
         try:
-            async for event in events(lambda: stream.is_ended or self.is_stopping()):
+            while (event := await stream.next_event()) is not None:
                 yield event
         finally:
-            if not stream.is_ended:
+            if not stream.ended.done():
                 self._streams.remove(stream)
 
     def get_openapi(self, _: Request) -> Response:
