@@ -72,7 +72,7 @@ def given_rows(transcript: Transcript, texts: list[str]) -> list[Row]:
         VisualFeatures(),
         settings,
         written=False,
-        sentence_probabilities=placed.sentence_probabilities,
+        lines=placed.placement,
     )
     rows = []
     for step, scores in zip(grounding.steps, grounding.alignment.scores, strict=True):

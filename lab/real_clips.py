@@ -277,26 +277,20 @@ def placed_anew(record: Record, visual: VisualFeatures, texts: Sequence[str] = (
     """
     settings = StepsSettings()
     transcript = record.transcript or Transcript()
-    sentence_probabilities = None
+    placement = None
     if texts:
         path = Path(record.video.path or "")
         request = Request(path, record.id, texts=tuple(texts))
         lines = place_user_lines(request.texts, transcript, settings)
         steps = lines.steps
-        sentence_probabilities = lines.sentence_probabilities
+        placement = lines.placement
     else:
         steps = tuple(spoken_step(step) for step in record.steps)
     if not steps:
         return record
     duration = record.video.duration or 0.0
     grounding = ground_steps(
-        steps,
-        duration,
-        transcript,
-        visual,
-        settings,
-        written=not texts,
-        sentence_probabilities=sentence_probabilities,
+        steps, duration, transcript, visual, settings, written=not texts, lines=placement
     )
     return record.model_copy(update={"steps": grounding.steps})
 

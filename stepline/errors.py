@@ -33,7 +33,7 @@ def printable(text: str) -> str:
     return CONTROL_CHARACTERS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
-def shorten(text: str) -> str:
+def elide_middle(text: str) -> str:
     """Return a message in which a long word, such as a quoted value, keeps its beginning and end.
 
     So does the whole message, whose end is the cure.
@@ -43,7 +43,7 @@ def shorten(text: str) -> str:
 
 def error_line(text: str) -> str:
     """Return a message as one printable line, with long quotes shortened."""
-    return shorten(printable(" ".join(filter(None, map(str.strip, text.splitlines())))))
+    return elide_middle(printable(" ".join(filter(None, map(str.strip, text.splitlines())))))
 
 
 def first_line(error: BaseException) -> str:

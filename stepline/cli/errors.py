@@ -16,10 +16,10 @@ import click
 from stepline.errors import (
     SettingsError,
     SteplineError,
+    elide_middle,
     error_line,
     missing_extra,
     printable,
-    shorten,
 )
 
 # at level DEBUG, as --debug sets it, every error comes with its trace
@@ -155,7 +155,7 @@ def _printable_usage_errors() -> Iterator[None]:
         yield
     except click.UsageError as error:
         message = error.format_message()
-        quoted = shorten(printable(message))
+        quoted = elide_middle(printable(message))
         if quoted == message:
             raise
         raise click.UsageError(quoted, error.ctx) from error

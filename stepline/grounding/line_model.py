@@ -260,12 +260,15 @@ class LinePosterior:
         said_probabilities: (K,) P(line k is said in any sentence).
         evidence: (K, S) weighted features of line and sentence, in nats.
         log_evidence: log of the total weight of all paths. It is higher for a list that fits better.
+        words: (K, S) fraction of the IDF mass of a line's words in a sentence. None without lines or
+            sentences.
     """
 
     posterior: Array
     said_probabilities: Array
     evidence: Array
     log_evidence: float = 0.0
+    words: Array | None = None
 
     @property
     def sentence_distribution(self) -> Array:
@@ -365,7 +368,8 @@ def match_features(
         # The regression is evaluated after every sentence, and one false yes is never taken back.
         probabilities = np.minimum(probabilities, 1 - np.exp(never))
     evidence = features @ np.array(weights.evidence)  # (K, S)
-    return LinePosterior(posterior, probabilities, evidence, total)
+    words = features[..., FEATURE_NAMES.index("words")]
+    return LinePosterior(posterior, probabilities, evidence, total, words)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_model import match_lines, word_overlap
+from stepline.grounding.line_model import match_lines
 from stepline.grounding.settings import CoarseSettings, LabelRule
 from stepline.numeric import cosine_matrix, softmax
 from stepline.records import (
@@ -227,10 +227,12 @@ class TextPlacement:
     Attributes:
         steps: one step per line, in the order of the lines.
         sentence_probabilities: (K, S) P(sentence s says line k). Row k sums to P(line k is said).
+        step_probabilities: (S,) P(sentence s describes a step). None: unknown.
     """
 
     steps: tuple[Step, ...]
     sentence_probabilities: npt.NDArray[np.float64]
+    step_probabilities: npt.NDArray[np.float64] | None = None
 
 
 class TaskGraph(FrozenModel):
@@ -278,7 +280,8 @@ def steps_from_texts(
     steps = line_steps(texts, graph)
     sentences = transcript.sentences
     if not steps or not sentences:
-        return TextPlacement(steps, np.zeros((len(steps), len(sentences))))
+        no_probabilities = np.zeros((len(steps), len(sentences)))
+        return TextPlacement(steps, no_probabilities, step_probabilities)
     _check_vector_shapes(text_vectors, sentence_vectors, (len(steps), len(sentences)))
     match = match_lines(
         texts,
@@ -293,8 +296,9 @@ def steps_from_texts(
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
     best = match.posterior.argmax(axis=1).tolist()  # (K,)
     passages = [_near_best(match.passage_of(k), best[k], sentences) for k in range(len(steps))]
-    words, _ = word_overlap(texts, [sentence.text for sentence in sentences])
-    likeness, least = (cosines, MIN_LINE_COSINE) if so_far else (cosines + words, MIN_LINE_LIKENESS)
+    likeness, least = cosines, MIN_LINE_COSINE
+    if not so_far:
+        likeness, least = cosines + match.words, MIN_LINE_LIKENESS
     cited = np.array([likeness[k, list(passage)].max() for k, passage in enumerate(passages)])
     is_said = (match.said_probabilities >= MIN_SAID_PROBABILITY) & (cited >= least)
     # In the first sentences a cosine may be enough.
@@ -314,7 +318,7 @@ def steps_from_texts(
             step = step.model_copy(update={"said": said_span, "sources": sources})
         placed.append(step)
     sentence_probabilities = match.sentence_distribution * match.said_probabilities[:, None]
-    return TextPlacement(tuple(placed), sentence_probabilities)
+    return TextPlacement(tuple(placed), sentence_probabilities, step_probabilities)
 
 
 def _near_best(
@@ -328,7 +332,7 @@ def _near_best(
 
 
 @dataclass(frozen=True)
-class CompletedList:
+class CompletedList(TextPlacement):
     """A user's lines together with the steps that the narration tells and no line names.
 
     Attributes:
@@ -337,27 +341,23 @@ class CompletedList:
         lines: indices of the lines among the steps.
     """
 
-    steps: tuple[Step, ...]
-    sentence_probabilities: npt.NDArray[np.float64]
-    lines: tuple[int, ...]
+    lines: tuple[int, ...] = ()
 
 
-def add_unlisted_steps(
-    placement: TextPlacement,
-    transcript: Transcript,
-    step_probabilities: npt.NDArray[np.float64] | None,
-) -> CompletedList:
+def add_unlisted_steps(placement: TextPlacement, transcript: Transcript) -> CompletedList:
     """Return the lines of a list, and each sentence that describes a step and that no line cites.
 
     A part of a recipe is then grounded like the whole: the other steps claim their own seconds.
 
     Args:
-        placement: the K lines, as `steps_from_texts` returns them.
+        placement: the K lines, as `steps_from_texts` returns them. Nothing is added if its
+            `step_probabilities` are unknown.
         transcript: the S sentences of the narration.
-        step_probabilities: (S,) P(the sentence describes a step). None: unknown, nothing is added.
     """
     count = len(transcript.sentences)
-    probabilities = np.zeros(count) if step_probabilities is None else step_probabilities
+    probabilities = placement.step_probabilities
+    if probabilities is None:
+        probabilities = np.zeros(count)
     cited = {source for step in placement.steps for source in step.sources}
     likely = np.flatnonzero(probabilities >= MIN_UNLISTED_PROBABILITY).tolist()
     unlisted = [index for index in likely if index not in cited]
@@ -383,7 +383,8 @@ def add_unlisted_steps(
         steps.append(step)
         rows.append(row)
     add_unlisted(count)
-    return CompletedList(tuple(steps), np.array(rows).reshape(len(steps), count), tuple(lines))
+    all_rows = np.array(rows).reshape(len(steps), count)
+    return CompletedList(tuple(steps), all_rows, placement.step_probabilities, tuple(lines))
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stepline.grounding.ground import Grounding
-    from stepline.grounding.said_to_shown import Array
+    from stepline.grounding.speech import TextPlacement
     from stepline.grounding.vision_language import VisualAnswers
     from stepline.llm.pictures import PictureReader
     from stepline.media import MediaInfo
@@ -96,7 +96,7 @@ def place_steps(
     networks: Networks,
     duration: float,
     *,
-    sentence_probabilities: "Array | None" = None,
+    lines: "TextPlacement | None" = None,
 ) -> GroundedVideoSteps:
     """Return the steps with the seconds in which each is shown, from speech and pictures.
 
@@ -111,8 +111,8 @@ def place_steps(
         settings: settings of all stages of finding steps.
         networks: the trained networks.
         duration: duration of the video in seconds.
-        sentence_probabilities: (K steps, S sentences) P(sentence s says step k). The first
-            sentences are those of `speech`. None: not given.
+        lines: where the speech says the steps, if they are a user's own lines. The first sentences
+            are those of `speech`. None: the steps were written from the speech.
     """
     from stepline.grounding.ground import GroundReport
 
@@ -127,9 +127,7 @@ def place_steps(
             settings,
             networks.aligner,
             written=not request.texts,
-            sentence_probabilities=_crop_sentence_columns(
-                sentence_probabilities, steps, transcript
-            ),
+            lines=_crop_to_video(lines, steps, transcript),
         )
         if settings.vision.vlm.named:
             answers = ask_vlm(request, grounding, visual, settings, duration)
@@ -161,13 +159,22 @@ def _is_talk(
     return log_bayes is not None and log_bayes < MAX_TALK_LOG_BAYES
 
 
-def _crop_sentence_columns(
-    sentence_probabilities: "Array | None", steps: Sequence[Step], transcript: Transcript
-) -> "Array | None":
-    """Return the columns (K, S) of the sentences inside the video, which come first."""
-    if sentence_probabilities is None or len(sentence_probabilities) != len(steps):
+def _crop_to_video(
+    lines: "TextPlacement | None", steps: Sequence[Step], transcript: Transcript
+) -> "TextPlacement | None":
+    """Return the lines with the sentences inside the video, which come first."""
+    if lines is None or len(lines.sentence_probabilities) != len(steps):
         return None
-    return sentence_probabilities[:, : len(transcript.sentences)]
+    count = len(transcript.sentences)
+    step_probabilities = lines.step_probabilities
+    if step_probabilities is not None:
+        step_probabilities = step_probabilities[:count]
+    return replace(
+        lines,
+        steps=tuple(steps),
+        sentence_probabilities=lines.sentence_probabilities[:, :count],
+        step_probabilities=step_probabilities,
+    )
 
 
 def _set_not_shown(step: Step) -> Step:
@@ -185,7 +192,7 @@ def ground_steps(
     aligner: "LoadedAligner | None" = None,
     *,
     written: bool = True,
-    sentence_probabilities: "Array | None" = None,
+    lines: "TextPlacement | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Ground steps: find the seconds in which each is shown.
 
@@ -197,30 +204,17 @@ def ground_steps(
         settings: settings of all stages of finding steps.
         aligner: a trained network. None: the method that needs no training.
         written: True if the steps were written from the transcript, False if the user gave them.
-        sentence_probabilities: (K, S) P(sentence s says step k). None: not given.
+        lines: where the speech says the steps, if they are a user's own lines. None: they are not.
 
     Returns the steps with spans and scores, the alignment and a report.
     """
     # by a trained network
     backbone = visual.backbone
-    aligned = aligner is not None and visual.features is not None and backbone is not None
-    lines = None
-    if sentence_probabilities is not None and not aligned:
-        from stepline.grounding.speech import TextPlacement, add_unlisted_steps
-        from stepline.writing.extractive.writer import transcript_step_probabilities
-
-        completed = add_unlisted_steps(
-            TextPlacement(tuple(steps), sentence_probabilities),
-            transcript,
-            transcript_step_probabilities(transcript, settings.writing),
-        )
-        steps, lines = completed.steps, completed.lines
-        sentence_probabilities = completed.sentence_probabilities
     # The text vectors come from the backbone that saw the pictures, so that both share a space.
-    vectors = backbone.encode_texts([step.text for step in steps]) if backbone else None
-    if aligner is not None and visual.features is not None and vectors is not None:
+    if aligner is not None and visual.features is not None and backbone is not None:
         from stepline.models.nasva.predict import ground_by_aligner
 
+        vectors = backbone.encode_texts([step.text for step in steps])
         options = settings.nasva.aligner
         return ground_by_aligner(
             steps, aligner, visual.features, vectors, settings=options, duration=duration
@@ -228,8 +222,15 @@ def ground_steps(
     from stepline.grounding.correspondence import load_weights
     from stepline.grounding.ground import ground_inputs
     from stepline.grounding.inputs import GroundingInputs
+    from stepline.grounding.speech import add_unlisted_steps
 
     # by all evidence without one
+    sentence_probabilities = None
+    line_rows = None
+    if lines is not None:
+        completed = add_unlisted_steps(lines, transcript)
+        steps, line_rows = completed.steps, completed.lines
+        sentence_probabilities = completed.sentence_probabilities
     sentences = [sentence.text for sentence in transcript.sentences]
     sentence_vectors = None
     # Only backbones with a stored mean picture compare sentences with pictures.
@@ -240,14 +241,14 @@ def ground_steps(
         duration=duration,
         transcript=transcript,
         features=visual.features,
-        step_vectors=vectors,
+        step_vectors=backbone.encode_texts([step.text for step in steps]) if backbone else None,
         activity=visual.activity,
         sentence_vectors=sentence_vectors,
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
         sentence_probabilities=sentence_probabilities,
         instruction=_instruction_log_odds(transcript, settings) if written else None,
-        lines=lines,
+        lines=line_rows,
     )
     return ground_inputs(inputs, settings.nasva.ground)
 

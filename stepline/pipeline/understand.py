@@ -27,8 +27,6 @@ from dataclasses import asdict, dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import JsonValue
 
 from stepline.errors import MediaError, ModelError
@@ -79,7 +77,7 @@ from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
 
 if TYPE_CHECKING:
-    from stepline.grounding.speech import TaskGraph
+    from stepline.grounding.speech import TaskGraph, TextPlacement
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing.extractive.narration import ParsedNarration
 
@@ -219,18 +217,9 @@ def _make_record(
     inside = drop_speech_past_end(
         duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
     )
-    sentence_probabilities = None
-    if isinstance(written, PlacedUserLines):
-        sentence_probabilities = written.sentence_probabilities
+    lines = written.placement if isinstance(written, PlacedUserLines) else None
     placed = place_steps(
-        request,
-        run.info,
-        inside,
-        visual,
-        settings,
-        networks,
-        duration,
-        sentence_probabilities=sentence_probabilities,
+        request, run.info, inside, visual, settings, networks, duration, lines=lines
     )
     # The changes of a screen place its steps, unless a trained network has placed them.
     if visual.screen is not None and networks.aligner is None:
@@ -476,19 +465,15 @@ def propose_steps(
     return write_steps(transcript, settings.writing, title=title, narration=narration)
 
 
-Array = npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class PlacedUserLines(WrittenSteps):
     """The user's lines as steps.
 
     Attributes:
-        sentence_probabilities: (K lines, S sentences) P(sentence s says line k). The sum of a row
-            is P(line k is said).
+        placement: where the speech says each line, with probabilities.
     """
 
-    sentence_probabilities: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
+    placement: "TextPlacement | None" = field(default=None, compare=False)
 
 
 def place_user_lines(
@@ -519,7 +504,7 @@ def place_user_lines(
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
         graph=graph,
     )
-    return PlacedUserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
+    return PlacedUserLines(placed.steps, placement=placed)
 
 
 def _find_materials_and_tools(

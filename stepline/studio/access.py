@@ -201,7 +201,9 @@ class Access:
         try:
             user = self._request_user(request)
         except SettingsError as error:
-            self._warn_of_keys(str(error))
+            if str(error) != self._keys_fault:  # one warning, however many requests follow
+                log.warning("%s", error)
+            self._keys_fault = str(error)
             reason = "the keys of this studio cannot be read; its log says why"
             return JSONResponse({"error": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
         if user is not None:
@@ -227,11 +229,6 @@ class Access:
         query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in query if name == "token"]
         return len(tokens) == 1 and self._is_token(tokens[0])
-
-    def _warn_of_keys(self, fault: str) -> None:
-        if fault != self._keys_fault:  # one warning, however many requests follow
-            log.warning("%s", fault)
-        self._keys_fault = fault
 
     def _request_user(self, request: Request) -> tuple[str, Role] | None:
         """Return who sends a request (the name of a key, or "") and the role.

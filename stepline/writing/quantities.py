@@ -7,11 +7,13 @@ a word stem without its endings, so "seasoning" and "season" are the same.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from stepline.writing.extractive.english import word_set
+
+Value = TypeVar("Value")
 
 Range: TypeAlias = tuple[float, float]  # least and greatest: "8 to 10" is (8, 10), "5" is (5, 5)
 Number: TypeAlias = tuple[float, int]  # value, index of the token after it
@@ -376,14 +378,30 @@ def quantities(text: str) -> list[Quantity]:
 def located_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int]]:
     """Yield each amount among the tokens of a text, with the index of its first token and the index
     after its last token."""
+    return _located(words, _quantity_at)
+
+
+def numbers(text: str) -> set[float]:
+    """Return the values of the numbers in a text, in digits or words, of a range both ends."""
+    ranges = (value for value, _, _ in _located(tokens(text), number_at))
+    return {round(end, 3) for ends in ranges for end in ends}
+
+
+def _located(
+    words: Sequence[str], value_at: Callable[[Sequence[str], int], tuple[Value, int] | None]
+) -> Iterator[tuple[Value, int, int]]:
+    """Yield each value among tokens, with the index of its first token and the index after its last.
+
+    value_at: returns the value that begins at a token and the index after it, None without one.
+    """
     index = 0
     while index < len(words):
-        located = _quantity_at(words, index)
+        located = value_at(words, index)
         if located is None:
             index += 1
             continue
-        quantity, end = located
-        yield quantity, index, end
+        value, end = located
+        yield value, index, end
         index = end
 
 

@@ -1,5 +1,7 @@
 """A user's own lines are placed by all sentences that may tell them, each as likely as it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,8 +82,8 @@ def test_lines_that_are_told_closely_are_shorter(starts, seconds):
 
 
 def test_a_sentence_that_no_line_cites_keeps_its_own_seconds():
-    placement = TextPlacement((LINE,), np.array([[0.0, 0.2, 0.7]]))
-    completed = add_unlisted_steps(placement, HEARD, np.array([0.4, 0.6, 0.9]))
+    placement = TextPlacement((LINE,), np.array([[0.0, 0.2, 0.7]]), np.array([0.4, 0.6, 0.9]))
+    completed = add_unlisted_steps(placement, HEARD)
     assert [step.text for step in completed.steps] == ["sentence 14.0", "fold it"]
     assert completed.lines == (1,)
     assert completed.sentence_probabilities.tolist() == [[0.0, 0.6, 0.0], [0.0, 0.2, 0.7]]
@@ -96,7 +98,8 @@ def test_a_sentence_that_no_line_cites_keeps_its_own_seconds():
     grounding = ground_inputs(inputs, GroundSettings())
     assert [step.text for step in grounding.steps] == ["fold it"]
     assert grounding.alignment.texts == ("fold it",)
-    assert add_unlisted_steps(placement, HEARD, None).steps == (LINE,)
+    unknown = replace(placement, step_probabilities=None)
+    assert add_unlisted_steps(unknown, HEARD).steps == (LINE,)
 
 
 def test_the_telling_of_a_line_sums_to_its_chance_of_being_said():

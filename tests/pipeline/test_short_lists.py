@@ -57,13 +57,7 @@ SHOWN_ELSEWHERE = ("pour the flour into the bowl", "put some strawberries on the
 def place(lines, transcript, duration, visual):
     placed = place_user_lines(lines, transcript, SETTINGS)
     return ground_steps(
-        placed.steps,
-        duration,
-        transcript,
-        visual,
-        SETTINGS,
-        written=False,
-        sentence_probabilities=placed.sentence_probabilities,
+        placed.steps, duration, transcript, visual, SETTINGS, written=False, lines=placed.placement
     ).steps
 
 

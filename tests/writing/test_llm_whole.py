@@ -5,9 +5,9 @@ from llm_fakes import Answers, FakeServer
 from pydantic import ValidationError
 
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing.llm.citing import numbers_in
 from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
+from stepline.writing.quantities import numbers
 from stepline.writing.settings import LlmSettings
 
 SAID = (
@@ -77,7 +77,7 @@ def test_what_the_model_says_already_is_not_said_twice():
 def test_a_number_may_be_written_in_another_form_or_said_nearby():
     written, _ = write("5: Fry the 2 onions in butter for 1/2 hour")
     assert len(written.steps) == 1
-    assert numbers_in("2½ cups, 2 to 3 spoons, twenty five") == {2.5, 2.0, 3.0, 25.0}
+    assert numbers("2½ cups, 2 to 3 spoons, twenty five") == {2.5, 2.0, 3.0, 25.0}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy as np
 from stepline.records import Matrix, Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
-from stepline.writing.quantities import number_at, tokens
+from stepline.writing.quantities import numbers
 from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS
 
 if TYPE_CHECKING:
@@ -126,26 +126,11 @@ def unsaid_reason(step: Step, chunk: Chunk) -> str | None:
     first = chunk.indices.index(step.sources[0])
     last = chunk.indices.index(step.sources[-1])
     near = chunk.sentences[max(0, first - NEAR_SENTENCES) : last + NEAR_SENTENCES + 1]
-    said = numbers_in(" . ".join(sentence.text for sentence in near))
-    unsaid = numbers_in(step.text) - said - {1.0}
+    said = numbers(" . ".join(sentence.text for sentence in near))
+    unsaid = numbers(step.text) - said - {1.0}
     if not unsaid:
         return None
     return f"names {', '.join(f'{number:g}' for number in sorted(unsaid))}, which is not said there"
-
-
-def numbers_in(text: str) -> set[float]:
-    """Return the values of the numbers in a text, in digits or words, of a range both ends."""
-    words = tokens(text)
-    values: set[float] = set()
-    index = 0
-    while index < len(words):
-        found = number_at(words, index)
-        if found is None:
-            index += 1
-            continue
-        (low, high), index = found
-        values |= {round(low, 3), round(high, 3)}
-    return values
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> SupportScores:

@@ -238,6 +238,11 @@ class Prompt:
     has_context: bool = False
     has_numbers: bool = False
 
+    @property
+    def asks_for_json(self) -> bool:
+        """Whether the reply is to be a JSON object."""
+        return self.has_context and not self.has_numbers
+
 
 @cache
 def main_prompt() -> Prompt:
@@ -303,7 +308,7 @@ def build_prompt(
         before, _, after = prompt.text.partition(SPEECH_FIELD)
         shown_context = _quoted_context(context or ChunkContext())
         text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
-        reminder = CITED_REMINDER if prompt.has_numbers else JSON_REMINDER
+        reminder = JSON_REMINDER if prompt.asks_for_json else CITED_REMINDER
     return text + reminder if with_reminder else text
 
 

@@ -178,10 +178,7 @@ class ChunkWriter(CheckedRequests):
                 content=content,
                 parse=parse_answer,
                 refusal=lambda parsed: parsed.refusal,
-                # Only the main prompt asks for JSON.
-                schema=None
-                if self.prompt.has_numbers or not self.prompt.has_context
-                else STEPS_SCHEMA,
+                schema=STEPS_SCHEMA if self.prompt.asks_for_json else None,
             )
         )
         refused = [parsed for parsed in reply.readings if parsed.refusal is not None]
