@@ -53,8 +53,8 @@ MAX_DROPPED_CHARS = 300  # of a dropped text that are kept
 # in a clip that changes to Spanish 14
 MIN_UNREAD_SPEECH_SECONDS = 5.0
 # P(word) below which a word is doubted, and the share of such words from which a transcript is
-# poor. Of 23 English clips read by tiny.en four have .096 to .23: all four are garbled ("perfect
-# your cheeks"). The others have .1 of 20 words, or at most .083.
+# poor. Of 23 English clips read by tiny.en four have .096 to .23: all four are garbled when read.
+# The others have .1 of 20 words, or at most .083.
 DOUBTED_WORD_PROBABILITY = 0.5
 MAX_DOUBTED_FRACTION = 0.09
 MIN_DOUBTED_WORDS = 3

@@ -211,10 +211,10 @@ def test_nothing_of_a_comparison_or_a_pair_is_lost(text: str, step: str) -> None
 @pytest.mark.parametrize(
     "step",
     [
-        "add a cup and a half of cooked peas, the juice from one lemon, two tablespoons of olive oil "
-        "and a heaping cup of fresh basil and some salt and pepper",
-        "add two teaspoons of onion powder, a teaspoon of paprika, a teaspoon of ground cumin, "
-        "half a teaspoon of chili powder and a pinch of dried oregano",
+        "add a pound and a half of boiled potatoes, the zest from one orange, three spoons of walnut oil "
+        "and a small bunch of fresh mint and some salt and sugar",
+        "add three teaspoons of garlic powder, a teaspoon of turmeric, a teaspoon of ground ginger, "
+        "half a teaspoon of mustard powder and a pinch of dried thyme",
     ],
 )
 def test_a_list_of_things_stays_whole(step: str) -> None:

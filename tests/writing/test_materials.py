@@ -41,9 +41,9 @@ def materials(*texts: str) -> list[str]:
         ("two more tablespoons of butter", 2, 2, "tbsp"),
         ("teaspoon of dried oregano", 1, 1, "tsp"),
         ("couple tablespoons of oil", 2, 2, "tbsp"),
-        ("1 1/2 ( 28 ounce ) jars of sauce", 1.5, 1.5, "28 oz jar"),
-        ("two 14 - ounce cans of tomatoes", 2, 2, "14 oz can"),
-        ("a 400 gram tin of beans", 1, 1, "400 g tin"),
+        ("2 1/2 ( 32 ounce ) jars of salsa", 2.5, 2.5, "32 oz jar"),
+        ("three 12 - ounce cans of peaches", 3, 3, "12 oz can"),
+        ("a 250 gram tin of lentils", 1, 1, "250 g tin"),
         ("500 ml carton of stock", 1, 1, "500 ml carton"),
         ("2 x 400 g tins of chickpeas", 2, 2, "400 g tin"),
         ("one to two 400 gram tins of beans", 1, 2, "400 g tin"),
@@ -178,12 +178,12 @@ def test_materials_of_any_text_have_a_name_and_their_sentences(texts):
 
 def test_count_size_and_container_name_the_thing_inside():
     assert materials(
-        "You will need two 14-ounce cans of tomatoes, a 400 gram tin of beans "
-        "and three 200 gram packs of feta.",
-        "Then add 1 1/2 (28 ounce) jars of sauce to the pot.",
+        "For this, have three 12-ounce cans of peaches, a 250 gram tin of lentils "
+        "and two 150 gram packs of halloumi ready.",
+        "Then stir 2 1/2 (32 ounce) jars of salsa into the pot.",
     ) == [
-        "2 x 14 oz can tomatoes",
-        "400 g tin beans",
-        "3 x 200 g pack feta",
-        "1.5 x 28 oz jar sauce",
+        "3 x 12 oz can peaches",
+        "250 g tin lentils",
+        "2 x 150 g pack halloumi",
+        "2.5 x 32 oz jar salsa",
     ]

@@ -15,7 +15,7 @@ def steps_of(*texts):
 
 def test_a_long_step_stays_whole():
     words = (
-        "make the cashew cream by adding half a cup of raw cashews to a food processor, "
-        "along with the juice of one lime and 1/3 a cup of boiling water"
+        "make the walnut sauce by adding half a cup of toasted walnuts to a small blender, "
+        "along with the zest of one orange and 1/3 a cup of warm milk"
     )
     assert words in steps_of(f"Meanwhile we're gonna {words}.")
