@@ -371,6 +371,31 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     assert texts(server, other)[0] == "Half typed"
 
 
+def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, browser, server):
+    page, other = review(), review()
+    # Its event stream opens when the test says so.
+    late = """const Stream = EventSource;
+    window.EventSource = class {
+      handlers = [];
+      constructor(url) {
+        window.listenNow = () => {
+          const stream = new Stream(url);
+          for (const each of this.handlers) stream.addEventListener(...each);
+        };
+      }
+      addEventListener(...each) { this.handlers.push(each); }
+    };"""
+    other.send("Page.addScriptToEvaluateOnNewDocument", source=late)
+    other.send("Page.reload")
+    other.wait_until("window.listenNow && document.querySelectorAll('#list .step').length === 3")
+    press(page, "j")
+    press(page, "x")
+    page.wait_until(SAVED)
+    assert other.run("document.querySelectorAll('#list .step').length") == 3
+    other.run("listenNow()")
+    other.wait_until("document.querySelectorAll('#list .step').length === 2")
+
+
 @pytest.mark.parametrize(
     ("button", "kept"),
     [

@@ -105,9 +105,12 @@ const share = async () => {
   const name = await save("/api/share", { ids: handed, videos: part("with-videos").checked });
   tell(`${plural(handed.length, "video")} shared: ${name} is in this browser's downloads, and needs no server`);
 };
+let loads = 0;
 const load = async () => {
+  const mine = loads += 1;
   const query = new URLSearchParams({ q: part("filter").value, state: part("state").value, sort: part("sort").value, tag: part("tag").value });
   const [{ videos }, used] = await Promise.all([ask(`/api/videos?${query}`), ask("/api/labels")]);
+  if (mine !== loads) return;   /* what was asked for later counts, whichever answer comes first */
   labels = used;
   showTags(part("tag").value);
   const narrowed = part("filter").value || part("state").value || part("tag").value;
@@ -335,7 +338,7 @@ addEventListener("drop", (event) => {
   over(-inside);
   uploadAll([...event.dataTransfer.files]);
 });
-const again = guarded(async () => {
+const loadAll = guarded(async () => {
   await load();
   await loadJobs();
   await loadLive();
@@ -343,7 +346,7 @@ const again = guarded(async () => {
 listen({
   job: (job) => { if (jobs.has(job.id)) showJob(job); else guarded(loadJobs)(); if (job.state === "done") guarded(load)(); },
   video: loadSoon,
-}, again);
+}, loadAll);
 bindKeys([
   [["/"], "searches all videos", { "/": () => part("wanted").focus() }],
   [["f"], "filters by title, tag or metadata", { f: () => part("filter").focus() }],
@@ -357,5 +360,5 @@ bindKeys([
   [["u"], "chooses files to add", { u: () => part("files").click() }],
 ]);
 part("wanted").value = new URLSearchParams(location.search).get("q") || "";
-again();
+loadAll();
 if (part("wanted").value) guarded(search)();

@@ -74,11 +74,11 @@ export const shapePage = (player) => player.addEventListener("loadedmetadata", (
   document.body.classList.toggle("portrait", player.videoHeight > player.videoWidth);
 });
 
-/* Server-sent events, by name. The browser connects again by itself; `again` is called when it has. */
-export const listen = (handlers, again = () => {}) => {
+/* Server-sent events, by name. The browser connects again by itself. `opened` is called at each connection: what
+   happened before it, also between the page's first requests and it, came as no event. */
+export const listen = (handlers, opened) => {
   const source = new EventSource("/api/events");
-  let opened = false;
-  source.addEventListener("open", () => { if (opened) again(); opened = true; });
+  source.addEventListener("open", opened);
   for (const [name, take] of Object.entries(handlers)) {
     source.addEventListener(name, (event) => take(JSON.parse(event.data)));
   }
