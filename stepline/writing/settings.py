@@ -11,69 +11,56 @@ from stepline.plugins import choice
 from stepline.settings import Positive, Settings
 
 PAPER_SENTENCES = 10  # of a chunk: NaSVA section 3.1
-WHOLE_WORDS = 2500  # of speech that `writing.llm.prompt=whole` asks about at a time
-WHOLE_MAX_TOKENS = 6000  # of the reply to such a request
-WHOLE_TIMEOUT = 300.0  # seconds of such a request
-CHUNKS_PER_DEADLINE = 10  # for which `writing.llm.deadline` is meant; more have longer
+WRITE_WORDS = 2500  # of speech that `writing.llm.form=write` asks about at a time
+WRITE_TIMEOUT = 300.0  # seconds of such a request
+WRITE_MAX_TOKENS = 6000  # of the reply to such a request
+WORDS_PER_DEADLINE = 1500  # for which `writing.llm.deadline` is meant; more have longer
+# The forms of 0.1.0, under its setting `writing.llm.prompt`.
+EARLIER_PROMPTS = {"steps": "edit", "whole": "write", "nasva": "nasva"}
 
 
-class PromptSettings(ChatServerSettings):
-    """The prompt of a language model, and how long its chunks of a transcript are."""
+class FormSettings(ChatServerSettings):
+    """What a language model is asked for, and how long its parts of a transcript are."""
 
-    prompt: Literal["steps", "whole", "nasva"] = Field(
-        "steps",
-        description="steps: ours, with what came before. whole: for strong models, parts of some "
-        "2,500 words; each step cites its sentences. nasva: NaSVA Table 6, third row, by "
-        "sentences_per_chunk.",
+    form: Literal["auto", "edit", "write", "nasva"] = Field(
+        "auto",
+        description="edit: for small models; a conversation that writes up the sentences which the "
+        "scorer chose. write: for strong models; parts of some 2,500 words, from which the model "
+        "chooses, citing sentences. auto: the one of these that fits what the model answers to a "
+        "short narration. nasva: NaSVA Table 6, third row.",
     )
     sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = Field(
-        PAPER_SENTENCES,
-        description="NaSVA section 3.1: around 10 sentences. Another number counts in place of "
-        "words.",
-    )
-    words_per_chunk: Annotated[int, Field(ge=20, le=2000)] | None = Field(
-        150,
-        description="words of speech that the model reads at a time, about. None: it counts "
-        "sentences.",
+        PAPER_SENTENCES, description="of form=nasva. NaSVA section 3.1: around 10 sentences"
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _give_long_chunks_time(cls, values: Any) -> Any:
-        """Set longer limits of a request for prompt="whole", where none are given."""
-        if isinstance(values, dict) and values.get("prompt") == "whole":
-            return {"max_tokens": WHOLE_MAX_TOKENS, "timeout": WHOLE_TIMEOUT, **values}
+    def _read_earlier_prompt(cls, values: Any) -> Any:
+        """Read the setting `prompt` of 0.1.0, and set longer limits for form="write" if none are
+        given."""
+        if not isinstance(values, dict):
+            return values
+        values = dict(values)
+        prompt = values.pop("prompt", None)
+        if prompt in EARLIER_PROMPTS:
+            values.setdefault("form", EARLIER_PROMPTS[prompt])
+        elif prompt is not None:
+            raise ValueError(f"prompt={prompt!r}: give form=auto, edit, write or nasva")
+        values.pop("words_per_chunk", None)
+        if values.get("form") == "write":
+            return {"max_tokens": WRITE_MAX_TOKENS, "timeout": WRITE_TIMEOUT, **values}
         return values
 
-    @model_validator(mode="before")
-    @classmethod
-    def _use_sentence_count_if_given(cls, values: Any) -> Any:
-        """Count sentences where only their number is given, not that of words."""
-        if not isinstance(values, dict) or "words_per_chunk" in values:
-            return values
-        if values.get("sentences_per_chunk", PAPER_SENTENCES) == PAPER_SENTENCES:
-            return values
-        return {**values, "words_per_chunk": None}
 
-    @property
-    def chunk_words(self) -> int | None:
-        """Words per chunk, None where chunks have `sentences_per_chunk` sentences."""
-        if self.prompt == "nasva":
-            return None
-        if self.prompt == "whole":
-            return WHOLE_WORDS
-        return self.words_per_chunk
-
-
-class LlmSettings(ChatSettings, PromptSettings):
+class LlmSettings(ChatSettings, FormSettings):
     """The language model that writes steps."""
 
     section: ClassVar[str] = "writing.llm"
 
     deadline: Positive = Field(
         300.0,
-        description="s for up to ten chunks, longer for more. The extractive writer serves what "
-        "is left.",
+        description="s for up to 1,500 words of speech, longer for more. The extractive writer "
+        "serves what is left.",
     )
     floor: Annotated[float, Field(ge=-1.0, le=1.0)] = Field(
         0.40, description="MiniLM cosine below which a sentence does not support a step"
@@ -89,10 +76,9 @@ class LlmSettings(ChatSettings, PromptSettings):
         "writes.",
     )
 
-    def deadline_for(self, chunks: int) -> float:
-        """Return the time limit for a number of chunks, in seconds."""
-        deadlines = chunks / CHUNKS_PER_DEADLINE
-        return self.deadline * max(1.0, deadlines)
+    def deadline_for(self, words: int) -> float:
+        """Return the time limit for a number of spoken words, in seconds."""
+        return self.deadline * max(1.0, words / WORDS_PER_DEADLINE)
 
     @model_serializer(mode="wrap")
     def _omit_unused_dry_run(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -129,18 +115,3 @@ class WritingSettings(Settings):
         "one that is shipped.",
     )
     llm: LlmSettings = Field(LlmSettings(), description='read only when writer = "llm"')
-
-    @model_serializer(mode="wrap")
-    def _omit_unused_llm_settings(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store the settings of a language model only where it writes, so that older results stay
-        equal."""
-        values: dict[str, Any] = serialize(self)
-        if self.writer == "llm":
-            return values
-        defaults = LlmSettings()
-        has_default_words = self.llm.words_per_chunk == defaults.words_per_chunk
-        has_default_sentences = self.llm.sentences_per_chunk == defaults.sentences_per_chunk
-        llm = values.get("llm")
-        if isinstance(llm, dict) and has_default_words and has_default_sentences:
-            llm.pop("words_per_chunk", None)
-        return values

@@ -121,12 +121,15 @@ def _support_together(support: SupportScores, k: int, rows: list[int], floor: fl
     return cosine >= floor or has_words
 
 
-def unsaid_reason(step: Step, chunk: Chunk) -> str | None:
-    """Return that a step names a number that is not said near its sources, None if all are said."""
+def unsaid_reason(step: Step, chunk: Chunk, before: str = "") -> str | None:
+    """Return that a step names a number that is not said near its sources, None if all are said.
+
+    before: what was said just before the chunk, where that counts as near.
+    """
     first = chunk.indices.index(step.sources[0])
     last = chunk.indices.index(step.sources[-1])
     near = chunk.sentences[max(0, first - NEAR_SENTENCES) : last + NEAR_SENTENCES + 1]
-    said = numbers(" . ".join(sentence.text for sentence in near))
+    said = numbers(" . ".join([before, *(sentence.text for sentence in near)]))
     unsaid = numbers(step.text) - said - {1.0}
     if not unsaid:
         return None

@@ -1,11 +1,11 @@
-"""Prompts of the language-model writer: the chunks of a transcript, and the prompt for each.
+"""Prompts of the language-model writer that ask about chunks of a transcript.
 
-A transcript is cut into chunks of about 150 words, without sentences that instruct a language model.
-The prompt quotes a chunk as data that cannot end its own quotation. It also holds the chunk's
-context: the video's title, the last steps already written and the sentences just before.
+A transcript is cut into chunks, without sentences that instruct a language model. The prompt quotes
+a chunk as data that cannot end its own quotation. With `writing.llm.form=write` it also holds the
+chunk's context: the video's title, the last steps already written and the sentences just before.
 
-Source: NaSVA, section 3.1. Differs: the paper has chunks of about ten sentences without a context
-(`writing.llm.prompt=nasva`), and its last one may be a lone sentence.
+Source: NaSVA, section 3.1, for `writing.llm.form=nasva`. Differs: the paper's last chunk may be a
+lone sentence.
 """
 
 import math
@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 from stepline.llm import instructs_a_model, quoted
-from stepline.llm.servers import Schema
-from stepline.records import Sentence, Transcript
-from stepline.writing.settings import LlmSettings
+from stepline.records import Rejected, Sentence, Step, Transcript
+from stepline.writing.settings import WRITE_WORDS, LlmSettings
 
 # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
 MAX_CHUNK_CHARS = 6000
-MAX_WHOLE_CHARS = 30_000  # of a chunk of `writing.llm.prompt=whole`, some 7,500 tokens
+MAX_WRITE_CHARS = 30_000  # of a chunk of `writing.llm.form=write`, some 7,500 tokens
+TOKENS_PER_WORD = 1.5  # of numbered sentences
 OVERLAP_SENTENCES = 2  # sentences just before a chunk that its prompt holds as context
 PREVIOUS_STEPS = 5  # last steps already written that a prompt holds as context
 MAX_TITLE_CHARS = 200  # of a video's title that are quoted
@@ -46,6 +47,30 @@ class Chunk:
     def text(self) -> str:
         """The spoken text, one sentence per line."""
         return "\n".join(sentence.text for sentence in self.sentences)
+
+
+@dataclass(frozen=True)
+class ChunkSteps:
+    """The steps that a language model wrote of one chunk.
+
+    Attributes:
+        chunk: consecutive sentences of the transcript.
+        steps: in the order of the reply, each with its source sentences.
+        dropped: rejected lines of the replies.
+        notes: lines for the user, for example about a refused reply or removed times.
+        reason: why the fallback writes the chunk instead, "" if the model wrote it.
+        is_rejected: whether the server refused the request for good.
+        retold: indices of the sentences that the fallback writes, because what the model wrote of
+            them failed a check.
+    """
+
+    chunk: Chunk
+    steps: tuple[Step, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+    is_rejected: bool = False
+    retold: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,24 +108,29 @@ def chunk_context(
 
 
 def split_transcript(
-    transcript: Transcript, settings: LlmSettings, withheld: Sequence[int] = ()
+    transcript: Transcript,
+    settings: LlmSettings,
+    form: Literal["write", "nasva"],
+    withheld: Sequence[int] = (),
 ) -> tuple[Chunk, ...]:
-    """Return the chunks of a transcript, as long as the settings say.
+    """Return the chunks of a transcript, as long as a form and the settings say.
 
     withheld: indices of the sentences to leave out.
     """
-    words = settings.chunk_words
-    if words is None:
+    if form == "nasva":
         return split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
-    max_chars = MAX_WHOLE_CHARS if settings.prompt == "whole" else MAX_CHUNK_CHARS
-    return split_by_words(transcript, words, withheld, max_chars)
+    words = WRITE_WORDS
+    if settings.gguf is not None:
+        # Half of the context is for the prompt.
+        words = min(words, int(settings.context / 2 / TOKENS_PER_WORD))
+    return split_by_words(transcript, words, withheld)
 
 
 def split_by_words(
     transcript: Transcript,
     words: int,
     withheld: Sequence[int] = (),
-    max_chars: int = MAX_CHUNK_CHARS,
+    max_chars: int = MAX_WRITE_CHARS,
 ) -> tuple[Chunk, ...]:
     """Return chunks of about `words` words and nearly equal length.
 
@@ -196,17 +226,6 @@ def _split_long_group(
     return [part for part in parts if part]
 
 
-# What a reply is, where the server can see to it.
-STEPS_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {"steps": {"type": "array", "items": {"type": "string"}}},
-    "required": ["steps"],
-    "additionalProperties": False,
-}
-JSON_REMINDER = (
-    '\nAnswer with one JSON object, {"steps": ["...", "..."]}, each step a short command.'
-    " No prose, no times, no links.\n"
-)
 LIST_REMINDER = (
     "\nAnswer with a numbered list of short steps, or the word none."
     " No prose, no times, no links.\n"
@@ -226,52 +245,34 @@ class Prompt:
         name: part of the key under which replies are cached.
         text: the template, with the fields {transcript} and perhaps {context}.
         has_times: whether each quoted sentence carries its seconds.
-        has_context: whether the template has the field {context} and asks for JSON. Without it, it
-            asks for a numbered list.
-        has_numbers: whether sentences are numbered from 1, and each step of a reply begins with the
-            numbers of its sentences. Then no JSON is asked for.
+        has_context: whether the template has the field {context}. Then sentences are numbered from
+            1, and each step of a reply begins with the numbers of its sentences. Without it, the
+            template asks for a numbered list.
     """
 
     name: str
     text: str
     has_times: bool = False
     has_context: bool = False
-    has_numbers: bool = False
-
-    @property
-    def asks_for_json(self) -> bool:
-        """Whether the reply is to be a JSON object."""
-        return self.has_context and not self.has_numbers
-
-
-@cache
-def main_prompt() -> Prompt:
-    """Return the default template, which quotes a chunk with its context and asks for steps as JSON."""
-    return Prompt("steps_in_context", _read_template("steps_in_context"), has_context=True)
 
 
 @cache
 def nasva_prompt() -> Prompt:
     """Return the template of the paper's prompt without times (NaSVA Table 6, third row, in our own
     words)."""
-    return Prompt("steps", _read_template("steps"))
+    return Prompt("steps", read_template("steps"))
 
 
 @cache
-def whole_prompt() -> Prompt:
+def write_prompt() -> Prompt:
     """Return the prompt for strong models: long parts of numbered sentences, steps that cite them."""
     name = "steps_of_whole"
-    return Prompt(name, _read_template(name), has_context=True, has_numbers=True)
+    return Prompt(name, read_template(name), has_context=True)
 
 
 # Fields of a prompt: the sentences of its chunk, and their context.
 SPEECH_FIELD = "{transcript}"
 CONTEXT_FIELD = "{context}"
-
-
-def chosen_prompt(settings: LlmSettings) -> Prompt:
-    """Return the template that the setting `writing.llm.prompt` names."""
-    return {"steps": main_prompt, "nasva": nasva_prompt, "whole": whole_prompt}[settings.prompt]()
 
 
 def build_prompt(
@@ -293,7 +294,7 @@ def build_prompt(
     lines = []
     for number, sentence in enumerate(chunk.sentences, start=1):
         line = quoted(sentence.text)
-        if prompt.has_numbers:
+        if prompt.has_context:
             line = f"{number}: {line}"
         if prompt.has_times:
             span = sentence.span
@@ -308,7 +309,7 @@ def build_prompt(
         before, _, after = prompt.text.partition(SPEECH_FIELD)
         shown_context = _quoted_context(context or ChunkContext())
         text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
-        reminder = JSON_REMINDER if prompt.asks_for_json else CITED_REMINDER
+        reminder = CITED_REMINDER
     return text + reminder if with_reminder else text
 
 
@@ -329,6 +330,7 @@ def _quoted_context(context: ChunkContext) -> str:
     return "\n".join(lines)
 
 
-def _read_template(name: str) -> str:
+def read_template(name: str) -> str:
+    """Return the text of a template that is shipped."""
     folder = Path(__file__).parent / "prompt_templates"
     return (folder / f"{name}.txt").read_text(encoding="utf-8")

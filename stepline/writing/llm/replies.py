@@ -1,4 +1,4 @@
-"""Replies of the language-model writer: the texts of steps from a JSON object or a numbered list.
+"""Replies of the language-model writer: the texts of steps from a list.
 
 A reply is untrusted. It never sets a time. A line that a prompt injection in the speech could have
 caused (a link, active markup, a command, talk about orders) is dropped with its reason, unless the
@@ -10,10 +10,10 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
-from stepline.limits import parse_json
 from stepline.records import Rejected
 
 MAX_REPLY_CHARS = 20_000  # characters; ten sentences give some 600
@@ -27,7 +27,9 @@ MAX_PROSE_FRACTION = 0.5
 MAX_CITED = 40  # sentence numbers of one step
 CUT_OFF_REASON = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
-# Forms of a reply: a numbered list, "none", or JSON, perhaps fenced and after thoughts.
+ReplyForm: TypeAlias = Literal["list", "cited", "lines"]
+
+# Forms of a reply: a numbered list or "none", perhaps fenced and after thoughts.
 _ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
 _CITED_LINE = re.compile(
     r"^[\s*#\[(-]{0,8}(\d{1,5}(?:\s*(?:,|-|–|—|and)\s*\d{1,5})*)[\s*\])]{0,4}[:.)]\s*(\S.*)$"
@@ -35,8 +37,7 @@ _CITED_LINE = re.compile(
 _NUMBER_RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 _NO_STEPS = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
 _MODEL_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
-_STEPS_KEY = re.compile(r'\{\s*"steps"\s*:\s*\[')
-_JSON_TEXT = re.compile(r'\s*,?\s*(?:\{\s*"\w+"\s*:\s*)?("(?:[^"\\]|\\.)*")\s*\}?\s*(?=[,\]]|$)')
+_SENTENCE_END = re.compile(r"(?<=[.!])\s+(?=[A-Z])")
 _FENCE_LINE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
 
 # What a line may not hold unless the speaker says it himself, and why.
@@ -157,7 +158,12 @@ class _ReplyItems:
 
 
 def parse_reply(
-    reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True, cites: bool = False
+    reply: str,
+    *,
+    spoken: str = "",
+    sentences: int = 10,
+    complete: bool = True,
+    form: ReplyForm = "list",
 ) -> ParsedReply:
     """Return the steps of a reply, without markup and times. "none" or an empty list gives no
     steps.
@@ -167,7 +173,8 @@ def parse_reply(
         spoken: the text of the chunk. Links and times that it holds may stay in the steps.
         sentences: number of sentences of the chunk, which limits the number of steps.
         complete: False if the model reached its token limit. Then the last line is dropped.
-        cites: whether each step is to begin with the numbers of its sentences.
+        form: "list" for a numbered list, "cited" where each step is to begin with the numbers of its
+            sentences, "lines" for one step a line.
     """
     text = _without_thoughts(reply)
     # Nothing to read, or the word "none".
@@ -177,15 +184,10 @@ def parse_reply(
         return ParsedReply(refusal=f"the reply is longer than {MAX_REPLY_CHARS} characters")
     if _NO_STEPS.match(text):
         return ParsedReply()
-    # JSON where the reply has it, else a numbered list.
-    items = _cited_items(text, complete) if cites else _json_items(text)
-    if items is not None and not items.lines and items.truncated_line is None:
-        return ParsedReply()
-    if items is None:
-        items = _listed_items(text, complete)
-        refusal = _prose_refusal(text, items)
-        if refusal is not None:
-            return ParsedReply(refusal=refusal)
+    items = _ITEM_READERS[form](text, complete)
+    refusal = _prose_refusal(text, items) if form == "list" or not items.lines else None
+    if refusal is not None:
+        return ParsedReply(refusal=refusal)
     # A model that loops lists more than the speech can hold.
     spoken_sentences = max(sentences, len(spoken.split()) // WORDS_PER_SENTENCE)
     refusal = _loop_refusal(items.lines, spoken_sentences)
@@ -208,8 +210,8 @@ def _without_invisible(text: str) -> str:
     )
 
 
-def _cited_items(text: str, complete: bool) -> _ReplyItems | None:
-    """Return the steps of lines such as "12, 13: Whisk the eggs". None without such a line."""
+def _cited_items(text: str, complete: bool) -> _ReplyItems:
+    """Return the steps of lines such as "12, 13: Whisk the eggs"."""
     items = _ReplyItems()
     for line in text.splitlines():
         match = _CITED_LINE.match(line)
@@ -222,61 +224,7 @@ def _cited_items(text: str, complete: bool) -> _ReplyItems | None:
         items.cited.append(tuple(numbers[:MAX_CITED]))
     if not complete and items.lines:
         items.truncated_line = items.lines.pop()
-    return items if items.lines or items.truncated_line else None
-
-
-def _json_items(text: str) -> _ReplyItems | None:
-    """Return the lines of a JSON reply, even of a truncated one. None if the reply has no JSON list."""
-    start = _STEPS_KEY.search(text)
-    unfenced = _FENCE_LINE.sub("", text).strip()
-    if start is None and not (unfenced.startswith("[") and unfenced.endswith("]")):
-        return None
-    json_text = unfenced if start is None else text[start.start() : text.rfind("}") + 1]
-    try:
-        tree = parse_json(json_text)
-    except (ValueError, RecursionError):
-        return None if start is None else _broken_json_items(text[start.end() :])
-    listed = tree if isinstance(tree, list) else tree.get("steps")
-    if not isinstance(listed, list):
-        return None
-    texts = [_json_text(item) for item in listed]
-    return _ReplyItems([_unnumbered(text) for text in texts if text is not None])
-
-
-def _json_text(item: object) -> str | None:
-    """Return the text of an item of a JSON list: a string, or the only string of an object such as
-    {"text": "..."}. None for another item."""
-    if isinstance(item, dict):
-        values = [value for value in item.values() if isinstance(value, str)]
-        return values[0] if len(values) == 1 else None
-    return item if isinstance(item, str) else None
-
-
-def _broken_json_items(text: str) -> _ReplyItems:
-    """Return the complete texts at the start of a malformed JSON list.
-
-    text: the reply after the opening bracket of the list.
-    """
-    items = _ReplyItems()
-    end = 0
-    while (match := _JSON_TEXT.match(text, end)) is not None:
-        try:
-            items.lines.append(_unnumbered(str(parse_json(match.group(1)))))
-        except (ValueError, RecursionError):
-            break
-        end = match.end()
-    # What is left is the text in which the reply breaks off.
-    rest = text[end:].strip(' ,\n\t"{}]`')
-    if rest and not text[end:].lstrip().startswith("]"):
-        items.truncated_line = rest
     return items
-
-
-def _unnumbered(text: str) -> str:
-    """Return a step of a JSON list without a number before it."""
-    line = " ".join(_without_invisible(text).split())
-    match = _ITEM_LINE.match(line)
-    return line if match is None else match.group(2)
 
 
 def _listed_items(text: str, complete: bool) -> _ReplyItems:
@@ -286,6 +234,26 @@ def _listed_items(text: str, complete: bool) -> _ReplyItems:
     if not complete and items.lines:
         items.truncated_line = items.lines.pop()
     return items
+
+
+def _plain_items(text: str, complete: bool) -> _ReplyItems:
+    """Return the steps of a reply of one sentence a line, numbered or not."""
+    lines = _FENCE_LINE.sub("", text).splitlines()
+    sentences = [sentence for line in lines for sentence in _SENTENCE_END.split(line.strip())]
+    items = _ReplyItems()
+    for sentence in filter(None, sentences):
+        match = _ITEM_LINE.match(sentence)
+        items.lines.append(sentence if match is None else match.group(2))
+    if not complete and items.lines:
+        items.truncated_line = items.lines.pop()
+    return items
+
+
+_ITEM_READERS: Final[dict[ReplyForm, Callable[[str, bool], _ReplyItems]]] = {
+    "list": _listed_items,
+    "cited": _cited_items,
+    "lines": _plain_items,
+}
 
 
 def _prose_refusal(text: str, items: _ReplyItems) -> str | None:

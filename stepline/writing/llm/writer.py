@@ -1,9 +1,12 @@
-"""The language-model writer: steps from chunks of about 150 words, each citing the sentences that
-support it.
+"""The language-model writer, in one of three forms. Each step cites the sentences that support it.
 
-Source: NaSVA, section 3.1. Differs: every step must cite sentences of its chunk. Times in a reply
-are cut out, and steps that mean the same are merged. Chunks that miss the deadline are written by
-the extractive writer, with a note.
+edit    a small model writes up sentences that the step scorer chose (editing.py)
+write   a strong model reads long parts of numbered sentences, and chooses
+nasva   chunks of about ten sentences give a numbered list (NaSVA, section 3.1)
+
+Differs from NaSVA: every step must cite sentences of its chunk. Times in a reply are cut out, and
+steps that mean the same are merged. What misses the deadline is written by the extractive writer,
+with a note.
 """
 
 import logging
@@ -11,6 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
+from itertools import groupby
+from typing import Literal
 
 from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
@@ -22,7 +28,7 @@ from stepline.records import Rejected, Step, Transcript
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
 from stepline.text.narration.words import SENTENCE_KINDS
-from stepline.writing.extractive.narration import non_english_note
+from stepline.writing.extractive.narration import ParsedNarration, non_english_note, parse_narration
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.llm.citing import (
@@ -32,16 +38,19 @@ from stepline.writing.llm.citing import (
     name_different_things,
     unsaid_reason,
 )
+from stepline.writing.llm.editing import MIN_EDITED_PROBABILITY, Amount, Editor, choose_passages
+from stepline.writing.llm.probe import is_strong
 from stepline.writing.llm.prompts import (
-    STEPS_SCHEMA,
     Chunk,
     ChunkContext,
+    ChunkSteps,
     Prompt,
     build_prompt,
-    chosen_prompt,
     chunk_context,
     find_model_instructions,
+    nasva_prompt,
     split_transcript,
+    write_prompt,
 )
 from stepline.writing.llm.replies import ParsedReply, parse_reply
 from stepline.writing.settings import LlmSettings
@@ -55,30 +64,6 @@ WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
 _citing = threading.Lock()  # one reply at a time is compared with its chunk
 
 
-@dataclass(frozen=True)
-class ChunkSteps:
-    """The steps that a language model wrote of one chunk.
-
-    Attributes:
-        chunk: consecutive sentences of the transcript.
-        steps: in the order of the reply, each with its source sentences.
-        dropped: rejected lines of the replies.
-        notes: lines for the user, for example about a refused reply or removed times.
-        reason: why the fallback writes the chunk instead, "" if the model wrote it.
-        is_rejected: whether the server refused the request for good.
-        retold: indices of the sentences that the fallback writes, because the model's step names a
-            number that is not said.
-    """
-
-    chunk: Chunk
-    steps: tuple[Step, ...] = ()
-    dropped: tuple[Rejected, ...] = ()
-    notes: tuple[str, ...] = ()
-    reason: str = ""
-    is_rejected: bool = False
-    retold: tuple[int, ...] = ()
-
-
 def write_llm(
     transcript: Transcript,
     settings: LlmSettings,
@@ -87,53 +72,87 @@ def write_llm(
     fallback: Fallback | None = None,
     embed: Embed | None = None,
     title: str = "",
+    amount: Amount = "usual",
+    narration: ParsedNarration | None = None,
 ) -> WrittenSteps:
     """Return the steps that a language model finds in the transcript, with source sentences.
 
     Args:
         transcript: sentences with their times.
-        settings: server or model file, prompt and limits.
-        prompt: a template for experiments. None: the one that the settings name.
+        settings: server or model file, form and limits.
+        prompt: a template for experiments, in place of the one of the form "nasva".
         fallback: returns the steps of the whole transcript, of which those of failed chunks are
             taken. None: the extractive writer.
         embed: returns one unit vector per text, (N, D). None: MiniLM.
         title: title of the video, "" without one.
+        amount: how many sentences are chosen in the form "edit".
+        narration: the parsed transcript, if it exists already.
     Raises WriterError when the server is missing or refuses access, ModelError when a library or
     model is missing.
     """
     withheld = find_model_instructions(transcript)
-    chunks = split_transcript(transcript, settings, withheld)
-    withheld_records = [
+    withheld_records = tuple(
         Rejected(what="sentence", text=transcript.sentences[index].text, reason=WITHHELD_REASON)
         for index in withheld
-    ]
-    if not chunks:
-        return WrittenSteps(dropped=tuple(withheld_records))
-    prompt = prompt or chosen_prompt(settings)
-    fallback = fallback or write_extractive
-    embed = embed or minilm
+    )
+    if len(withheld) == len(transcript.sentences):
+        return WrittenSteps(dropped=withheld_records)
+    write_fallback = cache(
+        partial(fallback or partial(write_extractive, narration=narration), transcript)
+    )
     # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
-        note = dry_run_note(chunks, prompt, settings)
-        fallback_steps = fallback(transcript)
-        dropped = (*withheld_records, *fallback_steps.dropped)
-        return WrittenSteps(fallback_steps.steps, dropped, (note, *fallback_steps.notes))
-    # what the model is asked, and what it answers
-    cache = reply_cache.open_cache(settings.cache)
+        note = dry_run_note(transcript, settings, withheld)
+        dropped = (*withheld_records, *write_fallback().dropped)
+        return WrittenSteps(write_fallback().steps, dropped, (note, *write_fallback().notes))
+    embed = embed or minilm
+    is_english = non_english_note(transcript) is None
+    words = sum(len(sentence.text.split()) for sentence in transcript.sentences)
+    until = time.monotonic() + settings.deadline_for(words)
+    replies = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
+    start = time.monotonic()
     try:
-        until = time.monotonic() + settings.deadline_for(len(chunks))
-        is_english = non_english_note(transcript) is None
-        writer = ChunkWriter(
-            server, settings, cache, RequestLimits(), until, prompt, embed, is_english
-        )
-        written = _fill_gaps(transcript, _ask_chunks(writer, chunks, title), fallback)
+        form = "nasva" if prompt is not None else settings.form
+        if form == "auto":
+            form = "edit"
+            if is_strong(CheckedRequests(server, settings, replies, RequestLimits(), until)):
+                form = "write"
+                settings = LlmSettings(**{**settings.model_dump(exclude_unset=True), "form": form})
+                server.close()
+                server = open_server(settings)
+        # The scorer that chooses sentences knows English alone.
+        if form == "edit" and not is_english:
+            form = "nasva"
+        limits = RequestLimits()
+        if form == "edit":
+            narration = narration or parse_narration(transcript)
+            passages = choose_passages(narration, MIN_EDITED_PROBABILITY[amount], withheld)
+            editor = Editor(server, settings, replies, limits, until, write_fallback().steps, embed)
+            written = run_in_threads(editor.write, passages, workers=1, until=until)
+            chunks = tuple(passage.chunk for passage in passages)
+        else:
+            prompt = prompt or (write_prompt() if form == "write" else nasva_prompt())
+            chunks = split_transcript(transcript, settings, form, withheld)
+            writer = ChunkWriter(
+                server, settings, replies, limits, until, prompt, embed, is_english
+            )
+            written = _ask_chunks(writer, chunks, title)
     finally:
         server.close()
-    steps = [step for step in written.steps if set(step.sources).isdisjoint(withheld)]
+    logger.info("asked for %d parts in %.1f s", len(chunks), time.monotonic() - start)
+    parts = [
+        written.get(number, ChunkSteps(chunk, reason=DEADLINE_PASSED))
+        for number, chunk in enumerate(chunks)
+    ]
+    if parts and all(part.is_rejected for part in parts):
+        cure = "correct the settings under writing.llm"
+        raise WriterError(f"{settings.base_url}: {parts[0].reason}; {cure}")
+    filled = _fill_gaps(parts, write_fallback)
+    steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
-    notes = written.notes + ((cache.write_error,) if cache.write_error else ())
-    return WrittenSteps(number_steps(merged), (*withheld_records, *written.dropped), notes)
+    notes = filled.notes + ((replies.write_error,) if replies.write_error else ())
+    return WrittenSteps(number_steps(merged), (*withheld_records, *filled.dropped), notes)
 
 
 @dataclass(frozen=True)
@@ -169,7 +188,7 @@ class ChunkWriter(CheckedRequests):
                 spoken=chunk.text,
                 sentences=len(chunk.sentences),
                 complete=answer.complete,
-                cites=self.prompt.has_numbers,
+                form="cited" if self.prompt.has_context else "list",
             )
 
         reply = self.ask(
@@ -178,7 +197,6 @@ class ChunkWriter(CheckedRequests):
                 content=content,
                 parse=parse_answer,
                 refusal=lambda parsed: parsed.refusal,
-                schema=STEPS_SCHEMA if self.prompt.asks_for_json else None,
             )
         )
         refused = [parsed for parsed in reply.readings if parsed.refusal is not None]
@@ -229,13 +247,11 @@ class ChunkWriter(CheckedRequests):
         )
 
 
-def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> list[ChunkSteps]:
-    """Return the steps of each chunk, in order. A chunk that misses the deadline has none and says so.
+def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> dict[int, ChunkSteps]:
+    """Return the steps of each chunk, by its index. A chunk that misses the deadline has none.
 
     title: title of the video, "" without one.
-    Raises WriterError if the server refuses every request, because then the settings are wrong.
     """
-    start = time.monotonic()
     # A prompt with a context holds the steps of earlier chunks, so one worker takes all in order.
     has_context = writer.prompt.has_context
     texts: list[str] = []
@@ -247,63 +263,67 @@ def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> lis
         return part
 
     workers = 1 if has_context else writer.server.workers
-    written = run_in_threads(write, chunks, workers=workers, until=writer.until)
-    logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
-    parts = [
-        written.get(number, ChunkSteps(chunk, reason=DEADLINE_PASSED))
-        for number, chunk in enumerate(chunks)
-    ]
-    if all(part.is_rejected for part in parts):
-        cure = "correct the settings under writing.llm"
-        raise WriterError(f"{writer.settings.base_url}: {parts[0].reason}; {cure}")
-    return parts
+    return run_in_threads(write, chunks, workers=workers, until=writer.until)
 
 
-def dry_run_note(chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings) -> str:
-    """Return a note to the user with the most requests, tokens and seconds that the chunks would cost,
-    without retries."""
+def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequence[int]) -> str:
+    """Return a note to the user with about the most requests, tokens and seconds that a transcript
+    would cost, without retries.
+
+    withheld: indices of the sentences that the model is not shown.
+    """
+    form: Literal["write", "nasva"] = "nasva"
+    if settings.form in ("write", "auto"):
+        form = "write"
+    chunks = split_transcript(transcript, settings, form, withheld)
+    prompt = write_prompt() if form == "write" else nasva_prompt()
+    words = sum(len(sentence.text.split()) for sentence in transcript.sentences)
     # tokens of replies, and of questions
     tokens = len(chunks) * settings.max_tokens
     tokens += sum(question_tokens(len(build_prompt(prompt, chunk)), ()) for chunk in chunks)
-    seconds = settings.deadline_for(len(chunks))
+    seconds = settings.deadline_for(words)
     request_cost = f"{len(chunks)} requests, {tokens} tokens and {seconds:g} s"
     request = f"the language model that writes would be asked at most {request_cost}"
     return f"dry run: {request}; the grammar wrote the steps"
 
 
-def _fill_gaps(
-    transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback
-) -> WrittenSteps:
+def _fill_gaps(parts: Sequence[ChunkSteps], fallback: Callable[[], WrittenSteps]) -> WrittenSteps:
     """Return the steps of all chunks, with those of failed chunks from the fallback.
 
     What the fallback rejected is reported only if it wrote all chunks, because it is not known to
     which chunk it belongs.
 
     Args:
-        transcript: the whole transcript.
         parts: what the model wrote of each chunk, in order.
         fallback: returns the steps of the whole transcript.
     """
-    # The fallback reads the whole transcript, however few chunks are missing.
     has_gaps = any(part.reason or part.retold for part in parts)
-    fallback_steps = fallback(transcript) if has_gaps else WrittenSteps()
+    fallback_steps = fallback() if has_gaps else WrittenSteps()
     steps: list[Step] = []
     notes = list(fallback_steps.notes)
     dropped = list(fallback_steps.dropped) if all(part.reason for part in parts) else []
-    for part in parts:
-        if part.reason:
-            # Its steps that rest on a sentence of this chunk.
-            indices = set(part.chunk.indices)
-            steps += [step for step in fallback_steps.steps if not indices.isdisjoint(step.sources)]
-        else:
-            steps += _with_retold(part, fallback_steps.steps)
-        dropped += part.dropped
-        sentences = f"sentences {part.chunk.indices[0] + 1}-{part.chunk.indices[-1] + 1}"
-        notes += [f"{sentences}: {note}" for note in part.notes]
-        if part.reason:
-            cause = f"from the extractive writer, because {part.reason}"
-            notes.append(f"{sentences}: provisional, {cause}")
+    for reason, same in groupby(parts, key=lambda part: part.reason):
+        run = list(same)
+        for part in run:
+            if reason:
+                # Its steps that rest on a sentence of this chunk.
+                indices = set(part.chunk.indices)
+                for step in fallback_steps.steps:
+                    if not indices.isdisjoint(step.sources) and step not in steps:
+                        steps.append(step)
+            else:
+                steps += _with_retold(part, fallback_steps.steps)
+            dropped += part.dropped
+            notes += [f"{_sentence_range([part])}: {note}" for note in part.notes]
+        if reason:
+            cause = f"from the extractive writer, because {reason}"
+            notes.append(f"{_sentence_range(run)}: provisional, {cause}")
     return WrittenSteps(tuple(steps), tuple(dropped), tuple(notes))
+
+
+def _sentence_range(parts: Sequence[ChunkSteps]) -> str:
+    first, last = parts[0].chunk.indices[0], parts[-1].chunk.indices[-1]
+    return f"sentences {first + 1}-{last + 1}"
 
 
 def _with_retold(part: ChunkSteps, fallback_steps: Sequence[Step]) -> list[Step]:

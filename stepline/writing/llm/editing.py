@@ -1,0 +1,334 @@
+"""The form for small models: a conversation in which the model writes up sentences that were chosen.
+
+    before     "That's the old bulb, and here's my new one."
+    write up   "Pop that in there and give it a quarter turn. My dad taught me that."
+    answer     "Put the new bulb into the lamp.", "Turn the bulb a quarter turn."
+
+The step scorer chooses, and the model only writes: left to choose, models of this size copy everything
+or invent. Examples are earlier turns of the conversation, and so are the last passages, with the lines
+that were kept. Each line of an answer is checked by itself. What fails is asked for once more, with
+the fault named. Where the answer still fails, the extractive writer's steps take its place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from stepline.llm import quoted
+from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests
+from stepline.llm.servers import Answer, Conversation
+from stepline.records import Rejected, Sentence, Step, covering_span
+from stepline.text import embed as minilm
+from stepline.text.narration.words import FUNCTION_WORDS, bare_word, word_set
+from stepline.writing.extractive.english import parse, verbs
+from stepline.writing.extractive.narration import ParsedNarration
+from stepline.writing.extractive.step_score import step_probabilities
+from stepline.writing.llm.citing import (
+    CONTENT_TAGS,
+    LIGHT_LEMMAS,
+    Embed,
+    cite_sources,
+    content_words,
+    unsaid_reason,
+)
+from stepline.writing.llm.prompts import Chunk, ChunkSteps, read_template
+from stepline.writing.llm.replies import ParsedReply, parse_reply
+from stepline.writing.quantities import numbers
+from stepline.writing.settings import LlmSettings
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+Amount = Literal["few", "usual", "all"]
+
+# P(a sentence describes a step) from which it is written up.
+MIN_EDITED_PROBABILITY: dict[Amount, float] = {"few": 0.41, "usual": 0.2, "all": 0.1}
+PASSAGE_WORDS = 32  # of consecutive chosen sentences that are written up together
+FRAGMENT_WORDS = 3  # so few still join a full passage: "Let it run for." "10 seconds."
+MAX_PASSAGE_PAUSE_SECONDS = 5.0  # between two sentences of one passage
+CONTEXT_WORDS = 90  # of what was said since the last passage that a message quotes
+# Characters of the last turns that a conversation holds. Once there are more, half of them leave
+# together, so that a model on this machine rarely reads turns again.
+MAX_HISTORY_CHARS = 7000
+MAX_UNSAID_WORDS = 1  # content words of a line that nobody has said so far
+EXAMPLES_MARK = "\n=====\n"  # between the turns of the template
+ANSWER_MARK = "\n-----\n"  # before the answer of a turn
+
+POINTERS = word_set("it this these those them they here")
+SPEAKER_WORDS = word_set("i my me we us our mine")
+# A model on this machine cannot write them, and so writes the name that what was said gives.
+BANNED_TOKENS = tuple(
+    f"{space}{form}"
+    for word in sorted(POINTERS | SPEAKER_WORDS - {"mine"})
+    for form in dict.fromkeys((word, word.capitalize()))
+    for space in (" ", "")
+    if space or form != word
+)
+CONDITION_WORDS = word_set(
+    "if when once before after while as until unless for to with in on at from"
+)
+NEGATIONS = word_set("do don't never not avoid")
+NO_ORDER_REASON = "no order: it does not begin with a verb"
+SPEAKER_REASON = "speaks of the speaker"
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Chosen sentences that are written up together.
+
+    Attributes:
+        chunk: the sentences.
+        before: what was said since the last passage.
+    """
+
+    chunk: Chunk
+    before: str
+
+
+def choose_passages(
+    narration: ParsedNarration, min_probability: float, withheld: Sequence[int] = ()
+) -> list[Passage]:
+    """Return the passages of a narration: the sentences that likely describe a step, in order.
+
+    Args:
+        narration: the parsed transcript, in English.
+        min_probability: P(a sentence describes a step) from which it is chosen.
+        withheld: indices of the transcript's sentences to leave out.
+    """
+    probabilities = step_probabilities(narration.sentence_tags, narration.texts)
+    passages: list[Passage] = []
+    indices: list[int] = []
+    sentences: list[Sentence] = []
+    before: list[str] = []
+
+    def end_passage() -> None:
+        if sentences:
+            chunk = Chunk(len(passages) + 1, tuple(indices), tuple(sentences))
+            passages.append(Passage(chunk, " ".join(" ".join(before).split()[-CONTEXT_WORDS:])))
+            indices.clear()
+            sentences.clear()
+            before.clear()
+
+    for unit, probability in zip(narration.units, probabilities, strict=True):
+        unit_indices = range(unit.first_sentence, unit.first_sentence + len(unit.sentences))
+        if not set(withheld).isdisjoint(unit_indices):
+            continue
+        if probability < min_probability:
+            end_passage()
+            before.append(unit.text)
+            continue
+        words = len(unit.text.split())
+        held = sum(len(sentence.text.split()) for sentence in sentences)
+        is_full = held + words > PASSAGE_WORDS and words > FRAGMENT_WORDS
+        if sentences:
+            pause = sentences[-1].span.pause(unit.sentences[0].span)
+            if is_full or pause > MAX_PASSAGE_PAUSE_SECONDS:
+                end_passage()
+        indices += unit_indices
+        sentences += unit.sentences
+    end_passage()
+    return passages
+
+
+@cache
+def conversation_start() -> tuple[dict[str, str], ...]:
+    """Return the instruction and the examples, as messages."""
+    instruction, *turns = read_template("editing").strip().split(EXAMPLES_MARK)
+    messages = [{"role": "system", "content": instruction}]
+    for turn in turns:
+        question, answer = turn.split(ANSWER_MARK)
+        messages += _turn(question, answer)
+    return tuple(messages)
+
+
+def _turn(question: str, answer: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+def passage_question(passage: Passage, fault: str = "") -> str:
+    """Return the message that asks to write up a passage.
+
+    fault: what was wrong with the first answer, "" for the first question.
+    """
+    before = quoted(passage.before) or "-"
+    said = quoted(" ".join(sentence.text for sentence in passage.chunk.sentences))
+    question = f"Said before: {before}\nWrite up: {said}"
+    return f"{question}\nMind: {fault}" if fault else question
+
+
+@dataclass(frozen=True)
+class CheckedLines:
+    """The lines of an answer, checked.
+
+    Attributes:
+        reply: the lines as they were read.
+        texts: the lines that are steps.
+        dropped: the others, with their reasons.
+        fault: what is asked for once more, "" if nothing is.
+    """
+
+    reply: ParsedReply
+    texts: tuple[str, ...]
+    dropped: tuple[Rejected, ...]
+    fault: str
+
+
+@dataclass(frozen=True)
+class Editor(CheckedRequests):
+    """Asks a language model to write up one passage after the other.
+
+    Attributes:
+        settings: server or model file, and limits.
+        drafts: the extractive writer's steps. What is written must hold their numbers.
+        embed: returns one unit vector per text, (N, D).
+        history: the last turns, as messages.
+        said: content words that were said so far, as lemmas.
+    """
+
+    settings: LlmSettings
+    drafts: Sequence[Step]
+    embed: Embed = minilm
+    history: list[dict[str, str]] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
+
+    def write(self, passage: Passage) -> ChunkSteps:
+        """Return the model's steps of the next passage, or the reason why there are none."""
+        chunk = passage.chunk
+        self.said.update(*content_words([passage.before, chunk.text]))
+        indices = set(chunk.indices)
+        drafts = [step for step in self.drafts if indices.issuperset(step.sources)]
+        earlier = (*conversation_start(), *self.history)
+        fault = ""
+
+        def content(with_reminder: bool) -> Conversation:
+            question = passage_question(passage, fault if with_reminder else "")
+            return Conversation((*earlier, {"role": "user", "content": question}), BANNED_TOKENS)
+
+        def check(answer: Answer) -> CheckedLines:
+            return check_lines(answer, chunk, drafts, self.said)
+
+        def refusal(checked: CheckedLines) -> str:
+            nonlocal fault
+            fault = checked.fault
+            return fault
+
+        chat = "\n".join(message["content"] for message in content(False).messages)
+        reply = self.ask(CheckedQuestion({"form": "edit", "chat": chat}, content, check, refusal))
+        if not reply.readings and reply.fault is not None:
+            return ChunkSteps(chunk, reason=reply.fault.reason, is_rejected=reply.fault.rejected)
+        # the later one of two answers, unless it has no lines
+        best = max(reversed(reply.readings), key=lambda checked: bool(checked.texts))
+        steps, unsupported = cite_sources(
+            best.texts, chunk, floor=self.settings.floor, embed=self.embed
+        )
+        kept: list[Step] = []
+        dropped = [*best.dropped, *unsupported]
+        for step in steps:
+            unsaid = unsaid_reason(step, chunk, passage.before)
+            if unsaid is None:
+                kept.append(step)
+            else:
+                dropped.append(Rejected(what="step", text=step.text, reason=unsaid))
+        cited = {index for step in kept for index in step.sources}
+        if kept:
+            lines = "\n".join(step.text for step in kept)
+            self.history.extend(_turn(passage_question(passage), lines))
+        if sum(len(message["content"]) for message in self.history) > MAX_HISTORY_CHARS:
+            del self.history[: len(self.history) // 4 * 2]
+        return ChunkSteps(
+            chunk,
+            tuple(_with_word_times(kept, chunk)),
+            tuple(dropped),
+            retold=tuple(index for index in chunk.indices if index not in cited),
+        )
+
+
+def check_lines(
+    answer: Answer, chunk: Chunk, drafts: Sequence[Step], said: set[str]
+) -> CheckedLines:
+    """Return the lines of an answer that are steps, and what is wrong with the others.
+
+    Args:
+        answer: of the model.
+        chunk: the sentences that it writes up.
+        drafts: the extractive writer's steps of these sentences.
+        said: content words that were said so far, as lemmas.
+    """
+    reply = parse_reply(
+        answer.text,
+        spoken=chunk.text,
+        sentences=len(chunk.sentences),
+        complete=answer.complete,
+        form="lines",
+    )
+    texts: list[str] = []
+    dropped = list(reply.dropped)
+    faults = []
+    for doc in parse([text.rstrip(".") for text in reply.texts]):
+        reason = line_fault(doc, said)
+        if reason is not None:
+            dropped.append(Rejected(what="step", text=doc.text, reason=reason))
+            continue
+        pointers = sorted(POINTERS & {word.lower_ for word in doc})
+        if pointers:
+            faults.append(f'name the thing for "{pointers[0]}"')
+        if doc.text not in texts:
+            texts.append(doc.text)
+    lost = numbers(" . ".join(step.text for step in drafts)) - numbers(" . ".join(texts))
+    if lost:
+        faults.append(f"keep {', '.join(f'{number:g}' for number in sorted(lost))}")
+    if reply.refusal is not None or (not texts and drafts):
+        faults = ["write one order a line, each beginning with its verb"]
+    return CheckedLines(reply, tuple(texts), tuple(dropped), "; ".join(faults))
+
+
+def line_fault(doc: "Doc", said: set[str]) -> str | None:
+    """Return why a line is no step, None for a step.
+
+    Args:
+        doc: the parsed line.
+        said: content words that were said so far, as lemmas.
+    """
+    if not _begins_with_verb(doc):
+        return NO_ORDER_REASON
+    if SPEAKER_WORDS & {word.lower_ for word in doc}:
+        return SPEAKER_REASON
+    content = {word.lemma_.lower() for word in doc[1:] if word.pos_ in CONTENT_TAGS - {"NUM"}}
+    unsaid = content - said - LIGHT_LEMMAS
+    if len(unsaid) > MAX_UNSAID_WORDS:
+        return f"says {', '.join(sorted(unsaid))}, which nobody says"
+    return None
+
+
+def _begins_with_verb(doc: "Doc") -> bool:
+    """Return whether a line is an order: its first word, or the first behind a condition, is a verb."""
+    words = [bare_word(word.text) for word in doc]
+    if words and words[0] in CONDITION_WORDS:
+        commas = [index for index, word in enumerate(doc) if word.text == ","]
+        return any(_is_verb_at(words, index + 1) for index in commas)
+    return _is_verb_at(words, 0)
+
+
+def _is_verb_at(words: Sequence[str], index: int) -> bool:
+    while index < len(words) and (words[index].endswith("ly") or words[index] in ("", "then")):
+        index += 1
+    return index < len(words) and words[index] in verbs() | NEGATIONS
+
+
+def _with_word_times(steps: Sequence[Step], chunk: Chunk) -> list[Step]:
+    """Return the steps. Those that share a sentence are said when their own words are said, if words
+    have times."""
+    words = [word for sentence in chunk.sentences for word in sentence.words]
+    timed: list[Step] = []
+    for step in steps:
+        is_shared = sum(step.sources == other.sources for other in steps) > 1
+        own = {bare_word(word) for word in step.text.split()} - FUNCTION_WORDS
+        said = step.said
+        spans = [word.span for word in words if word.span and bare_word(word.text) in own]
+        inside = [span for span in spans if said is not None and said.overlap(span) > 0]
+        if is_shared and len(inside) > 1:
+            timed.append(step.model_copy(update={"said": covering_span(inside)}))
+        else:
+            timed.append(step)
+    return timed
