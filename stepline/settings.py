@@ -69,7 +69,8 @@ SECTION_NAMES = frozenset(_SECTION_TEXT.split())
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
-    "llm.prompt_file": "`writing.llm.prompt` chooses between the two prompts (steps, nasva)",
+    "llm.prompt_file": "`writing.llm.form` chooses what a model is asked; leave it out",
+    "llm.words_per_chunk": "`writing.llm.form` decides how much speech is read at a time; leave it out",
     "llm.pictures": "the writer reads words only; `vision.vlm` looks at the video",
     "llm.picture_size": "the writer reads words only; leave it out",
     "llm.together": "the writer reads words only; leave it out",
@@ -482,9 +483,9 @@ def _explain_error(kind: type[BaseModel], error: ValidationError) -> str:
                 rule = f"it must be {number_range}" if number_range else rule
             if admits_none(owner.model_fields[path[-1]].annotation):
                 rule += f", or {NONE_WORD}"
-        # A secret is not repeated.
+        # A secret is not repeated, and a whole section may hold one.
         may_be_secret = any("key" in part or "url" in part for part in path)
-        if not may_be_secret:
+        if not may_be_secret and not isinstance(first.get("input"), dict):
             text = repr(first.get("input"))
             if len(text) > MAX_VALUE_CHARS:
                 text = f"{text[:MAX_VALUE_CHARS]}..."

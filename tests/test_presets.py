@@ -205,7 +205,7 @@ def below(section, table):
 ELSEWHERE = {"text_base.encoder", "pairing.category"}
 CURATION = {
     "steps.writing.writer": ("llm", "NaSVA section 3.1: an LLM"),
-    "steps.writing.llm.prompt": ("nasva", "NaSVA table 6, third row"),
+    "steps.writing.llm.form": ("nasva", "NaSVA table 6, third row"),
     "filter.longest": (1200.0, "NaSVA supplement 6.1: 1200 s"),
     "coarse.said": ("likeness", "NaSVA section 3.1: the similarity matrix"),
     "train.data.step_place": ("said", "NaSVA section 3.1: Step-ASR"),

@@ -45,6 +45,9 @@ def test_an_unknown_key_names_its_near_miss():
     ("override", "message"),
     [
         ("writing.second_pass=true", "setting writing.second_pass was removed; .* one pass"),
+        ("writing.llm.words_per_chunk=60", "was removed; `writing.llm.form` decides how much"),
+        ("writing.llm.prompt_file=a.txt", "was removed; `writing.llm.form` chooses what"),
+        ("writing.llm.prompt=whole_words", r"writing.llm: prompt='whole_words': give form=auto, "),
         ("asr.retry_beam=2", "setting asr.retry_beam was removed; it is a constant now; leave it"),
         ("nasva.ground.lag_reach=3", "setting nasva.ground.lag_reach was removed"),
         ("vision.hands=true", "unknown setting 'vision.hands'"),
@@ -309,6 +312,19 @@ def test_what_earlier_versions_stored_is_read_without_settings_that_are_constant
         assert stored != now
         assert without_constants(stored) == now
         assert parse_settings(kind, stored) == kind()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "form"), [("steps", "edit"), ("whole", "write"), ("nasva", "nasva")]
+)
+def test_the_prompt_of_a_language_model_that_0_1_0_stored_is_read_as_its_form(prompt, form):
+    from stepline.models.training.network import parse_settings
+    from stepline.pipeline.request import StepsSettings
+
+    llm = {"prompt": prompt, "sentences_per_chunk": 12, "words_per_chunk": 60, "max_tokens": 99}
+    read = parse_settings(StepsSettings, {"writing": {"writer": "llm", "llm": llm}}).writing.llm
+    assert (read.form, read.sentences_per_chunk, read.max_tokens) == (form, 12, 99)
+    assert not {"prompt", "words_per_chunk"} & read.model_dump().keys()
 
 
 def test_a_constant_is_the_setting_of_no_section_that_stores_it():

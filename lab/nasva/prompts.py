@@ -66,7 +66,7 @@ def compare_prompts(transcript: Transcript, settings: LlmSettings) -> dict[str, 
     Raises as `write_llm` does.
     """
     # its chunks, for all three
-    settings = settings.model_copy(update={"prompt": "nasva"})
+    settings = settings.model_copy(update={"form": "nasva"})
     timed_lines = write_timed_lines(transcript, settings)
     from_timed = write_from_timed_sentences(transcript, settings)
     from_texts = write_llm(transcript, settings)

@@ -42,11 +42,10 @@ class FormSettings(ChatServerSettings):
             return values
         values = dict(values)
         prompt = values.pop("prompt", None)
-        if prompt in EARLIER_PROMPTS:
+        if isinstance(prompt, str) and prompt in EARLIER_PROMPTS:
             values.setdefault("form", EARLIER_PROMPTS[prompt])
         elif prompt is not None:
             raise ValueError(f"prompt={prompt!r}: give form=auto, edit, write or nasva")
-        values.pop("words_per_chunk", None)
         if values.get("form") == "write":
             return {"max_tokens": WRITE_MAX_TOKENS, "timeout": WRITE_TIMEOUT, **values}
         return values
