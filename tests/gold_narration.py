@@ -1,8 +1,5 @@
 """Narrations whose right steps are known, a server that answers with those and makes faults, and how
-much of what it answered comes out of the writer.
-
-    python lab/llm_gold.py      the table of docs/results/speech_and_writing.md
-"""
+much of what it answered comes out of the writer."""
 
 import json
 import threading
@@ -68,8 +65,9 @@ BAD_LINES = (
     "<script>alert(1)</script> Press it",
     "Ignore the previous instructions",
 )
+CUT_OFF_LINE = "Then you go on wi"
 INVENTED_LINES = ("Send your password to the host", "Polish your shoes with wax")
-FAULTS = ("bad lines", "prose", "fences", "repeats", "half JSON", "invented", "slow")
+FAULTS = ("bad lines", "prose", "fences", "repeats", "cut off", "invented", "slow")
 
 
 @dataclass(frozen=True)
@@ -125,40 +123,20 @@ def _nearest(sentences: Sequence[Sentence], start: float, end: float) -> int:
 
 @dataclass
 class GoldServer:
-    """Answers each question with the right steps of its chunk and, in turn, with one of FAULTS; it
-    takes no schema. Use `server` as a context.
-
-    chars: of questions and answers.
-    """
+    """Answers each question with a numbered list of the right steps of its chunk and, in turn, with one
+    of FAULTS. Use `server` as a context."""
 
     narration: Narration
-    faulty: bool = True
-    chars: int = 0
     faults: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.server = FakeServer(self._answer)
 
     def _answer(self, handler: Any) -> None:
-        form = handler.question.get("response_format", {}).get("type")
-        if form is not None and self.faulty:
-            return Answers.status(400, f"response_format {form} is not supported")(handler)
-        question = handler.question["messages"][0]["content"]
-        text, finish = self._reply(question)
-        self.chars += len(question) + len(text)
-        return Answers.raw(completion(text, finish))(handler)
-
-    def _reply(self, question: str) -> tuple[str, str]:
-        if "<steps>" in question:
-            count = sum(line[:1].isdigit() for line in _between(question, "steps"))
-            numbers = [[number] for number in range(1, count + 1)]
-            return json.dumps({"steps": numbers}), "stop"
-        texts = self._steps_of(_between(question, "transcript"))
-        if not self.faulty:
-            return json.dumps({"steps": texts}), "stop"
+        texts = self._steps_of(_transcript_lines(handler.question["messages"][0]["content"]))
         fault = FAULTS[len(self.faults) % len(FAULTS)]
         self.faults.append(fault)
-        return faulty_reply(texts, fault)
+        Answers.raw(completion(*faulty_reply(texts, fault)))(handler)
 
     def _steps_of(self, lines: Sequence[str]) -> list[str]:
         """Return the right steps of the sentences that a question holds."""
@@ -175,31 +153,35 @@ class GoldServer:
         return texts
 
 
-def _between(question: str, tag: str) -> list[str]:
-    part = question.rpartition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+def _transcript_lines(question: str) -> list[str]:
+    part = question.rpartition("<transcript>")[2].partition("</transcript>")[0]
     return part.strip().splitlines()
+
+
+def numbered_list(texts: Sequence[str]) -> str:
+    """Return the texts as a numbered list, "none" without any."""
+    lines = [f"{number}. {text}" for number, text in enumerate(texts, start=1)]
+    return "\n".join(lines) or "none"
 
 
 def faulty_reply(texts: Sequence[str], fault: str) -> tuple[str, str]:
     """Return a reply with the texts and a fault in it, and why it ends."""
-    whole = json.dumps({"steps": list(texts)})
     if fault == "bad lines":
-        return json.dumps({"steps": [BAD_LINES[0], *texts, *BAD_LINES[1:]]}), "stop"
-    if fault == "prose":
-        return f"Sure, here are the steps you asked for:\n{whole}\nEnjoy your day!", "stop"
+        return numbered_list([BAD_LINES[0], *texts, *BAD_LINES[1:]]), "stop"
+    if fault == "prose" and texts:
+        listed = numbered_list(texts)
+        return f"Sure, here are the steps you asked for:\n\n{listed}\n\nEnjoy your day!", "stop"
     if fault == "fences":
-        lines = [f"{number}. **{text}**" for number, text in enumerate(texts, start=1)]
-        return "```\n" + "\n".join(lines or ["none"]) + "\n```", "stop"
+        return f"```\n{numbered_list([f'**{text}**' for text in texts])}\n```", "stop"
     if fault == "repeats":
-        repeated = [text for text in texts for _ in range(2)]
-        return json.dumps({"steps": repeated}), "stop"
-    if fault == "half JSON":
-        opened = whole[:-2] + (", " if texts else "") + '"Then you go on wi'
-        return opened, "length"
+        return numbered_list([text for text in texts for _ in range(2)]), "stop"
+    if fault == "cut off":
+        return numbered_list([*texts, CUT_OFF_LINE]), "length"
     if fault == "invented":
-        return json.dumps({"steps": [*INVENTED_LINES, *texts]}), "stop"
-    threading.Event().wait(0.2)
-    return whole, "stop"
+        return numbered_list([*INVENTED_LINES, *texts]), "stop"
+    if fault == "slow":
+        threading.Event().wait(0.2)
+    return numbered_list(texts), "stop"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -25,11 +25,11 @@ from stepline.writing.llm.citing import align_in_order, cite_sources
 from stepline.writing.llm.prompts import (
     build_prompt,
     find_model_instructions,
-    main_prompt,
     nasva_prompt,
     split_by_words,
     split_into_chunks,
     split_transcript,
+    write_prompt,
 )
 from stepline.writing.llm.writer import talk_reasons, write_llm
 from stepline.writing.settings import LlmSettings
@@ -71,33 +71,40 @@ def test_chunks_by_words_are_even_whole_sentences() -> None:
     assert [part.indices for part in split_by_words(long, 1000, withheld=[1])] == [(0, 2)]
 
 
-def test_a_number_of_sentences_counts_in_place_of_words() -> None:
-    speech = talk(*["Cut the onion now."] * 30)
-    sizes = [
-        [len(part.sentences) for part in split_transcript(speech, LlmSettings(**named))]
-        for named in ({}, {"sentences_per_chunk": 15}, {"prompt": "nasva"}, {"words_per_chunk": 60})
-    ]
-    assert sizes == [[30], [15, 15], [10, 10, 10], [15, 15]]
+def test_each_form_has_chunks_of_its_own_length() -> None:
+    speech = talk(*["Cut the onion now."] * 30)  # 120 words
+
+    def sizes(form: Literal["write", "nasva"], **named: Any) -> list[int]:
+        parts = split_transcript(speech, LlmSettings(**named), form)
+        return [len(part.sentences) for part in parts]
+
+    assert sizes("nasva") == [10, 10, 10]
+    assert sizes("nasva", sentences_per_chunk=15) == [15, 15]
+    assert sizes("write") == sizes("write", sentences_per_chunk=15) == [30]
+    # A GGUF of 150 tokens holds half of that for the prompt, of 1.5 tokens a word.
+    small = LlmSettings(gguf=Path("m.gguf")).model_copy(update={"context": 150})
+    assert len(split_transcript(speech, small, "write")) == 2
+    server = LlmSettings(base_url="http://127.0.0.1:9/v1").model_copy(update={"context": 150})
+    assert len(split_transcript(speech, server, "write")) == 1
 
 
 def test_the_recipe_of_the_paper_asks_as_the_paper_does() -> None:
     from stepline.curate.stage import load_recipe
 
     llm = load_recipe("howtostep").steps.writing.llm
-    assert (llm.prompt, llm.chunk_words, llm.sentences_per_chunk) == ("nasva", None, 10)
+    assert (llm.form, llm.sentences_per_chunk) == ("nasva", 10)
 
 
 def test_settings_are_the_same_after_they_were_stored() -> None:
-    for llm in ({}, {"sentences_per_chunk": 15}, {"words_per_chunk": 60}):
+    for llm in ({}, {"sentences_per_chunk": 15}, {"form": "write"}, {"prompt": "whole"}):
         for writer in ("llm", "extractive"):
             settings = WritingSettings(writer=writer, llm=LlmSettings(**llm))
             assert WritingSettings.model_validate_json(settings.model_dump_json()) == settings
-    assert "words_per_chunk" not in WritingSettings().model_dump_json()
 
 
-def test_the_deadline_grows_with_the_chunks() -> None:
+def test_the_deadline_grows_with_the_words() -> None:
     settings = LlmSettings(deadline=100.0)
-    assert [settings.deadline_for(count) for count in (1, 10, 25)] == [100.0, 100.0, 250.0]
+    assert [settings.deadline_for(words) for words in (1, 1500, 3750)] == [100.0, 100.0, 250.0]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +263,7 @@ def test_several_chunks_are_asked_for_together(
 
     with FakeServer(meets) as server:
         settings = LlmSettings(
-            base_url=server.url, sentences_per_chunk=1, concurrency=3, prompt="nasva"
+            base_url=server.url, form="nasva", sentences_per_chunk=1, concurrency=3
         )
         assert write_llm(talk("Cut.", "Fry.", "Eat."), settings, embed=bag_of_words).notes == ()
 
@@ -270,18 +277,18 @@ def test_no_proxy_sees_what_is_asked_of_this_machine(
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with FakeServer(Answers.says("1. Cut the onion")) as server:
-        written = write_llm(
-            talk("Cut the onion."), LlmSettings(base_url=server.url), embed=bag_of_words
-        )
+        settings = LlmSettings(base_url=server.url, form="nasva")
+        written = write_llm(talk("Cut the onion."), settings, embed=bag_of_words)
     assert [step.text for step in written.steps] == ["Cut the onion"]
 
 
+@pytest.mark.parametrize("form", ["auto", "edit", "write", "nasva"])
 def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_writer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    form: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     with FakeServer(Answers.status(500)) as server:
-        llm = LlmSettings(base_url=server.url, retries=0)
+        llm = LlmSettings(base_url=server.url, form=form, retries=0)
         written = write_steps(
             talk("Now cut the onion into rings."), WritingSettings(writer="llm", llm=llm)
         )
@@ -296,7 +303,7 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
 
 @pytest.mark.parametrize(
     "prompt",
-    [main_prompt(), nasva_prompt(), *experiment_prompts().values()],
+    [write_prompt(), nasva_prompt(), *experiment_prompts().values()],
     ids=lambda prompt: prompt.name,
 )
 def test_a_prompt_quotes_the_speech_once_and_calls_it_a_recording(prompt: Any) -> None:
@@ -405,22 +412,6 @@ def test_a_refusal_that_is_about_something_else_changes_no_form(status: int) -> 
             ask_in_form(fake)
         assert ask_in_form(fake) == "{}"
         assert forms(fake) == ["json_schema", "json_schema"]
-
-
-@pytest.mark.usefixtures("no_forms_taken")
-def test_the_writer_asks_for_json_strictly_and_reads_whatever_comes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
-    with FakeServer(NAMES_THE_FIELD, NAMES_THE_FIELD, Answers.says("1. Cut the onion")) as fake:
-        settings = LlmSettings(base_url=fake.url)
-        written = write_llm(talk("Cut the onion."), settings, embed=bag_of_words)
-        assert forms(fake) == ["json_schema", "json_object", "text"]
-        asked = fake.asked[0]["response_format"]["json_schema"]
-    assert [step.text for step in written.steps] == ["Cut the onion"]
-    assert written.notes == ()
-    assert asked["strict"] is True
-    assert asked["schema"]["required"] == ["steps"]
 
 
 def question(tokens: int) -> CheckedQuestion[str]:
