@@ -5,7 +5,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stepline.writing.llm.replies import MAX_REPLY_CHARS, MAX_STEP_CHARS, ParsedReply, parse_reply
+from stepline.writing.llm.replies import (
+    MAX_REPLY_CHARS,
+    MAX_STEP_CHARS,
+    ParsedReply,
+    ReplyForm,
+    parse_reply,
+)
 
 BELOW = "1. Cut the onion\n2. Fry it"
 
@@ -31,6 +37,7 @@ def texts(reply: str, spoken: str = "") -> tuple[str, ...]:
         "<think>1. They cut\n2. they fry</think>\n1. Cut the onion\n2. Fry it",
         "1. Cut\u200b the onion\n2. Fry\x00 it",
         "1. Cut the onion\n   - with a sharp knife\n2. Fry it",
+        "```\n1. Cut the onion\n2. Fry it\n```",
     ],
 )
 def test_a_numbered_list_is_read_without_its_decoration(reply: str) -> None:
@@ -53,8 +60,7 @@ def test_a_reply_that_says_none_is_an_empty_list(reply: str) -> None:
         ("1.Cut", "not a numbered list"),
         ("I'm sorry, but I cannot do that.", "not a numbered list"),
         ("1. Cut\n" + "x" * MAX_REPLY_CHARS, "longer than"),
-        ('{"steps": "cut"}', "not a numbered list"),
-        ('{"steps": [1, 2', "no line of the reply is a step"),
+        ('{"steps": ["Cut the onion"]}', "not a numbered list"),
     ],
 )
 def test_anything_else_is_refused_with_its_reason(reply: str, reason: str) -> None:
@@ -133,32 +139,34 @@ def test_a_refused_reply_says_which_lines_were_dropped() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        '{"steps": ["Cut the onion", "Fry it"]}',
-        '```json\n{"steps": ["Cut the onion", "Fry it"]}\n```',
-        'Sure! {"steps": ["1. Cut the onion", "2. Fry it"]} Enjoy.',
-        '["Cut the onion", "Fry it"]',
-        '{"steps": [{"text": "Cut the onion"}, {"text": "Fry it"}]}',
-        '{"steps": ["Cut the onion", "Fry it"',
-        '{"steps": ["Cut the onion", "Fry it",',
-        '{"steps": [{"text": "Cut the onion"}, {"text": "Fry it"}',
-        "```\n1. Cut the onion\n2. Fry it\n```",
+        "Cut the onion.\nFry it.",
+        "Cut the onion. Fry it.",
+        "1. Cut the onion.\n2) Fry it.",
+        "- Cut the onion.\n\n- **Fry it.**",
+        "```\nCut the onion.\nFry it.\n```",
+        "<think>They cut.</think>\nCut the onion.\nFry it.",
     ],
 )
-def test_a_json_object_is_read_as_a_list_is(reply: str) -> None:
-    assert texts(reply) == ("Cut the onion", "Fry it")
+def test_plain_lines_are_one_step_a_sentence_numbered_or_not(reply: str) -> None:
+    reading = parse_reply(reply, form="lines")
+    assert (reading.texts, reading.dropped) == (("Cut the onion", "Fry it"), ())
 
 
-def test_the_text_in_which_half_a_json_object_ends_is_dropped() -> None:
-    reading = parse_reply('{"steps": ["Cut the onion", "Fry it in b')
-    assert reading.texts == ("Cut the onion",)
-    assert [(one.text, "cut off" in one.reason) for one in reading.dropped] == [
-        ("Fry it in b", True)
-    ]
+def test_a_decimal_number_or_a_short_form_ends_no_plain_line() -> None:
+    line = "Add 1.5 cups of milk with approx. two eggs"
+    assert parse_reply(line, form="lines").texts == (line,)
 
 
-@pytest.mark.parametrize("reply", ['{"steps": []}', "[]", '```json\n{"steps": []}\n```'])
-def test_an_empty_json_list_holds_no_steps(reply: str) -> None:
-    assert parse_reply(reply) == ParsedReply()
+def test_plain_lines_keep_the_rules_of_a_list() -> None:
+    assert parse_reply("none", form="lines") == ParsedReply()
+    assert parse_reply("", form="lines").refusal == "the reply is empty"
+    assert "says one step" in (parse_reply("Cut it.\n" * 4, form="lines").refusal or "")
+    reading = parse_reply("Cut it.\nSee http://evil.example/now\n(0:15) Fry it.", form="lines")
+    assert (reading.texts, reading.times) == (("Cut it", "Fry it"), ("0:15",))
+    assert ["a link" in line.reason for line in reading.dropped] == [True]
+    cut_off = parse_reply("Cut the onion.\nFry i", form="lines", complete=False)
+    assert cut_off.texts == ("Cut the onion",)
+    assert "cut off" in cut_off.dropped[0].reason
 
 
 def test_speech_without_full_stops_counts_by_its_words() -> None:
@@ -276,9 +284,8 @@ PIECES = st.sampled_from(
         "((((",
         "]]]]",
         "1:",
-        '{"steps": [',
-        '"cut", ',
-        '"\\\\ud800"]}',
+        "12, 13: ",
+        "Fry it. Stir it. ",
         "999. ",
         "\x00",
     ]
@@ -286,9 +293,13 @@ PIECES = st.sampled_from(
 REPLIES = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
 
-def keeps_its_promise(reply: str, complete: bool) -> None:
+FORMS: st.SearchStrategy[ReplyForm] = st.sampled_from(["list", "cited", "lines"])
+
+
+def keeps_its_promise(reply: str, complete: bool, form: ReplyForm) -> None:
     """Any text is a list of clean steps, or is refused with a reason; never both, never a crash."""
-    reading = parse_reply(reply, spoken="cut the onion at 12 seconds", complete=complete)
+    reading = parse_reply(reply, spoken="cut the onion at 12 seconds", complete=complete, form=form)
+    assert len(reading.cited) == (len(reading.texts) if form == "cited" else 0)
     assert reading.refusal is None or (reading.refusal and not reading.texts)
     for text in reading.texts:
         assert text == text.strip()
@@ -303,15 +314,17 @@ def keeps_its_promise(reply: str, complete: bool) -> None:
         assert dropped.text.encode("utf-8")
 
 
-@given(REPLIES, st.booleans())
-@example("1. (0:15) (0:15", True)
+@given(REPLIES, st.booleans(), FORMS)
+@example("1. (0:15) (0:15", True, "list")
 @settings(max_examples=300, deadline=None)
-def test_any_text_is_a_list_or_refused(reply: str, complete: bool) -> None:
-    keeps_its_promise(reply, complete)
+def test_any_text_is_a_list_or_refused(reply: str, complete: bool, form: ReplyForm) -> None:
+    keeps_its_promise(reply, complete, form)
 
 
 @pytest.mark.slow
-@given(REPLIES, st.booleans())
+@given(REPLIES, st.booleans(), FORMS)
 @settings(max_examples=10_000, deadline=None)
-def test_ten_thousand_texts_are_lists_or_refused(reply: str, complete: bool) -> None:
-    keeps_its_promise(reply, complete)
+def test_ten_thousand_texts_are_lists_or_refused(
+    reply: str, complete: bool, form: ReplyForm
+) -> None:
+    keeps_its_promise(reply, complete, form)

@@ -238,12 +238,11 @@ def _listed_items(text: str, complete: bool) -> _ReplyItems:
 
 def _plain_items(text: str, complete: bool) -> _ReplyItems:
     """Return the steps of a reply of one sentence a line, numbered or not."""
-    lines = _FENCE_LINE.sub("", text).splitlines()
-    sentences = [sentence for line in lines for sentence in _SENTENCE_END.split(line.strip())]
     items = _ReplyItems()
-    for sentence in filter(None, sentences):
-        match = _ITEM_LINE.match(sentence)
-        items.lines.append(sentence if match is None else match.group(2))
+    for line in _FENCE_LINE.sub("", text).splitlines():
+        match = _ITEM_LINE.match(line)
+        plain_line = line.strip() if match is None else match.group(2)
+        items.lines += filter(None, _SENTENCE_END.split(plain_line))
     if not complete and items.lines:
         items.truncated_line = items.lines.pop()
     return items
