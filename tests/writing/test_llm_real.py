@@ -9,6 +9,7 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from llm_fakes import talk
@@ -76,9 +77,18 @@ def keeps_the_contract(written: WrittenSteps) -> None:
     assert any("addresses a language model" in dropped.reason for dropped in written.dropped)
 
 
-def test_a_model_in_this_process_keeps_the_contract_and_repeats_itself(gguf: Path) -> None:
+@pytest.mark.parametrize("form", ["auto", "write", "nasva"])
+def test_a_model_in_this_process_keeps_the_contract_and_repeats_itself(
+    gguf: Path, form: Literal["auto", "write", "nasva"]
+) -> None:
     settings = LlmSettings(
-        gguf=gguf, max_tokens=96, sentences_per_chunk=4, threads=1, context=2048, cache=False
+        gguf=gguf,
+        form=form,
+        max_tokens=96,
+        sentences_per_chunk=4,
+        threads=1,
+        context=2048,
+        cache=False,
     )
     first = write_llm(SPEECH, settings)
     keeps_the_contract(first)
@@ -86,11 +96,10 @@ def test_a_model_in_this_process_keeps_the_contract_and_repeats_itself(gguf: Pat
 
 
 def test_a_model_behind_a_server_keeps_the_contract(url: str) -> None:
-    keeps_the_contract(
-        write_llm(
-            SPEECH, LlmSettings(base_url=url, max_tokens=96, sentences_per_chunk=4, timeout=120)
-        )
+    settings = LlmSettings(
+        base_url=url, form="nasva", max_tokens=96, sentences_per_chunk=4, timeout=120
     )
+    keeps_the_contract(write_llm(SPEECH, settings))
 
 
 def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf: Path) -> None:
@@ -99,10 +108,12 @@ def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf: Path)
     assert all("provisional" in note for note in written.notes)
 
 
-def test_a_chunk_that_does_not_fit_the_context_is_served_by_the_rules(gguf: Path) -> None:
+@pytest.mark.parametrize("form", ["edit", "nasva"])
+def test_a_chunk_that_does_not_fit_the_context_is_served_by_the_rules(
+    gguf: Path, form: Literal["edit", "nasva"]
+) -> None:
     written = write_llm(
-        SPEECH,
-        LlmSettings(gguf=gguf, threads=1, context=512, max_tokens=16, sentences_per_chunk=100),
+        SPEECH, LlmSettings(gguf=gguf, form=form, threads=1, context=512, max_tokens=16)
     )
     keeps_the_contract(written)
 
@@ -111,6 +122,6 @@ def test_the_user_s_chat_template_is_used(gguf: Path, tmp_path: Path) -> None:
     template = tmp_path / "plain.jinja"
     template.write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}", encoding="utf-8")
     settings = LlmSettings(
-        gguf=gguf, threads=1, context=2048, max_tokens=32, chat_template=template
+        gguf=gguf, form="nasva", threads=1, context=2048, max_tokens=32, chat_template=template
     )
     keeps_the_contract(write_llm(SPEECH, settings))
