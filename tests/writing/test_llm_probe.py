@@ -1,6 +1,7 @@
 """form="auto": what a model answers to a short narration decides what it is asked for."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from llm_fakes import Answers, FakeServer, talk
@@ -102,8 +103,8 @@ def test_limits_that_are_given_are_those_of_a_strong_model_too() -> None:
 @pytest.mark.parametrize(
     "probed", [Answers.says("none"), Answers.says("Sure!"), Answers.status(400, "too long")]
 )
-def test_another_model_writes_up_the_sentences_that_are_chosen_for_it(probed: object) -> None:
-    with FakeServer(probed, Answers.says("Cut the onion into thin rings.")) as server:  # type: ignore[arg-type]
+def test_another_model_writes_up_the_sentences_that_are_chosen_for_it(probed: Any) -> None:
+    with FakeServer(probed, Answers.says("Cut the onion into thin rings.")) as server:
         written = write_llm(SPEECH, LlmSettings(base_url=server.url))
         roles = [[message["role"] for message in body["messages"]] for body in server.asked]
         asked = server.asked[-1]["messages"][-1]["content"]
