@@ -19,7 +19,6 @@ from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
 from stepline.llm.servers import Answer, Content, Conversation, RequestError, Schema, chat_messages
 from stepline.llm.settings import ChatSettings
-from stepline.networks.device import core_count
 from stepline.records import FrozenModel
 from stepline.workers import Reply, Send, WorkerProcess
 
@@ -152,7 +151,7 @@ class LocalModel:
             model=str(self._path),
             projector=None if self._projector is None else str(self._projector),
             context=settings.context,
-            threads=settings.threads or max(1, core_count() - 1),
+            threads=settings.thread_count,
             template=template,
         )
         process = WorkerProcess(f"{__name__}:LoadedModel")
@@ -243,7 +242,9 @@ def load_model(files: ModelFiles) -> Any:
         parameters.mmproj.path = files.projector
     parameters.n_ctx = files.context
     parameters.n_parallel = 1
-    # As many threads as cores collapse as soon as anything else runs: 6 s became 94 s.
+    # The file is read, not mapped: it is stored in another order, and would be in memory twice.
+    parameters.load_mode = library.llama_load_mode.LLAMA_LOAD_MODE_NONE
+    parameters.cache_ram_mib = 0  # no copies of earlier chats
     parameters.cpuparams.n_threads = files.threads
     parameters.cpuparams_batch.n_threads = files.threads
     parameters.verbosity = -1

@@ -619,7 +619,7 @@ def max_parallel_videos(settings: StepsSettings) -> int:
     share a GPU or a local language model.
     """
     # What cannot be shared between processes: a GPU, or a model that fills the memory.
-    has_local_writer = settings.writing.writer == "llm" and settings.writing.llm.gguf is not None
+    has_local_writer = settings.writing.writer == "llm" and settings.writing.llm.base_url is None
     is_local_model = has_local_writer or settings.vision.vlm.gguf is not None
     if is_local_model or current_device().kind != "cpu":
         return 1

@@ -17,12 +17,12 @@ __all__ = ["WritingSettings", "WrittenSteps", "check_writer", "write_steps"]
 def check_writer(settings: WritingSettings) -> None:
     """Raise an error where the language model that writes is missing. Other writers pass.
 
-    Raises WriterError where its server is missing, ModelError where its file is.
+    Raises WriterError where its server is missing, ModelError where its file or the fetched model is.
     """
     if settings.writer == "llm" and not settings.llm.dry_run:
         from stepline.llm.availability import check_available
 
-        check_available(settings.llm)
+        check_available(settings.llm.with_model())
 
 
 def write_steps(

@@ -7,9 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from stepline.llm.settings import ChatServerSettings, ChatSettings
+from stepline.errors import ModelError
+from stepline.networks.device import core_count
+from stepline.networks.weights import find_weights, weights_fetched
 from stepline.plugins import choice
 from stepline.settings import Positive, Settings
 
+EDITING_MODEL = "qwen2.5-coder-1.5b"  # among the known weights
 PAPER_SENTENCES = 10  # of a chunk: NaSVA section 3.1
 WRITE_WORDS = 2500  # of speech that `writing.llm.form=write` asks about at a time
 WRITE_TIMEOUT = 300.0  # seconds of such a request
@@ -52,7 +56,10 @@ class FormSettings(ChatServerSettings):
 
 
 class LlmSettings(ChatSettings, FormSettings):
-    """The language model that writes steps."""
+    """The language model that writes steps.
+
+    Without `base_url` and `gguf` it is the one that `stepline weights get qwen2.5-coder-1.5b` fetches.
+    """
 
     section: ClassVar[str] = "writing.llm"
 
@@ -74,6 +81,25 @@ class LlmSettings(ChatSettings, FormSettings):
         description="send no request. A note says what would be asked, the extractive writer "
         "writes.",
     )
+
+    def with_model(self) -> "LlmSettings":
+        """Return the settings with the fetched model, if they name none.
+
+        Raises ModelError if it was not fetched.
+        """
+        if self.base_url is not None or self.gguf is not None:
+            return self
+        if not weights_fetched(EDITING_MODEL):
+            raise ModelError(
+                f"writer llm: no model is here; `stepline weights get {EDITING_MODEL}` fetches one "
+                "(1.1 GB), or give writing.llm.base_url (a server) or writing.llm.gguf (a file)"
+            )
+        return self.model_copy(update={"gguf": find_weights(EDITING_MODEL)})
+
+    @property
+    def thread_count(self) -> int:
+        """CPU threads of a GGUF. By default all cores: nothing else runs while steps are written."""
+        return self.threads or core_count()
 
     def deadline_for(self, words: int) -> float:
         """Return the time limit for a number of spoken words, in seconds."""

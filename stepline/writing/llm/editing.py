@@ -10,6 +10,7 @@ that were kept. Each line of an answer is checked by itself. What fails is asked
 the fault named. Where the answer still fails, the extractive writer's steps take its place.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,12 +21,13 @@ from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests
 from stepline.llm.servers import Answer, Conversation
 from stepline.records import Rejected, Sentence, Step, covering_span
 from stepline.text import embed as minilm
+from stepline.text.narration import load_tagger
 from stepline.text.narration.words import FUNCTION_WORDS, bare_word, word_set
-from stepline.writing.extractive.english import parse, verbs
+from stepline.writing.extractive.english import base_form, parse, verbs
 from stepline.writing.extractive.narration import ParsedNarration
+from stepline.writing.extractive.off_topic import ORDERED_STATE_VERBS, SPEECH_VERBS, STATE_VERBS
 from stepline.writing.extractive.step_score import step_probabilities
 from stepline.writing.llm.citing import (
-    CONTENT_TAGS,
     LIGHT_LEMMAS,
     Embed,
     cite_sources,
@@ -34,7 +36,7 @@ from stepline.writing.llm.citing import (
 )
 from stepline.writing.llm.prompts import Chunk, ChunkSteps, read_template
 from stepline.writing.llm.replies import ParsedReply, parse_reply
-from stepline.writing.quantities import numbers
+from stepline.writing.quantities import numbers, quantities
 from stepline.writing.settings import LlmSettings
 
 if TYPE_CHECKING:
@@ -42,34 +44,47 @@ if TYPE_CHECKING:
 
 Amount = Literal["few", "usual", "all"]
 
-# P(a sentence describes a step) from which it is written up.
-MIN_EDITED_PROBABILITY: dict[Amount, float] = {"few": 0.41, "usual": 0.2, "all": 0.1}
+MIN_EDITED_PROBABILITY = 0.2  # P(a sentence describes a step) from which it is written up
+# Log odds from which a line is a step: those of its sentence, and half of those that the tagger
+# gives to the line alone.
+MIN_LINE_LOG_ODDS: dict[Amount, float] = {"few": 1.0, "usual": 0.0, "all": -2.0}
+LINE_WEIGHT = 0.5
 PASSAGE_WORDS = 32  # of consecutive chosen sentences that are written up together
 FRAGMENT_WORDS = 3  # so few still join a full passage: "Let it run for." "10 seconds."
 MAX_PASSAGE_PAUSE_SECONDS = 5.0  # between two sentences of one passage
-CONTEXT_WORDS = 90  # of what was said since the last passage that a message quotes
+CONTEXT_WORDS = 60  # of what was said since the last passage that a message quotes
 # Characters of the last turns that a conversation holds. Once there are more, half of them leave
 # together, so that a model on this machine rarely reads turns again.
 MAX_HISTORY_CHARS = 7000
-MAX_UNSAID_WORDS = 1  # content words of a line that nobody has said so far
+CHARS_PER_TOKEN = 3  # of English, at least
+START_TOKENS = 1600  # of the instruction, the examples, a question and its answer
+MAX_UNSAID_NAMES = 1  # of a line, which nobody has said so far
+NAME_TAGS = frozenset({"NOUN", "PROPN", "ADJ"})  # spaCy's coarse tags of them
+MIN_SUPPORT_COSINE = 0.2  # of a line and a sentence of its passage, from which it may be cited
 EXAMPLES_MARK = "\n=====\n"  # between the turns of the template
 ANSWER_MARK = "\n-----\n"  # before the answer of a turn
 
 POINTERS = word_set("it this these those them they here")
 SPEAKER_WORDS = word_set("i my me we us our mine")
-# A model on this machine cannot write them, and so writes the name that what was said gives.
-BANNED_TOKENS = tuple(
-    f"{space}{form}"
-    for word in sorted(POINTERS | SPEAKER_WORDS - {"mine"})
-    for form in dict.fromkeys((word, word.capitalize()))
-    for space in (" ", "")
-    if space or form != word
+# A model on this machine cannot write these, and so writes the name that what was said gives. What a
+# presenter will show is no step.
+BANNED_TOKENS = (
+    "Show",
+    *(
+        token
+        for word in sorted(POINTERS | SPEAKER_WORDS - {"mine"})
+        for token in (f" {word}", f" {word.capitalize()}", word.capitalize())
+    ),
 )
 CONDITION_WORDS = word_set(
     "if when once before after while as until unless for to with in on at from"
 )
 NEGATIONS = word_set("do don't never not avoid")
-NO_ORDER_REASON = "no order: it does not begin with a verb"
+OPENING_WORDS = word_set("and but so now then also again")
+INFLECTED_ENDINGS = ("ing", "ed")
+NO_ACTION_VERBS = (STATE_VERBS - ORDERED_STATE_VERBS) | SPEECH_VERBS
+NO_ORDER_REASON = "no order: it does not begin with the verb of an action"
+UNLIKELY_REASON = "talk or a reason rather than a step of the work"
 SPEAKER_REASON = "speaks of the speaker"
 
 
@@ -80,20 +95,19 @@ class Passage:
     Attributes:
         chunk: the sentences.
         before: what was said since the last passage.
+        log_odds: of P(a sentence describes a step), of its likeliest sentence.
     """
 
     chunk: Chunk
     before: str
+    log_odds: float
 
 
-def choose_passages(
-    narration: ParsedNarration, min_probability: float, withheld: Sequence[int] = ()
-) -> list[Passage]:
-    """Return the passages of a narration: the sentences that likely describe a step, in order.
+def choose_passages(narration: ParsedNarration, withheld: Sequence[int] = ()) -> list[Passage]:
+    """Return the passages of a narration: the sentences that may describe a step, in order.
 
     Args:
         narration: the parsed transcript, in English.
-        min_probability: P(a sentence describes a step) from which it is chosen.
         withheld: indices of the transcript's sentences to leave out.
     """
     probabilities = step_probabilities(narration.sentence_tags, narration.texts)
@@ -101,34 +115,42 @@ def choose_passages(
     indices: list[int] = []
     sentences: list[Sentence] = []
     before: list[str] = []
+    odds: list[float] = []
 
     def end_passage() -> None:
         if sentences:
             chunk = Chunk(len(passages) + 1, tuple(indices), tuple(sentences))
-            passages.append(Passage(chunk, " ".join(" ".join(before).split()[-CONTEXT_WORDS:])))
-            indices.clear()
-            sentences.clear()
-            before.clear()
+            said = " ".join(" ".join(before).split()[-CONTEXT_WORDS:])
+            passages.append(Passage(chunk, said, max(odds)))
+            for held in (indices, sentences, before, odds):
+                held.clear()
 
     for unit, probability in zip(narration.units, probabilities, strict=True):
         unit_indices = range(unit.first_sentence, unit.first_sentence + len(unit.sentences))
         if not set(withheld).isdisjoint(unit_indices):
             continue
-        if probability < min_probability:
+        if probability < MIN_EDITED_PROBABILITY:
             end_passage()
             before.append(unit.text)
             continue
         words = len(unit.text.split())
-        held = sum(len(sentence.text.split()) for sentence in sentences)
-        is_full = held + words > PASSAGE_WORDS and words > FRAGMENT_WORDS
+        held_words = sum(len(sentence.text.split()) for sentence in sentences)
+        is_full = held_words + words > PASSAGE_WORDS and words > FRAGMENT_WORDS
         if sentences:
             pause = sentences[-1].span.pause(unit.sentences[0].span)
             if is_full or pause > MAX_PASSAGE_PAUSE_SECONDS:
                 end_passage()
         indices += unit_indices
         sentences += unit.sentences
+        odds.append(log_odds(float(probability)))
     end_passage()
     return passages
+
+
+def log_odds(probability: float) -> float:
+    """Return log(p / (1 - p)), between -7 and 7."""
+    bounded = min(max(probability, 0.001), 0.999)
+    return math.log(bounded / (1 - bounded))
 
 
 @cache
@@ -181,6 +203,7 @@ class Editor(CheckedRequests):
     Attributes:
         settings: server or model file, and limits.
         drafts: the extractive writer's steps. What is written must hold their numbers.
+        amount: how many lines count as steps.
         embed: returns one unit vector per text, (N, D).
         history: the last turns, as messages.
         said: content words that were said so far, as lemmas.
@@ -188,6 +211,7 @@ class Editor(CheckedRequests):
 
     settings: LlmSettings
     drafts: Sequence[Step]
+    amount: Amount = "usual"
     embed: Embed = minilm
     history: list[dict[str, str]] = field(default_factory=list)
     said: set[str] = field(default_factory=set)
@@ -220,7 +244,7 @@ class Editor(CheckedRequests):
         # the later one of two answers, unless it has no lines
         best = max(reversed(reply.readings), key=lambda checked: bool(checked.texts))
         steps, unsupported = cite_sources(
-            best.texts, chunk, floor=self.settings.floor, embed=self.embed
+            best.texts, chunk, floor=MIN_SUPPORT_COSINE, embed=self.embed
         )
         kept: list[Step] = []
         dropped = [*best.dropped, *unsupported]
@@ -230,18 +254,40 @@ class Editor(CheckedRequests):
                 kept.append(step)
             else:
                 dropped.append(Rejected(what="step", text=step.text, reason=unsaid))
-        cited = {index for step in kept for index in step.sources}
+        # Our own step tells an amount that the model loses.
+        said = numbers(" . ".join(step.text for step in kept))
+        lost = {
+            index
+            for step in drafts
+            if quantities(step.text) and numbers(step.text) - said
+            for index in step.sources
+        }
         if kept:
             lines = "\n".join(step.text for step in kept)
             self.history.extend(_turn(passage_question(passage), lines))
-        if sum(len(message["content"]) for message in self.history) > MAX_HISTORY_CHARS:
+        max_chars = MAX_HISTORY_CHARS
+        if self.settings.gguf is not None:
+            max_chars = min(max_chars, CHARS_PER_TOKEN * (self.settings.context - START_TOKENS))
+        if sum(len(message["content"]) for message in self.history) > max_chars:
             del self.history[: len(self.history) // 4 * 2]
+        likely = [step for step in kept if self._is_likely(passage, step.text)]
+        dropped += [
+            Rejected(what="step", text=step.text, reason=UNLIKELY_REASON)
+            for step in kept
+            if step not in likely
+        ]
         return ChunkSteps(
             chunk,
-            tuple(_with_word_times(kept, chunk)),
+            tuple(_with_word_times([s for s in likely if lost.isdisjoint(s.sources)], chunk)),
             tuple(dropped),
-            retold=tuple(index for index in chunk.indices if index not in cited),
+            retold=tuple(sorted(lost)) if kept else chunk.indices,
         )
+
+    def _is_likely(self, passage: Passage, line: str) -> bool:
+        """Return whether a line likely is a step of the work, by its sentence and its own words."""
+        tags = load_tagger().tag_sentences([f"{line}."])[0]
+        odds = passage.log_odds + LINE_WEIGHT * log_odds(tags.step_probability)
+        return odds >= MIN_LINE_LOG_ODDS[self.amount]
 
 
 def check_lines(
@@ -265,7 +311,7 @@ def check_lines(
     texts: list[str] = []
     dropped = list(reply.dropped)
     faults = []
-    for doc in parse([text.rstrip(".") for text in reply.texts]):
+    for doc in parse([as_order(text) for text in reply.texts]):
         reason = line_fault(doc, said)
         if reason is not None:
             dropped.append(Rejected(what="step", text=doc.text, reason=reason))
@@ -283,6 +329,24 @@ def check_lines(
     return CheckedLines(reply, tuple(texts), tuple(dropped), "; ".join(faults))
 
 
+def as_order(text: str) -> str:
+    """Return a line without the words before its order, its verb in the base form: "And holding it
+    flat." is "Hold it flat"."""
+    words = text.rstrip(".").split()
+    while len(words) > 1 and bare_word(words[0]) in OPENING_WORDS:
+        del words[0]
+    first = 0
+    while first < len(words) - 1 and _is_adverb(bare_word(words[first])):
+        first += 1
+    bare = bare_word(words[first]) if words else ""
+    if bare.endswith(INFLECTED_ENDINGS) and bare not in verbs():
+        base = base_form(bare, None)
+        if base is not None:
+            words[first] = words[first].lower().replace(bare, base)
+    line = " ".join(words)
+    return line[:1].upper() + line[1:]
+
+
 def line_fault(doc: "Doc", said: set[str]) -> str | None:
     """Return why a line is no step, None for a step.
 
@@ -294,9 +358,8 @@ def line_fault(doc: "Doc", said: set[str]) -> str | None:
         return NO_ORDER_REASON
     if SPEAKER_WORDS & {word.lower_ for word in doc}:
         return SPEAKER_REASON
-    content = {word.lemma_.lower() for word in doc[1:] if word.pos_ in CONTENT_TAGS - {"NUM"}}
-    unsaid = content - said - LIGHT_LEMMAS
-    if len(unsaid) > MAX_UNSAID_WORDS:
+    unsaid = {word.lemma_.lower() for word in doc if word.pos_ in NAME_TAGS} - said - LIGHT_LEMMAS
+    if len(unsaid) > MAX_UNSAID_NAMES:
         return f"says {', '.join(sorted(unsaid))}, which nobody says"
     return None
 
@@ -311,9 +374,13 @@ def _begins_with_verb(doc: "Doc") -> bool:
 
 
 def _is_verb_at(words: Sequence[str], index: int) -> bool:
-    while index < len(words) and (words[index].endswith("ly") or words[index] in ("", "then")):
+    while index < len(words) and (_is_adverb(words[index]) or words[index] in ("", "then")):
         index += 1
-    return index < len(words) and words[index] in verbs() | NEGATIONS
+    return index < len(words) and words[index] in (verbs() - NO_ACTION_VERBS) | NEGATIONS
+
+
+def _is_adverb(word: str) -> bool:
+    return word.endswith("ly") and word not in verbs()
 
 
 def _with_word_times(steps: Sequence[Step], chunk: Chunk) -> list[Step]:

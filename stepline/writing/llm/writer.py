@@ -10,6 +10,7 @@ with a note.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
 from stepline.llm.checked_requests import DEADLINE_PASSED, CheckedQuestion, CheckedRequests
 from stepline.llm.pictures import question_tokens
-from stepline.llm.requests import RequestLimits, run_in_threads
+from stepline.llm.requests import ReplyCache, RequestLimits, run_in_threads
 from stepline.llm.servers import Answer, open_server
 from stepline.records import Rejected, Step, Transcript
 from stepline.text import embed as minilm
@@ -38,7 +39,15 @@ from stepline.writing.llm.citing import (
     name_different_things,
     unsaid_reason,
 )
-from stepline.writing.llm.editing import MIN_EDITED_PROBABILITY, Amount, Editor, choose_passages
+from stepline.writing.llm.editing import (
+    CHARS_PER_TOKEN,
+    MAX_HISTORY_CHARS,
+    PASSAGE_WORDS,
+    START_TOKENS,
+    Amount,
+    Editor,
+    choose_passages,
+)
 from stepline.writing.llm.probe import is_strong
 from stepline.writing.llm.prompts import (
     Chunk,
@@ -61,6 +70,11 @@ logger = logging.getLogger(__name__)
 Fallback = Callable[[Transcript], WrittenSteps]
 
 WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
+# The templates of the forms that ask about chunks.
+PROMPTS: dict[Literal["write", "nasva"], Callable[[], Prompt]] = {
+    "write": write_prompt,
+    "nasva": nasva_prompt,
+}
 _citing = threading.Lock()  # one reply at a time is compared with its chunk
 
 
@@ -105,34 +119,30 @@ def write_llm(
         note = dry_run_note(transcript, settings, withheld)
         dropped = (*withheld_records, *write_fallback().dropped)
         return WrittenSteps(write_fallback().steps, dropped, (note, *write_fallback().notes))
+    settings = settings.with_model()
     embed = embed or minilm
     is_english = non_english_note(transcript) is None
     words = sum(len(sentence.text.split()) for sentence in transcript.sentences)
     until = time.monotonic() + settings.deadline_for(words)
     replies = reply_cache.open_cache(settings.cache)
-    server = open_server(settings)
+    if prompt is None:
+        settings = _with_chosen_form(settings, replies, until, is_english=is_english)
     start = time.monotonic()
+    server = open_server(settings)
     try:
-        form = "nasva" if prompt is not None else settings.form
-        if form == "auto":
-            form = "edit"
-            if is_strong(CheckedRequests(server, settings, replies, RequestLimits(), until)):
-                form = "write"
-                settings = LlmSettings(**{**settings.model_dump(exclude_unset=True), "form": form})
-                server.close()
-                server = open_server(settings)
-        # The scorer that chooses sentences knows English alone.
-        if form == "edit" and not is_english:
-            form = "nasva"
         limits = RequestLimits()
-        if form == "edit":
+        if prompt is None and settings.form == "edit":
             narration = narration or parse_narration(transcript)
-            passages = choose_passages(narration, MIN_EDITED_PROBABILITY[amount], withheld)
-            editor = Editor(server, settings, replies, limits, until, write_fallback().steps, embed)
+            passages = choose_passages(narration, withheld)
+            drafts = write_fallback().steps
+            editor = Editor(server, settings, replies, limits, until, drafts, amount, embed)
             written = run_in_threads(editor.write, passages, workers=1, until=until)
             chunks = tuple(passage.chunk for passage in passages)
         else:
-            prompt = prompt or (write_prompt() if form == "write" else nasva_prompt())
+            form: Literal["write", "nasva"] = "nasva"
+            if prompt is None and settings.form == "write":
+                form = "write"
+            prompt = prompt or PROMPTS[form]()
             chunks = split_transcript(transcript, settings, form, withheld)
             writer = ChunkWriter(
                 server, settings, replies, limits, until, prompt, embed, is_english
@@ -153,6 +163,31 @@ def write_llm(
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
     notes = filled.notes + ((replies.write_error,) if replies.write_error else ())
     return WrittenSteps(number_steps(merged), (*withheld_records, *filled.dropped), notes)
+
+
+def _with_chosen_form(
+    settings: LlmSettings, replies: ReplyCache, until: float, *, is_english: bool
+) -> LlmSettings:
+    """Return the settings with another form than "auto", and with one that fits the language.
+
+    Args:
+        settings: server or model file, form and limits.
+        replies: the cache, which may hold the model's reply to the probe.
+        until: deadline, in seconds of the clock `time.monotonic`.
+        is_english: whether the transcript is English. The scorer that chooses sentences for the
+            form "edit" knows no other language.
+    """
+    form = settings.form
+    if form == "auto":
+        server = open_server(settings)
+        try:
+            requests = CheckedRequests(server, settings, replies, RequestLimits(), until)
+            form = "write" if is_strong(requests) else "edit"
+        finally:
+            server.close()
+    if form == "edit" and not is_english:
+        form = "nasva"
+    return LlmSettings(**{**settings.model_dump(exclude_unset=True), "form": form})
 
 
 @dataclass(frozen=True)
@@ -272,17 +307,19 @@ def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequen
 
     withheld: indices of the sentences that the model is not shown.
     """
-    form: Literal["write", "nasva"] = "nasva"
-    if settings.form in ("write", "auto"):
-        form = "write"
-    chunks = split_transcript(transcript, settings, form, withheld)
-    prompt = write_prompt() if form == "write" else nasva_prompt()
     words = sum(len(sentence.text.split()) for sentence in transcript.sentences)
-    # tokens of replies, and of questions
-    tokens = len(chunks) * settings.max_tokens
-    tokens += sum(question_tokens(len(build_prompt(prompt, chunk)), ()) for chunk in chunks)
+    if settings.form in ("write", "nasva"):
+        form: Literal["write", "nasva"] = "write" if settings.form == "write" else "nasva"
+        chunks = split_transcript(transcript, settings, form, withheld)
+        count = len(chunks)
+        prompts = [build_prompt(PROMPTS[form](), chunk) for chunk in chunks]
+        tokens = sum(question_tokens(len(prompt), ()) for prompt in prompts)
+    else:
+        count = math.ceil(words / PASSAGE_WORDS)
+        tokens = count * (START_TOKENS + MAX_HISTORY_CHARS // CHARS_PER_TOKEN)
+    tokens += count * settings.max_tokens
     seconds = settings.deadline_for(words)
-    request_cost = f"{len(chunks)} requests, {tokens} tokens and {seconds:g} s"
+    request_cost = f"{count} requests, {tokens} tokens and {seconds:g} s"
     request = f"the language model that writes would be asked at most {request_cost}"
     return f"dry run: {request}; the grammar wrote the steps"
 
@@ -339,6 +376,7 @@ def _with_retold(part: ChunkSteps, fallback_steps: Sequence[Step]) -> list[Step]
         words, *sharing_words = content_words([added.text, *(step.text for step in sharing)])
         if any(words <= other for other in sharing_words):
             continue
+        added = added.model_copy(update={"text": added.text[:1].upper() + added.text[1:]})
         later = [k for k, step in enumerate(steps) if step.sources[-1] > added.sources[-1]]
         steps.insert(later[0] if later else len(steps), added)
     return steps
