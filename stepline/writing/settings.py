@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from stepline.llm.settings import ChatServerSettings, ChatSettings
 from stepline.errors import ModelError
+from stepline.llm.settings import ChatServerSettings, ChatSettings
 from stepline.networks.device import core_count
 from stepline.networks.weights import find_weights, weights_fetched
 from stepline.plugins import choice
