@@ -19,6 +19,7 @@ from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
 from stepline.llm.servers import Answer, Content, Conversation, RequestError, Schema, chat_messages
 from stepline.llm.settings import ChatSettings
+from stepline.networks.device import core_count
 from stepline.records import FrozenModel
 from stepline.workers import Reply, Send, WorkerProcess
 
@@ -151,7 +152,7 @@ class LocalModel:
             model=str(self._path),
             projector=None if self._projector is None else str(self._projector),
             context=settings.context,
-            threads=settings.thread_count,
+            threads=settings.threads or max(1, core_count() - 1),
             template=template,
         )
         process = WorkerProcess(f"{__name__}:LoadedModel")

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from stepline.networks.device import core_count
 from stepline.settings import Positive, Settings, Threads
 
 
@@ -90,12 +89,6 @@ class ChatSettings(ChatServerSettings):
     context: Annotated[int, Field(ge=512, le=2**20)] = Field(
         4096, description="context length of a GGUF in tokens: prompt and reply"
     )
-
-    @property
-    def thread_count(self) -> int:
-        """CPU threads of a GGUF. By default one fewer than the cores: as many threads as cores collapse
-        as soon as anything else runs (6 s became 94 s)."""
-        return self.threads or max(1, core_count() - 1)
 
     @property
     def projector_file(self) -> Path | None:

@@ -8,7 +8,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from stepline.errors import ModelError
 from stepline.llm.settings import ChatServerSettings, ChatSettings
-from stepline.networks.device import core_count
 from stepline.networks.weights import find_weights, weights_fetched
 from stepline.plugins import choice
 from stepline.settings import Positive, Settings
@@ -95,11 +94,6 @@ class LlmSettings(ChatSettings, FormSettings):
                 "(1.1 GB), or give writing.llm.base_url (a server) or writing.llm.gguf (a file)"
             )
         return self.model_copy(update={"gguf": find_weights(EDITING_MODEL)})
-
-    @property
-    def thread_count(self) -> int:
-        """CPU threads of a GGUF. By default all cores: nothing else runs while steps are written."""
-        return self.threads or core_count()
 
     def deadline_for(self, words: int) -> float:
         """Return the time limit for a number of spoken words, in seconds."""

@@ -17,8 +17,9 @@ from typing import Final, Literal, TypeAlias
 from stepline.records import Rejected
 
 MAX_REPLY_CHARS = 20_000  # characters; ten sentences give some 600
-# characters. HowToStep's steps average 8 words, the longest sensible ones have some 30.
-MAX_STEP_CHARS = 200
+# characters. HowToStep's steps average 8 words. A strong model's longest, of all that goes into a
+# bowl, have some 60.
+MAX_STEP_CHARS = 400
 MAX_STEPS_PER_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
 WORDS_PER_SENTENCE = 15  # of speech; what is written down without full stops counts by its words
 MAX_LINE_REPEATS = 3  # the same line more often than this is a model that loops
