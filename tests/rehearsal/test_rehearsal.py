@@ -113,7 +113,7 @@ REFUSED = {
     "C": (
         (
             "curate run coin_videos --preset paper --out curated --limit 1",
-            "writer llm: needs one of two settings",
+            "writer llm: no model is here",
         ),
     ),
 }

