@@ -26,7 +26,6 @@ from typing import Any
 LAB_FOLDER = Path(__file__).resolve().parent
 PROJECT_FOLDER = LAB_FOLDER.parent
 RESULT_PATH = LAB_FOLDER / "results" / "quick.json"
-DEMO_PATH = "stepline/cli/demo/demo.mp4"  # below a checkout
 SEARCHED_STEPS = 100_000
 CORRECTED_VIDEOS = 1_000
 VECTOR_WIDTH = 384
@@ -48,7 +47,7 @@ def _steps(copies: int) -> None:
     import stepline
     from stepline.cli import main
 
-    demo = Path(stepline.__file__).parents[1] / DEMO_PATH
+    demo = next(Path(stepline.__file__).parent.rglob("demo.mp4"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         videos = []

@@ -14,6 +14,7 @@ from stepline.writing.extractive.narration import parse_narration
 from stepline.writing.llm.editing import (
     BANNED_TOKENS,
     NO_ORDER_REASON,
+    REPEATED_REASON,
     UNLIKELY_REASON,
     as_order,
     choose_passages,
@@ -121,6 +122,13 @@ def test_an_order_that_only_chats_is_no_step() -> None:
     assert ("Enjoy the kitchen", UNLIKELY_REASON) in {
         (dropped.text, dropped.reason) for dropped in written.dropped
     }
+
+
+def test_a_line_of_before_that_is_not_told_here_is_no_step() -> None:
+    repeated = "Put the flour in a big bowl.\nCover the bowl with a towel."
+    written, _ = edit({**RIGHT, "towel": [repeated]})
+    assert [step.text for step in written.steps].count("Put the flour in a big bowl") == 1
+    assert REPEATED_REASON in {dropped.reason for dropped in written.dropped}
 
 
 def test_what_misses_the_deadline_is_one_note() -> None:

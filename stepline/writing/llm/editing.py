@@ -12,6 +12,7 @@ the fault named. Where the answer still fails, the extractive writer's steps tak
 
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -84,6 +85,7 @@ OPENING_WORDS = word_set("and but so now then also again")
 INFLECTED_ENDINGS = ("ing", "ed")
 NO_ACTION_VERBS = (STATE_VERBS - ORDERED_STATE_VERBS) | SPEECH_VERBS
 NO_ORDER_REASON = "no order: it does not begin with the verb of an action"
+REPEATED_REASON = "repeats a step of before, which is not told here"
 UNLIKELY_REASON = "talk or a reason rather than a step of the work"
 SPEAKER_REASON = "speaks of the speaker"
 
@@ -229,8 +231,15 @@ class Editor(CheckedRequests):
             question = passage_question(passage, fault if with_reminder else "")
             return Conversation((*earlier, {"role": "user", "content": question}), BANNED_TOKENS)
 
+        written = {
+            line
+            for message in self.history
+            if message["role"] == "assistant"
+            for line in message["content"].splitlines()
+        }
+
         def check(answer: Answer) -> CheckedLines:
-            return check_lines(answer, chunk, drafts, self.said)
+            return check_lines(answer, chunk, drafts, self.said, written)
 
         def refusal(checked: CheckedLines) -> str:
             nonlocal fault
@@ -291,7 +300,11 @@ class Editor(CheckedRequests):
 
 
 def check_lines(
-    answer: Answer, chunk: Chunk, drafts: Sequence[Step], said: set[str]
+    answer: Answer,
+    chunk: Chunk,
+    drafts: Sequence[Step],
+    said: set[str],
+    written: AbstractSet[str] = frozenset(),
 ) -> CheckedLines:
     """Return the lines of an answer that are steps, and what is wrong with the others.
 
@@ -300,6 +313,7 @@ def check_lines(
         chunk: the sentences that it writes up.
         drafts: the extractive writer's steps of these sentences.
         said: content words that were said so far, as lemmas.
+        written: the lines of earlier passages, which the model may repeat.
     """
     reply = parse_reply(
         answer.text,
@@ -313,6 +327,8 @@ def check_lines(
     faults = []
     for doc in parse([as_order(text) for text in reply.texts]):
         reason = line_fault(doc, said)
+        if doc.text in written and not content_words([doc.text])[0] <= content_words([chunk.text])[0]:
+            reason = REPEATED_REASON
         if reason is not None:
             dropped.append(Rejected(what="step", text=doc.text, reason=reason))
             continue
