@@ -105,8 +105,10 @@ def transcribe(
         transcripts = []
         for window, first_pass in zip(windows, recogniser.read_many(windows), strict=True):
             # else the next window begins where this one has no words yet
-            tail = window.last or window is not last
-            second_pass = rerecognise_doubtful(window, first_pass, recogniser.read, tail=tail)
+            trailing_voice = window.last or window is not last
+            second_pass = rerecognise_doubtful(
+                window, first_pass, recogniser.read, trailing_voice=trailing_voice
+            )
             fitted = fit_to_voice(window, second_pass.words)
             transcripts.append(replace(second_pass, words=tuple(fitted)))
 
