@@ -60,9 +60,9 @@ class CalibrationQuality:
         videos: number of videos.
         texts: number of their texts.
         shown_share: fraction of the texts that are shown.
-        error_before: expected calibration error (ECE) of the stand-in for P(shown).
+        error_before: expected calibration error (ECE) of the uncalibrated P(shown).
         error_after: ECE of the fitted P(shown).
-        area_before: ROC-AUC of the stand-in.
+        area_before: ROC-AUC of the uncalibrated P(shown).
         area_after: ROC-AUC of the fitted P(shown).
     """
 
