@@ -55,7 +55,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         task_paths.append(related_path)
     tasks = {task.id: task for task_path in task_paths for task in read_tasks(task_path)}
     videos = _read_pairs(release_file(path, VIDEOS_FILE))
-    validation = read_validation(path)
+    validation = read_validation_pairs(path)
     for key in videos | validation:
         subset = "val" if key in validation else "train"
         yield _read_video(path, tasks.get(key[0]), key, subset)
@@ -73,7 +73,7 @@ def release_file(folder: Path, name: str) -> Path:
     return file
 
 
-def read_validation(folder: Path) -> dict[VideoKey, None]:
+def read_validation_pairs(folder: Path) -> dict[VideoKey, None]:
     """Return the (task id, video id) pairs of the validation split, as keys in file order.
 
     The values are None: the dictionary serves as an ordered set.
