@@ -204,12 +204,12 @@ def transcribe_libraries(recipe: "Recipe") -> tuple[str, ...]:
     return ()
 
 
-def write_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def writer_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change the steps of the extractive writer."""
     return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
-def encode_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def backbone_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change the visual features."""
     backbone = recipe.steps.vision.backbone
     if backbone in NO_NETWORK_BACKBONES:
@@ -219,11 +219,11 @@ def encode_libraries(recipe: "Recipe") -> tuple[str, ...]:
     return ("torch",)
 
 
-def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def text_encoder_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change text vectors and the predictions of trained
     networks."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
-    has_torch_backbone = "torch" in encode_libraries(recipe)
+    has_torch_backbone = "torch" in backbone_libraries(recipe)
     if has_torch_backbone or ground_uses_gpu(recipe) or judge_uses_gpu(recipe):
         return ("onnxruntime", "torch")
     return ("onnxruntime",)
@@ -231,7 +231,7 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 def encode_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether the stage `encode` runs a network in torch. ONNX Runtime uses the CPU."""
-    return "torch" in encode_libraries(recipe)
+    return "torch" in backbone_libraries(recipe)
 
 
 def ground_uses_gpu(recipe: "Recipe") -> bool:

@@ -152,7 +152,9 @@ def refine(dataset: DatasetContext) -> None:
         left_out[id] = StageFailure(id, "refine", "left out", reason)
 
     # The final places, by the network with its P(shown) fitted.
-    vectors = StepVectors(open_store(sources.features), FeatureStore(folder / "vectors" / "step"))
+    vectors = StepFeatureStores(
+        open_store(sources.features), FeatureStore(folder / "vectors" / "step")
+    )
     placing = dataset.recipe.place
     aligner = load_aligner(folder / "aligner.safetensors")
     aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
@@ -164,7 +166,7 @@ def refine(dataset: DatasetContext) -> None:
 
 
 @dataclass(frozen=True)
-class StepVectors:
+class StepFeatureStores:
     """Visual features of videos and text vectors of their steps.
 
     Attributes:
@@ -208,7 +210,7 @@ def calibrate(
     loaded: LoadedAligner,
     videos: Sequence[LabelledTexts],
     tasks: Sequence[str | None],
-    vectors: StepVectors,
+    vectors: StepFeatureStores,
     settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
     """Return the network with calibrated P(shown), and a progress message.
@@ -249,7 +251,7 @@ def calibrate(
 
 
 def assign_final_spans(
-    record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
+    record: Record, loaded: LoadedAligner, vectors: StepFeatureStores, settings: PlacingSettings
 ) -> Record:
     """Return a record with the spans, scores and statuses that the network gives its steps.
 

@@ -444,7 +444,7 @@ def local_files(
         parents: (device, inode) of the parent folders, to detect links that lead back.
     """
 
-    def report_unreadable(path: str | Path, name: str, error: OSError) -> None:
+    def skip_or_raise(path: str | Path, name: str, error: OSError) -> None:
         if skipped is None:
             raise StoreError(
                 f"{path}: cannot be read ({error.strerror}); allow it, or move it"
@@ -458,7 +458,7 @@ def local_files(
     except FileNotFoundError:
         return
     except OSError as error:
-        report_unreadable(folder, prefix or "/", error)
+        skip_or_raise(folder, prefix or "/", error)
         return
     # A link that leads back to a parent folder is not followed.
     parents |= {(status.st_dev, status.st_ino)}
@@ -475,7 +475,7 @@ def local_files(
         except FileNotFoundError:  # gone, or a link that leads nowhere
             continue
         except OSError as error:
-            report_unreadable(entry.path, name, error)
+            skip_or_raise(entry.path, name, error)
             continue
         if stat.S_ISDIR(status.st_mode):
             if (status.st_dev, status.st_ino) not in parents:
