@@ -109,7 +109,7 @@ def _print_store_counts(
     print_data(f"{out}: {new_items}, {report.already} were there already")
 
 
-@features.command()
+@features.command("extract")
 @click.argument("videos", nargs=-1, required=True, type=ADDRESS_TYPE)
 @out_option("The store: a folder.")
 @click.option(
@@ -122,7 +122,9 @@ def _print_store_counts(
 @json_option
 @device_options
 @lock_out_folder
-def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any) -> None:
+def extract_features(
+    videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any
+) -> None:
     """Extract the features of videos into a store.
 
     \b

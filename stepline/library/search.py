@@ -564,9 +564,9 @@ def _rows_digest(database: sqlite3.Connection, file: object) -> str:
 
 
 def _is_unchanged(database: sqlite3.Connection) -> bool:
-    """Return whether the index holds what was written: the rows by their digests, and their words.
+    """Return whether the index is undamaged: the rows of each file still have their stored digest.
 
-    Raises sqlite3.DatabaseError if the words are not those of the rows.
+    Raises sqlite3.DatabaseError if the full-text table does not match the rows.
     """
     for file, digest in database.execute("SELECT id, digest FROM file").fetchall():
         if digest != _rows_digest(database, file):

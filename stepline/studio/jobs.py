@@ -57,7 +57,12 @@ class RunningJob:
     error: str | None = None
 
     def progress(self) -> dict[str, JsonValue]:
-        """Return the slowest stage, the fraction that is done, and the seconds left."""
+        """Return the progress for a progress bar.
+
+        "stage" is the stage with the smallest done fraction of the video, None before the first.
+        "done" is the fraction of the job, in [0, 1]. "left_s" is the estimated time left in
+        seconds, None while it is too early to estimate.
+        """
         # Sound and picture are read side by side, and the job is as far as the one behind.
         shares = {}
         for name, (second, seconds) in self.stages.items():

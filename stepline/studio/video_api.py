@@ -284,7 +284,8 @@ class VideoApi:
         )
 
     def export_steps(self, request: Request) -> Response:
-        """Return one output of the corrected record, as a download."""
+        """Return the record of a video with all corrections, as a download in the `format` of the query
+        (a key of OUTPUTS, by default "json")."""
         id = self._video_id(request)
         record = self._library.corrected(id).record
         name = request.query_params.get("format", "json")
