@@ -143,4 +143,4 @@ def _read_video(
             builder.add_span(str(number), task.steps[number - 1], start, end, keeps_step=True)
         else:
             builder.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")
-    return builder.entry(subset=subset, task=task.title, recipe=task.steps)
+    return builder.build_entry(subset=subset, task=task.title, recipe=task.steps)
