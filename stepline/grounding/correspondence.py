@@ -204,13 +204,13 @@ def _cut_evidence(cuts: Array, starts: Array, duration: float) -> float:
         return 0.0
     # Chance is the fraction of the video that is near the beginning of a sentence.
     sampled_seconds = np.arange(SAMPLE_SECONDS / 2, duration, SAMPLE_SECONDS)
-    chance_probability = float(_begins_near(sampled_seconds, starts).mean())
-    hits = int(_begins_near(cuts, starts).sum())
+    chance_probability = float(_is_near_start(sampled_seconds, starts).mean())
+    hits = int(_is_near_start(cuts, starts).sum())
     nats = coincidence_log_bayes(hits, len(cuts), chance_probability, CUT_ODDS_RATIO)
     return float(np.clip(nats, -MAX_CUT_NATS, MAX_CUT_NATS))
 
 
-def _begins_near(times: Array, starts: Array) -> Array:
+def _is_near_start(times: Array, starts: Array) -> Array:
     """Return whether a sentence starts near each of N times, boolean (N,).
 
     Args:

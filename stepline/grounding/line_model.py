@@ -10,8 +10,8 @@ Example with three lines and four sentences. The result is P(said) of each line,
     'Rinse the pasta'    P(said) 1.00, P(in sentence 2) 0.98
 
 A state is a line that is being said, or the pause after a line, in which no line is said. Lines are
-said mostly in order. A line may be skipped, repeated or late, each at a price. With e the features of
-`line_features` and F the price of a jump over lines, the weight of a path is the product of
+said mostly in order. A line may be skipped, repeated or late, each with a penalty. With e the features of
+`line_features` and F the penalty factor of a jump over lines, the weight of a path is the product of
 
     line k continues    stay     exp(w . e_k(s) + bias)
     line k to line j    direct   F(j - k) exp(w . e_j(s) + bias)
@@ -356,7 +356,7 @@ def match_features(
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
-    chain = LineChain(features_of_parts, weights, so_far=so_far)
+    chain = LineHmm(features_of_parts, weights, so_far=so_far)
     posterior, total = chain.posterior()
     # Back to sentences: each has the maximum of its parts.
     firsts = np.cumsum(parts) - parts
@@ -387,7 +387,7 @@ class ForwardSums:
     scale: Array
 
 
-class LineChain:
+class LineHmm:
     """Forward-backward algorithm over all paths of a list of K lines through S sentences."""
 
     def __init__(self, features: Array, weights: LineWeights, *, so_far: bool = False) -> None:

@@ -422,13 +422,13 @@ class SearchIndex:
             min_similarity = []
             try:
                 # One matrix of all files, so that a search is one product.
-                for first, count, vector_bytes, min_similarity_bytes in files:
+                for first_id, count, vector_bytes, min_similarity_bytes in files:
                     rows = np.frombuffer(vector_bytes, np.float16)
                     vectors.append(rows.reshape(count, -1))
                     min_similarity.append(
                         np.frombuffer(min_similarity_bytes, np.float32).reshape(count)
                     )
-                    ids.append(np.arange(first, first + count, dtype=np.int64))
+                    ids.append(np.arange(first_id, first_id + count, dtype=np.int64))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError, OverflowError) as error:
                 raise sqlite3.DatabaseError("it holds invalid vectors") from error

@@ -304,7 +304,7 @@ class _VideoReader:
         return tuple(span if span is not None and span.start < seconds else None for span in spans)
 
     def _find_said_spans(self, record: Record) -> dict[str, Span | None]:
-        """Return by step id where the most similar sentences are said."""
+        """Return step id -> span of the most similar sentences, None if no sentence is similar."""
         if self._encode is None:
             self._encode = self._load_linking_encoder()
         settings = self._settings.coarse
