@@ -49,7 +49,7 @@ class TextFeatures:
 
 
 def is_feature_file(path: Path) -> bool:
-    """Return whether the suffix of a path is that of a feature file."""
+    """Return whether a path has the suffix of a feature file."""
     return path.name.lower().endswith(READABLE_SUFFIXES)
 
 

@@ -272,13 +272,13 @@ class SearchIndex:
         return stamps
 
     def search(
-        self, query: str, most: int = 5, names: Collection[str] | None = None
+        self, query: str, max_moments: int = 5, names: Collection[str] | None = None
     ) -> list[Moment]:
         """Return the moments that answer a query, the best first.
 
         Args:
             query: words, or a sentence.
-            most: maximal number of moments.
+            max_moments: maximal number of moments.
             names: record files to search, as paths relative to the folder. None for all.
 
         Raises SettingsError for a query without a word.
@@ -299,7 +299,7 @@ class SearchIndex:
                 for rank, answer in enumerate(answers, start=1):
                     scores[answer] += 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
-            return [self._load_moment(answer) for answer in best[:most]]
+            return [self._load_moment(answer) for answer in best[:max_moments]]
 
     def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the ids of the moments with any query word, ranked by BM25.

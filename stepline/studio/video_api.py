@@ -297,7 +297,7 @@ class VideoApi:
         if not is_whole_number(first):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "from is a revision, a whole number")
         corrections = self._library.corrections(self._video_id(request))[int(first) :]
-        return JSONResponse({"corrections": [one.model_dump(mode="json") for one in corrections]})
+        return JSONResponse({"corrections": [item.model_dump(mode="json") for item in corrections]})
 
     async def add_correction(self, request: Request) -> Response:
         """Store a correction. The error 409 names who changed the same step since."""

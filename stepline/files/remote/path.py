@@ -210,7 +210,7 @@ class RemotePath:
         atomic on a disk without links, and in a store without conditional writes. Two concurrent
         calls may then both return True, and the last data stays.
 
-        data: content that differs from that of every other caller.
+        data: content, which no other caller may write.
         """
         if (path := self.local) is not None:
             return self._with_retries(lambda: create_local(path, data))
