@@ -119,7 +119,7 @@ class FrameTiming:
     """Start times and durations of the frames of a video stream."""
 
     def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool = False) -> None:
-        """Start the position.
+        """Prepare the timing of a stream before its first frame.
 
         Args:
             clock: clock of the stream.

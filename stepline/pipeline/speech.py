@@ -167,7 +167,7 @@ def drop_speech_past_end(
 
 
 def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
-    """Return the step with only those of its sentences that the transcript still has."""
+    """Return the step without source sentences that are no longer in the transcript."""
     # The remaining sentences are the first of the video, so a number below their count is valid.
     sources = tuple(index for index in step.sources if index < len(transcript.sentences))
     if sources == step.sources:

@@ -234,9 +234,9 @@ class LoadedNetwork:
             width: width of the rows. None: not known, which passes.
         """
         if width not in (None, self.width):
-            own = f"trained on features {self.width} wide"
             raise ModelError(
-                f"{self.path}: {own}, {backbone} features are {width} wide; {self._cure}"
+                f"{self.path}: trained on features {self.width} wide, {backbone} features are {width} "
+                f"wide; {self._cure}"
             )
 
     def check_space(self, backbone: str, text_encoder: str = "", *, rate: float) -> None:

@@ -250,7 +250,7 @@ LONG_NUMBER = re.compile(rb"\d{19,}")  # more than any file has bytes
 
 
 def file_response(request: Request, path: Path, media_type: str) -> Response:
-    """Return a file, or the one range of bytes that the request names.
+    """Return a file, or a part of it if the request has a Range header with one range of bytes.
 
     A range beyond the file gives status 416. Several ranges, reversed ranges and other units are
     ignored, and the whole file is sent, as RFC 9110, section 14.2 allows.
