@@ -381,7 +381,7 @@ def average_linkage(distances: Array, max_distance: float) -> Array:
 
 
 def _join_neighbours(
-    slices: list[slice], odds: list[float], shots: Sequence[slice], content: Array
+    slices: list[slice], odds: list[float], shots: Sequence[slice], features: Array
 ) -> tuple[list[slice], list[float]]:
     """Return the slices and log odds of the units, with adjacent shots of one action joined.
 
@@ -389,9 +389,9 @@ def _join_neighbours(
 
     Args:
         slices: slice of whole seconds of each unit.
-        odds: log odds of doing of each unit.
+        odds: log odds that something is being done in each unit.
         shots: slices of whole seconds of the shots.
-        content: (T, D) centred feature of each second.
+        features: (T, D) centred feature of each second.
     """
     cuts = {shot.start for shot in shots}
     units = slices[:1]
@@ -401,8 +401,8 @@ def _join_neighbours(
         both_doing = log_odds > 0 and unit_odds[-1] > 0
         is_short = unit.stop - last.start <= MAX_JOINED_SECONDS
         if both_doing and is_short and unit.start in cuts:
-            last_content = content[last].mean(axis=0)
-            content_similarity = cosine(last_content, content[unit].mean(axis=0))
+            last_content = features[last].mean(axis=0)
+            content_similarity = cosine(last_content, features[unit].mean(axis=0))
             if (content_similarity or 0.0) > MIN_JOIN_COSINE:
                 units[-1] = slice(last.start, unit.stop)
                 unit_odds[-1] = max(unit_odds[-1], log_odds)
