@@ -93,7 +93,8 @@ def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
     from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
     from yt_dlp.utils import determine_protocol
 
-    class LimitedRequestHandler(UrllibRH):  # type: ignore[misc]
+    # yt-dlp requires the suffix RH (request handler) in the class name.
+    class LimitedRH(UrllibRH):  # type: ignore[misc]
         def _create_instance(self, *arguments: Any, **options: Any) -> Any:
             opener = super()._create_instance(*arguments, **options)
             # ftp would make connections of its own, under no limits.
@@ -111,7 +112,7 @@ def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
         @functools.cached_property
         def _request_director(self) -> Any:
             # No other handler: those of curl and requests make their own connections.
-            return self.build_request_director([LimitedRequestHandler])
+            return self.build_request_director([LimitedRH])
 
         def dl(self, name: str, info: Info, *arguments: Any, **options: Any) -> Any:
             """Download a file, unless yt-dlp would start another program for it."""
