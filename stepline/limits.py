@@ -65,25 +65,27 @@ class LimitError(ValueError):
     """A limit of size, depth or number is exceeded. The message names it."""
 
 
-def read_limited(path: Path, most: int) -> bytes:
-    """Return the bytes of a file, of which at most `most` are allowed.
+def read_limited(path: Path, max_bytes: int) -> bytes:
+    """Return the bytes of a file, of which at most `max_bytes` are allowed.
 
     Raises LimitError for a larger file, OSError for an unreadable file.
     """
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
-        max_bytes = min(most, MAX_DEVICE_BYTES) if stat.S_ISCHR(status.st_mode) else most
-        data = _read_up_to(file, max_bytes + 1, status.st_size + 1)
-    if len(data) > max_bytes:
-        raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
+        allowed_bytes = (
+            min(max_bytes, MAX_DEVICE_BYTES) if stat.S_ISCHR(status.st_mode) else max_bytes
+        )
+        data = _read_up_to(file, allowed_bytes + 1, status.st_size + 1)
+    if len(data) > allowed_bytes:
+        raise LimitError(f"larger than {max_bytes / MIB_BYTES:g} MiB")
     return data
 
 
-def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, expected: int) -> bytes:
-    """Return at most `most` bytes of a file. expected: bytes that the first read requests."""
-    block = file.read(min(most, max(expected, 1)))
+def _read_up_to(file: BinaryIO | gzip.GzipFile, max_bytes: int, expected: int) -> bytes:
+    """Return at most `max_bytes` bytes of a file. expected: bytes that the first read requests."""
+    block = file.read(min(max_bytes, max(expected, 1)))
     blocks = [block]
-    remaining = most - len(block)
+    remaining = max_bytes - len(block)
     while block and remaining > 0:
         block = file.read(min(remaining, MIB_BYTES))
         blocks.append(block)
@@ -91,42 +93,42 @@ def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, expected: int) -> byt
     return b"".join(blocks)
 
 
-def unpack_limited(data: bytes, most: int) -> bytes:
+def unpack_limited(data: bytes, max_bytes: int) -> bytes:
     """Return the decompressed bytes of gzip data.
 
-    Raises LimitError for more than `most` bytes, and the errors of Python's gzip for damaged data.
+    Raises LimitError for more than `max_bytes` bytes, and the errors of Python's gzip for damaged data.
     """
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        unpacked = _read_up_to(file, most + 1, MIB_BYTES)
-    if len(unpacked) > most:
-        raise LimitError(f"unpacks to more than {most / MIB_BYTES:g} MiB")
+        unpacked = _read_up_to(file, max_bytes + 1, MIB_BYTES)
+    if len(unpacked) > max_bytes:
+        raise LimitError(f"unpacks to more than {max_bytes / MIB_BYTES:g} MiB")
     return unpacked
 
 
-def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
+def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, max_bytes: int) -> bytes:
     """Return the bytes of one file in a tar archive.
 
     Args:
         archive: the open archive.
         member: header of the file.
-        most: maximal number of bytes.
+        max_bytes: maximal number of bytes.
 
     Raises LimitError for a larger file, and the errors of Python's tarfile for a damaged archive.
     """
-    if member.size > most:
-        raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
+    if member.size > max_bytes:
+        raise LimitError(f"larger than {max_bytes / MIB_BYTES:g} MiB")
     file = archive.extractfile(member)
     return b"" if file is None else file.read()
 
 
-def check_zip(source: Path | bytes, most: int | None = None) -> None:
-    """Raise LimitError if a zip archive decompresses to more than `most` bytes.
+def check_zip(source: Path | bytes, max_bytes: int | None = None) -> None:
+    """Raise LimitError if a zip archive decompresses to more than `max_bytes` bytes.
 
     NumPy's .npz and torch's .pth are zip archives. Other files pass the check.
 
     Args:
         source: path or content of the file.
-        most: maximal number of bytes. None means the size of the archive itself, since torch does
+        max_bytes: maximal number of bytes. None means the size of the archive itself, since torch does
             not compress its archives.
 
     Raises zipfile.BadZipFile for a damaged archive.
@@ -136,11 +138,11 @@ def check_zip(source: Path | bytes, most: int | None = None) -> None:
         return
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
-    if most is None:
-        most = len(source) if isinstance(source, bytes) else source.stat().st_size
-    if unpacked > most:
+    if max_bytes is None:
+        max_bytes = len(source) if isinstance(source, bytes) else source.stat().st_size
+    if unpacked > max_bytes:
         raise LimitError(
-            f"unpacks to {unpacked / MIB_BYTES:.0f} MiB, more than {most / MIB_BYTES:.0f}"
+            f"unpacks to {unpacked / MIB_BYTES:.0f} MiB, more than {max_bytes / MIB_BYTES:.0f}"
         )
 
 

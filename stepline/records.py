@@ -289,8 +289,12 @@ class WorkTime(FrozenModel):
     kind: TimeKind = Field(
         description="of the whole work, of what comes before cooking, or of cooking"
     )
-    low: Annotated[float, Field(gt=0.0)] = Field(description="seconds")
-    high: Annotated[float, Field(gt=0.0)] = Field(description="seconds")
+    low: Annotated[float, Field(gt=0.0)] = Field(
+        description="shortest duration that is said, in seconds"
+    )
+    high: Annotated[float, Field(gt=0.0)] = Field(
+        description="longest duration that is said, in seconds; the same as `low` if one is said"
+    )
     text: str = Field("", description="the sentence that says so")
     at: Seconds = Field(description="second at which it is said")
     sources: tuple[Annotated[int, Field(ge=0)], ...] = Field(

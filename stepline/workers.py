@@ -43,12 +43,12 @@ class WorkerReady(NamedTuple):
     """Message from a worker process that it has started and can take tasks.
 
     Attributes:
-        wall: seconds that the start took.
-        cpu: CPU seconds that the start took.
+        wall_seconds: elapsed time of the start.
+        cpu_seconds: CPU time of the start.
     """
 
-    wall: float
-    cpu: float
+    wall_seconds: float
+    cpu_seconds: float
 
 
 class Reply(NamedTuple):
@@ -350,9 +350,10 @@ class WorkerPool(Generic[W]):
                 yield worker, message
 
     def close(self) -> None:
-        """End all workers and their descendants.
+        """End all workers and their child processes.
 
-        Busy workers are interrupted and have `end_seconds` in all to finish. Then they are killed.
+        Busy workers get Ctrl-C, and have the pool's `end_seconds` to finish, all together. Workers
+        that still run then are killed.
         """
         # All share one deadline, so that ten workers do not take ten times as long.
         end = time.monotonic() + self._end_seconds

@@ -34,7 +34,7 @@ from stepline.networks.weights import find_weights
 from stepline.settings import Count, LayersOrZero, Positive
 from stepline.text.narration.adapted_encoder import load_plain_tokenizer
 from stepline.text.narration.punctuation import PUNCTUATION_FILE
-from stepline.text.narration.windows import TARGET_WORDS, Window, word_windows
+from stepline.text.narration.windows import TARGET_WORDS, TokenWindow, word_windows
 from stepline.text.narration.words import PUNCTUATION_CLASSES, punctuation_after, spoken_words
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class MarkTrainSettings(AdditionSettings):
 class _MarkSample:
     """A window over words, and the index of the mark after each, or IGNORED_LABEL."""
 
-    window: Window
+    window: TokenWindow
     marks: tuple[int, ...]
 
 

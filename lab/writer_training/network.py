@@ -24,7 +24,7 @@ from stepline.networks.weights import find_weights
 from stepline.settings import Batch, Count, LayersOrZero, NonNegative, Positive, Seed, Settings
 from stepline.text.encoder import layer_parts, load_encoder_weights, read_encoder_config
 from stepline.text.narration.adapted_encoder import FORMAT_VERSION, LORA_SCALE, METADATA_KEY
-from stepline.text.narration.windows import Window, WordSpan, pad_windows
+from stepline.text.narration.windows import TokenWindow, WordSpan, pad_windows
 from stepline.text.torch_encoder import NO_ATTENTION, PostNormLayers
 
 logger = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ def _key(name: str) -> str:
     return name.replace(".", "/")
 
 
-def with_hidden_words(window: Window, share: float, rng: np.random.Generator) -> Window:
+def with_hidden_words(window: TokenWindow, share: float, rng: np.random.Generator) -> TokenWindow:
     """Return the window with a share of its tokens hidden."""
     ids = np.array(window.ids)
     is_hidden = rng.random(len(ids)) < share
@@ -149,7 +149,7 @@ def with_hidden_words(window: Window, share: float, rng: np.random.Generator) ->
     return replace(window, ids=tuple(ids.tolist()))
 
 
-def encode_windows(network: AdaptedNetwork, windows: Sequence[Window]) -> Tensor:
+def encode_windows(network: AdaptedNetwork, windows: Sequence[TokenWindow]) -> Tensor:
     """Return token vectors of windows, (B, L, D)."""
     ids, is_token = pad_windows(windows)
     with torch.autocast("cpu", dtype=torch.bfloat16):

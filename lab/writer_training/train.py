@@ -38,7 +38,7 @@ from stepline.networks.weights import find_weights
 from stepline.settings import load_settings
 from stepline.text.narration.adapted_encoder import load_plain_tokenizer
 from stepline.text.narration.tagger import WEIGHTS_FILE
-from stepline.text.narration.windows import Window, sentence_windows
+from stepline.text.narration.windows import TokenWindow, sentence_windows
 from stepline.text.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class _WindowSample:
     index or IGNORED_LABEL per word.
     """
 
-    window: Window
+    window: TokenWindow
     kinds: tuple[int, ...]
     verbs: tuple[int, ...]
     edits: tuple[tuple[int, ...], ...]
@@ -126,7 +126,7 @@ def _front_verbs(labels: Sequence[Sequence[EditLabels]], count: int) -> tuple[st
 
 
 def _sentence_sample(
-    window: Window,
+    window: TokenWindow,
     narration: MarkedNarration,
     labels: Sequence[EditLabels],
     front_verbs: Sequence[str],

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_NAMED_FAILURES = 5  # failures that are printed one by one
 
 
-class RunByDefault(Group):
+class DefaultCommandGroup(Group):
     """A group whose first command may be left out: `curate SOURCE` is `curate run SOURCE`."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
@@ -45,7 +45,7 @@ class RunByDefault(Group):
         return super().parse_args(context, arguments)
 
 
-@click.group(cls=RunByDefault)
+@click.group(cls=DefaultCommandGroup)
 def curate() -> None:
     """Make a data set of many videos.
 

@@ -88,8 +88,8 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
         raise StoreError(f"{source}: nothing in it could be stored; {cause}")
     if reasons.get(UNREADABLE_FILE):
         count = reasons[UNREADABLE_FILE]
-        lack = f"{count} of its files could not be read, see {out}/dropped.jsonl"
-        raise StoreError(f"{source}: {lack}; the rest is stored")
+        reason = f"{count} of its files could not be read, see {out}/dropped.jsonl"
+        raise StoreError(f"{source}: {reason}; the rest is stored")
 
 
 def _print_store_counts(
@@ -109,7 +109,7 @@ def _print_store_counts(
     print_data(f"{out}: {new_items}, {report.already} were there already")
 
 
-@features.command()
+@features.command("extract")
 @click.argument("videos", nargs=-1, required=True, type=ADDRESS_TYPE)
 @out_option("The store: a folder.")
 @click.option(
@@ -122,7 +122,9 @@ def _print_store_counts(
 @json_option
 @device_options
 @lock_out_folder
-def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any) -> None:
+def extract_features(
+    videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **options: Any
+) -> None:
     """Extract the features of videos into a store.
 
     \b
@@ -154,8 +156,8 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
     if not extraction.added and not extraction.already:
         first = extraction.omitted[0]
-        lack = f"none of {len(extraction.omitted)} videos has features"
-        raise MediaError(f"{lack}; {first.id}: {first.reason} {first.value}")
+        reason = f"none of {len(extraction.omitted)} videos has features"
+        raise MediaError(f"{reason}; {first.id}: {first.reason} {first.value}")
 
 
 @features.command()

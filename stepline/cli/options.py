@@ -156,14 +156,14 @@ def preset_files(command: str) -> dict[str, Path]:
 def preset_option(command: str) -> Callable[[F], F]:
     """Return the option --preset of a command. Its value is the preset's file."""
     files = preset_files(command)
-    whose = "the paper"
+    origin = "the paper"
     if "best" in files:
-        whose = "the paper, or the best that was measured"
+        origin = "the paper, or the best that was measured"
     return click.option(
         "--preset",
         type=click.Choice(list(files)),
         callback=lambda context, option, name: files.get(name),  # noqa: ARG005
-        help=f"Values of {whose} (docs/reproduce.md). --settings and --set change them.",
+        help=f"Values of {origin} (docs/reproduce.md). --settings and --set change them.",
     )
 
 
@@ -358,7 +358,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
     """Return the options --verbose and --quiet.
 
     Args:
-        hidden: whether the help leaves them out, since that of the command above has them.
+        hidden: whether the help omits them, because the help of the parent command shows them.
     """
 
     # The option may come before the command or after it, so it has no value of its own.

@@ -55,7 +55,7 @@ def open_single_video(
     captions: Path | None = None,
     part: "Span | None" = None,
 ) -> "Iterator[Request]":
-    """Yield the request for the one video of a command. The download of a link shows its progress.
+    """Yield the request for the only video of a command. A link is downloaded, with a progress bar.
 
     Args:
         video: a path or an address.

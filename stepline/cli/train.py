@@ -43,11 +43,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def training_options(command: str, example: str) -> Callable[[F], F]:
-    """Return the options that every training has, and the lock on its folder.
+    """Return a decorator that adds the options of all training commands, and locks the run folder.
 
     Args:
-        command: as presets name it, such as "train nasva".
-        example: a setting for the help of --set.
+        command: name of the command, such as "train nasva", by which presets are found.
+        example: a setting that the help of --set shows, such as "train.steps=100".
     """
     options = [out_option("Folder of the run."), settings_options(f"One setting, e.g. {example}.")]
     if preset_files(command):

@@ -245,16 +245,16 @@ def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
     return first
 
 
-def count_orders(one: FirstSteps, other: FirstSteps) -> tuple[int, int]:
-    """Return in how many videos one group comes before another, and in how many after it.
+def count_orders(first: FirstSteps, second: FirstSteps) -> tuple[int, int]:
+    """Return in how many videos the first group comes before the second, and in how many after it.
 
     Args:
-        one: video index -> index of its first step in the one group.
-        other: the same for the other group. Only videos in both count.
+        first: video index -> index of the video's first step in the first group.
+        second: the same for the second group. Only videos in both groups count.
     """
     before = 0
     after = 0
-    for video in one.keys() & other.keys():
-        before += one[video] < other[video]
-        after += one[video] > other[video]
+    for video in first.keys() & second.keys():
+        before += first[video] < second[video]
+        after += first[video] > second[video]
     return before, after

@@ -54,8 +54,8 @@ def compare_materials(
             name = main_names[material.name.casefold()]
             mentions.setdefault(name, []).append((video, material))
     # What each video says of a thing, joined.
-    things = [_compared_material(name, rows) for name, rows in mentions.items()]
-    return tuple(sorted(things, key=lambda thing: len(thing.videos), reverse=True))
+    compared = [_compared_material(name, rows) for name, rows in mentions.items()]
+    return tuple(sorted(compared, key=lambda material: len(material.videos), reverse=True))
 
 
 def _most_frequent_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:

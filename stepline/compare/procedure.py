@@ -200,26 +200,28 @@ def compare(
         else:
             ids.add(record.id)
             usable.append(record)
-    # Those that show the task that most show.
+    # the videos of the most frequent task
     vectors = [embedder([step.text for step in record.steps]) for record in usable]
     likeness = video_similarities(vectors)
     members = videos_of_one_task(likeness, settings.video_likeness)
-    # The rest may show other tasks that have several videos.
-    rest = [number for number in range(len(usable)) if number not in members]
-    while rest:
-        similarity = likeness[np.ix_(rest, rest)]
-        task = [rest[index] for index in videos_of_one_task(similarity, settings.video_likeness)]
-        rest = [number for number in rest if number not in task]
+    # The other videos may show other tasks that have several videos.
+    other_videos = [number for number in range(len(usable)) if number not in members]
+    while other_videos:
+        similarity = likeness[np.ix_(other_videos, other_videos)]
+        task = [
+            other_videos[index] for index in videos_of_one_task(similarity, settings.video_likeness)
+        ]
+        other_videos = [number for number in other_videos if number not in task]
         for number in sorted(task):
             mean = float(likeness[number, members].mean())
-            what = "of something else"
+            task_text = "of something else"
             cure = ""
             if len(task) >= MIN_COMMON_VIDEOS:
-                what = (
+                task_text = (
                     f"of another task, “{title(usable[task[0]])}”, as {len(task)} videos here are"
                 )
                 cure = "; compare these in a folder of their own"
-            reason = f"its steps are {what} (likeness {mean:.2f} to the others){cure}"
+            reason = f"its steps are {task_text} (likeness {mean:.2f} to the others){cure}"
             left_out.append(_left_out_video(usable[number], reason))
     if len(members) < MIN_COMMON_VIDEOS:
         raise StoreError(
@@ -359,11 +361,11 @@ def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple
     orders = []
     # A video that does a step twice counts by the first time.
     first_steps = [first_step_of_videos(group) for group in aligned.groups]
-    for one, other in combinations(range(len(steps)), 2):
-        before, after = count_orders(first_steps[one], first_steps[other])
+    for first, second in combinations(range(len(steps)), 2):
+        before, after = count_orders(first_steps[first], first_steps[second])
         if before + after < MIN_COMMON_VIDEOS:
             continue
-        pair = [steps[one].id, steps[other].id]
+        pair = [steps[first].id, steps[second].id]
         if after > before:
             pair.reverse()
         count = max(before, after)

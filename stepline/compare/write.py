@@ -236,9 +236,9 @@ def _next_steps(comparison: TaskComparison, texts: dict[str, str]) -> dict[str, 
     """
     following: dict[str, list[str]] = defaultdict(list)
     for transition in sorted(comparison.transitions, key=lambda t: -t.probability):
-        own = following[transition.source]
-        if len(own) < MAX_NEXT_STEPS:
-            own.append(f"{texts[transition.target]} ({transition.probability * 100:.0f} %)")
+        next_texts = following[transition.source]
+        if len(next_texts) < MAX_NEXT_STEPS:
+            next_texts.append(f"{texts[transition.target]} ({transition.probability * 100:.0f} %)")
     return following
 
 
@@ -259,16 +259,16 @@ def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[s
 
 
 def _material_rows(
-    things: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _Moments
+    materials: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _Moments
 ) -> list[View]:
     views = []
-    for thing in things:
+    for material in materials:
         view = {
-            "name": sentence_case(one_line(thing.name)),
-            "share": _format_share(len(thing.videos), comparison),
-            "amounts": list(map(_format_amount, thing.amounts)),
+            "name": sentence_case(one_line(material.name)),
+            "share": _format_share(len(material.videos), comparison),
+            "amounts": list(map(_format_amount, material.amounts)),
             "moments": [
-                moments.view(mention.video, mention.at, None, "") for mention in thing.videos
+                moments.view(mention.video, mention.at, None, "") for mention in material.videos
             ],
         }
         views.append(view)

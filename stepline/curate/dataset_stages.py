@@ -58,10 +58,10 @@ def run_dataset_stage(
     if not folders.is_complete(stage.name, key):
         say(f"{stage.name}: {len(unfailed)} of {len(collection.items)} videos")
 
-        def iterate_results(need: str) -> Iterator[tuple[VideoItem, bytes]]:
+        def iterate_results(needed_stage: str) -> Iterator[tuple[VideoItem, bytes]]:
             def read_result(item: VideoItem) -> bytes:
                 keys = {task.stage: task.key for task in plan.tasks_of(item)}
-                return results.read_result(plan.stages[need], keys[need])
+                return results.read_result(plan.stages[needed_stage], keys[needed_stage])
 
             return read_results(unfailed, read_result, remote=results.out.local is None)
 

@@ -50,13 +50,13 @@ class RunStatus:
 
     Attributes:
         videos: number of videos.
-        refused: number of entries that the source refused.
+        refused: number of entries of the source list that cannot be used.
         stages: progress of each stage.
         failures: first failure of each failed video.
         worker: name of the process that works on the run now, None without one.
         rate: finished tasks per hour in the last run, None without any.
         left: estimated seconds to the end at this rate. None if nothing waits or no rate is known.
-        others: size in bytes of stored results that belong to other recipes, by folder.
+        others: by folder, size in bytes of stored results of other recipes, which may be deleted.
         gpu_fallbacks: number of tasks of the last run that moved from the GPU to the CPU.
     """
 

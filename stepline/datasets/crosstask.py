@@ -55,7 +55,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         task_paths.append(related_path)
     tasks = {task.id: task for task_path in task_paths for task in read_tasks(task_path)}
     videos = _read_pairs(release_file(path, VIDEOS_FILE))
-    validation = read_validation(path)
+    validation = read_validation_pairs(path)
     for key in videos | validation:
         subset = "val" if key in validation else "train"
         yield _read_video(path, tasks.get(key[0]), key, subset)
@@ -73,7 +73,7 @@ def release_file(folder: Path, name: str) -> Path:
     return file
 
 
-def read_validation(folder: Path) -> dict[VideoKey, None]:
+def read_validation_pairs(folder: Path) -> dict[VideoKey, None]:
     """Return the (task id, video id) pairs of the validation split, as keys in file order.
 
     The values are None: the dictionary serves as an ordered set.
@@ -143,4 +143,4 @@ def _read_video(
             builder.add_span(str(number), task.steps[number - 1], start, end, keeps_step=True)
         else:
             builder.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")
-    return builder.entry(subset=subset, task=task.title, recipe=task.steps)
+    return builder.build_entry(subset=subset, task=task.title, recipe=task.steps)

@@ -31,7 +31,7 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
         builder = RecordBuilder(id)
         for index, row in enumerate(_caption_rows(video)):
             builder.add_span(str(index), *row)
-        yield builder.entry(from_model=True)
+        yield builder.build_entry(from_model=True)
 
 
 def read_narrations(path: Path) -> Iterator[DatasetEntry]:
@@ -43,7 +43,7 @@ def read_narrations(path: Path) -> Iterator[DatasetEntry]:
         builder = RecordBuilder(id)
         for row in _caption_rows(video):
             builder.add_sentence(*row)
-        yield builder.entry(language=video.optional_text("language"))
+        yield builder.build_entry(language=video.optional_text("language"))
 
 
 def _read_videos(path: Path) -> Iterator[tuple[str, Node]]:

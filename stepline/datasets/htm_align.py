@@ -55,7 +55,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
             else:
                 speech = builder.validate_span(row.start, row.end, row.text)
                 builder.add_step(str(index), row.text, speech=speech)
-        yield builder.entry()
+        yield builder.build_entry()
 
 
 def _parse_row(row: Node) -> AlignRow:

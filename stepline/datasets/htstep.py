@@ -203,4 +203,6 @@ def _video_entry(
             builder.reject("span", "", UNKNOWN_STEP, f"step {step_id}")
     subset = video.optional_text("subset")
     recipe = [step.text for step in steps.values()]
-    return builder.entry(subset=split if subset is None else subset, task=activity, recipe=recipe)
+    return builder.build_entry(
+        subset=split if subset is None else subset, task=activity, recipe=recipe
+    )

@@ -64,7 +64,7 @@ def _task_entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
             # Regions with one text are the spans of one step.
             for start, end in _region_spans(values[0], data):
                 builder.add_span(text, text, start, end)
-    return builder.entry()
+    return builder.build_entry()
 
 
 def _region_spans(value: Node, data: Node) -> list[tuple[float, float]]:

@@ -246,7 +246,7 @@ class RecordBuilder:
             self.sentences.append(Sentence(text=text, span=span, shown=visibility))
         return span
 
-    def entry(
+    def build_entry(
         self,
         *,
         subset: str | None = None,

@@ -36,7 +36,7 @@ def read_coin(path: Path) -> Iterator[DatasetEntry]:
             start, end = row["segment"].pair()
             builder.add_span(row["id"].name(), row["label"].text(), start, end)
         subset = video.optional_text("subset")
-        yield builder.entry(subset=subset, task=video.optional_text("class"))
+        yield builder.build_entry(subset=subset, task=video.optional_text("class"))
 
 
 HIREST_FILES = ("all_data_train.json", "all_data_val.json", "all_data_test.json")
@@ -73,7 +73,7 @@ def _hirest_item(query: str, video: str, item: Node, subset: str | None) -> Data
     for index, row in enumerate(item["steps"].rows()):
         start, end = row["absolute_bounds"].pair()
         builder.add_span(str(index), row["heading"].text(), start, end)
-    return builder.entry(subset=subset, task=query)
+    return builder.build_entry(subset=subset, task=query)
 
 
 # ---------------------------------------------------------------- Interactive Cooking
@@ -131,4 +131,4 @@ def _recording_entry(row: Node, subset: str | None) -> DatasetEntry:
             builder.add_span(
                 str(number), texts[index], seconds[index], seconds[end], keeps_step=True
             )
-    return builder.entry(subset=subset, task=row.optional_text("activity_name"))
+    return builder.build_entry(subset=subset, task=row.optional_text("activity_name"))

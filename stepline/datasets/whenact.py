@@ -67,7 +67,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
             builder.add_step(str(index), action.text, speech=passage)
             if index in matches:
                 builder.add_span(str(index), action.text, *matches[index], keeps_step=True)
-        yield builder.entry()
+        yield builder.build_entry()
 
 
 def _read_action(row: Node) -> Action:

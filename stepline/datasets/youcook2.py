@@ -57,7 +57,7 @@ def _author_entry(id: str, video: Node) -> DatasetEntry:
         builder.add_span(str(index), text, start, end)
     recipe_type = video.get("recipe_type")
     task = recipe_type.name() if recipe_type else None
-    return builder.entry(subset=video.optional_text("subset"), task=task)
+    return builder.build_entry(subset=video.optional_text("subset"), task=task)
 
 
 def _flat_entries(root: Node, subset: str | None, from_model: bool) -> Iterator[DatasetEntry]:
@@ -70,4 +70,4 @@ def _flat_entries(root: Node, subset: str | None, from_model: bool) -> Iterator[
             text, *alternatives = texts or ("",)
             text = "" if text == HIDDEN_SENTENCE else text
             builder.add_span(str(index), text, start, end, alternatives=alternatives)
-        yield builder.entry(subset=subset, from_model=from_model)
+        yield builder.build_entry(subset=subset, from_model=from_model)

@@ -21,7 +21,7 @@ from stepline.datasets.crosstask import (
     VideoKey,
     read_annotation,
     read_tasks,
-    read_validation,
+    read_validation_pairs,
     release_file,
 )
 from stepline.datasets.files import Node
@@ -340,7 +340,7 @@ def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
     """
     tasks = read_tasks(release_file(folder, TASK_FILES[0]))
     step_counts = {task.id: len(task.steps) for task in tasks}
-    validation = read_validation(folder)
+    validation = read_validation_pairs(folder)
     annotations = {}
     for path in sorted((folder / "annotations").glob("*.csv")):
         task, _, video = path.stem.partition("_")

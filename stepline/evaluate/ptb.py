@@ -301,8 +301,8 @@ class Rule:
     Attributes:
         write: function from the token's text to the written text. `str` leaves the text unchanged.
             None drops the token.
-        give_back: number of characters at the token's end that are left to the next token.
-        lookahead: (forward, backward) states for `Automaton.split_lookahead`. None: no lookahead.
+        pushback_chars: number of characters at the token's end that are left to the next token.
+        lookahead_states: (forward, backward) states for `Automaton.split_lookahead`. None: no lookahead.
         trims: whether white space at the token's end is left to the next token.
         repeats_stop: whether the last character is written and also left to the next token. An
             example is the full stop of "Co." at the end of a sentence.
@@ -310,8 +310,8 @@ class Rule:
     """
 
     write: Callable[[str], str] | None
-    give_back: int = 0
-    lookahead: tuple[int, int] | None = None
+    pushback_chars: int = 0
+    lookahead_states: tuple[int, int] | None = None
     trims: bool = False
     repeats_stop: bool = False
     only_first: bool = False
@@ -368,28 +368,28 @@ RULES_BY_ACTION: dict[int, Rule] = {
     8: Rule(_write_closing),
     14: Rule(_replace_characters(_FRACTION_TOKENS)),
     15: Rule(_replace_characters(_CURRENCY_TOKENS)),
-    24: Rule(str, lookahead=(13, 14)),
-    25: Rule(str, give_back=1),
-    26: Rule(_write_opening, give_back=1),
+    24: Rule(str, lookahead_states=(13, 14)),
+    25: Rule(str, pushback_chars=1),
+    26: Rule(_write_opening, pushback_chars=1),
     **dict.fromkeys((27, 38, 39), Rule(_replace_characters(_NO_BREAK_SPACE))),
     28: Rule(_replace_characters(_BRACKET_TOKENS)),
-    30: Rule(_remove_soft_hyphens, lookahead=(3, 4)),
-    **dict.fromkeys((32, 46), Rule(_remove_soft_hyphens, give_back=1)),
+    30: Rule(_remove_soft_hyphens, lookahead_states=(3, 4)),
+    **dict.fromkeys((32, 46), Rule(_remove_soft_hyphens, pushback_chars=1)),
     33: Rule(str, repeats_stop=True),
-    34: Rule(_replace_characters(_BRACKET_TOKENS), give_back=1),
+    34: Rule(_replace_characters(_BRACKET_TOKENS), pushback_chars=1),
     35: Rule(_write_opening, only_first=True),
-    36: Rule(_write_closing, give_back=1),
+    36: Rule(_write_closing, pushback_chars=1),
     37: Rule(_write_ampersand),
-    40: Rule(_remove_soft_hyphens, lookahead=(5, 6)),
-    41: Rule(str, lookahead=(16, 17)),
-    **dict.fromkeys((42, 48), Rule(str, give_back=2)),  # "gim|me"
-    43: Rule(str, lookahead=(15, 14)),
-    44: Rule(str, lookahead=(9, 10), trims=True),
-    47: Rule(str, lookahead=(7, 8), trims=True, repeats_stop=True),
-    49: Rule(str, lookahead=(11, 12), repeats_stop=True),
-    50: Rule(str, give_back=3),  # "can|not"
-    51: Rule(_write_ampersand, give_back=1),
-    53: Rule(str, give_back=4),
+    40: Rule(_remove_soft_hyphens, lookahead_states=(5, 6)),
+    41: Rule(str, lookahead_states=(16, 17)),
+    **dict.fromkeys((42, 48), Rule(str, pushback_chars=2)),  # "gim|me"
+    43: Rule(str, lookahead_states=(15, 14)),
+    44: Rule(str, lookahead_states=(9, 10), trims=True),
+    47: Rule(str, lookahead_states=(7, 8), trims=True, repeats_stop=True),
+    49: Rule(str, lookahead_states=(11, 12), repeats_stop=True),
+    50: Rule(str, pushback_chars=3),  # "can|not"
+    51: Rule(_write_ampersand, pushback_chars=1),
+    53: Rule(str, pushback_chars=4),
     54: Rule(_replace_characters(_NO_BREAK_SPACE | _BRACKET_TOKENS)),
 }
 
@@ -465,8 +465,8 @@ class Tokenizer:
                 start += 1
                 continue
             rule = RULES_BY_ACTION[action]
-            if rule.lookahead is not None:
-                end = self._automaton.split_lookahead(units, start, end, *rule.lookahead)
+            if rule.lookahead_states is not None:
+                end = self._automaton.split_lookahead(units, start, end, *rule.lookahead_states)
             stop, next_start = _token_bounds(rule, line, start, end)
             if rule.write is not None:
                 yield rule.write(line[start:stop])
@@ -489,7 +489,7 @@ def _token_bounds(rule: Rule, line: str, start: int, end: int) -> tuple[int, int
         return start + 1, start + 1
     if rule.repeats_stop and not (rule.trims and end - start == 2):
         return end, max(end - 1, start + 1)
-    end -= rule.give_back
+    end -= rule.pushback_chars
     if rule.repeats_stop:
         # "I." at an end is a word and a full stop
         end -= 1

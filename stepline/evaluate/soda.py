@@ -197,19 +197,18 @@ def _video_score(
     truth = sorted(reference, key=itemgetter(0))
     events = sorted(predictions, key=itemgetter(0))
     triples = []
-    for worth in _worths(truth, events, kind, similarity):
+    for worth in _pairing_sums(truth, events, kind, similarity):
         precision = worth / len(events)
         recall = worth / len(truth)
         triples.append((precision, recall, harmonic_mean(precision, recall)))
     return _mean_triple(triples)
 
 
-def _worths(
+def _pairing_sums(
     truth: list[Event], events: list[Event], kind: SodaKind, similarity: _CaptionSimilarity | None
 ) -> list[float]:
-    """Return the summed pair scores of the best pairing.
-
-    Kind a has one sum per IoU threshold, any other kind has one sum.
+    """Return the sum of the pair scores in the best pairing: one sum per IoU threshold for kind a, else
+    one sum.
     """
     iou = segment_iou(event_times(truth), event_times(events))  # (reference, predictions)
     if similarity is None:

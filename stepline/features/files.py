@@ -49,7 +49,7 @@ class TextFeatures:
 
 
 def is_feature_file(path: Path) -> bool:
-    """Return whether the suffix of a path is that of a feature file."""
+    """Return whether a path has the suffix of a feature file."""
     return path.name.lower().endswith(READABLE_SUFFIXES)
 
 
@@ -221,13 +221,13 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
         ) from error
 
 
-def _source(source: Path | bytes) -> Any:
+def _path_or_stream(source: Path | bytes) -> Any:
     return io.BytesIO(source) if isinstance(source, bytes) else source
 
 
 def _read_numpy(source: Path | bytes) -> Any:
     check_zip(source, MAX_FEATURES_BYTES)
-    content = np.load(_source(source), allow_pickle=False)
+    content = np.load(_path_or_stream(source), allow_pickle=False)
     if isinstance(content, np.ndarray):
         return content
     # An .npz is read whole, because it is closed here.
@@ -263,7 +263,7 @@ def _read_torch(source: Path | bytes) -> Any:
         (rebuild, "numpy.core.multiarray._reconstruct"),
     ]
     with torch.serialization.safe_globals(numpy_types):
-        content = torch.load(_source(source), map_location="cpu", weights_only=True)
+        content = torch.load(_path_or_stream(source), map_location="cpu", weights_only=True)
         return _to_numpy(content)
 
 

@@ -33,12 +33,12 @@ class AppendLog(Generic[Entry]):
     def __init__(
         self, path: Path, kind: type[Entry], key: Callable[[Entry], Hashable], noun: str
     ) -> None:
-        """Read an existing file, or prepare a new one.
+        """Read all entries of the file if it exists. `path` need not exist yet.
 
         Args:
             path: path of the file.
-            kind: class of the entries.
-            key: returns the key of an entry.
+            kind: class of an entry, which also validates it.
+            key: returns the key of an entry. A later entry with an equal key replaces an earlier one.
             noun: word for an entry in error messages, such as "an answer".
 
         Raises StoreError if a complete line is not a valid entry.

@@ -121,16 +121,19 @@ def measure_correspondence(
     on_screen: Sequence[TimedText] = (),
     weights: CorrespondenceWeights | None = None,
 ) -> Correspondence:
-    """Return the evidence that the pictures of a video belong to its speech: of cuts at sentence starts
-    in nats, the cosine of topics, and of spoken text in the picture in nats.
+    """Return the evidence that the pictures of a video belong to its speech.
+
+    There are three kinds: cuts at sentence starts (log Bayes factor), the cosine between the topics of
+    pictures and speech, and spoken text in the picture (log Bayes factor).
 
     Args:
         sentences: S sentences with their times.
         duration: duration of the video in seconds.
         cuts: times of cuts in seconds.
         features: feature rows of the pictures, width D. None: the topic is unknown.
-        sentence_vectors: (S, D) text vectors of the sentences, in the space of the features.
-        on_screen: lines of text in the picture.
+        sentence_vectors: (S, D) text vectors of the sentences, in the space of the features. None: the
+            topic is unknown.
+        on_screen: lines of text in the picture, with their times.
         weights: fitted weights with the mean feature vector of a picture, per backbone. None: those of
             the package.
     """
@@ -201,13 +204,13 @@ def _cut_evidence(cuts: Array, starts: Array, duration: float) -> float:
         return 0.0
     # Chance is the fraction of the video that is near the beginning of a sentence.
     sampled_seconds = np.arange(SAMPLE_SECONDS / 2, duration, SAMPLE_SECONDS)
-    chance_probability = float(_begins_near(sampled_seconds, starts).mean())
-    hits = int(_begins_near(cuts, starts).sum())
+    chance_probability = float(_is_near_start(sampled_seconds, starts).mean())
+    hits = int(_is_near_start(cuts, starts).sum())
     nats = coincidence_log_bayes(hits, len(cuts), chance_probability, CUT_ODDS_RATIO)
     return float(np.clip(nats, -MAX_CUT_NATS, MAX_CUT_NATS))
 
 
-def _begins_near(times: Array, starts: Array) -> Array:
+def _is_near_start(times: Array, starts: Array) -> Array:
     """Return whether a sentence starts near each of N times, boolean (N,).
 
     Args:

@@ -338,10 +338,12 @@ def _cut_at_neighbours(step: Step, seconds: Sequence[float]) -> Step:
 def _separate_pair(steps: Sequence[Step], first: float, second: float) -> list[Step]:
     """Return the steps, with the best spans of two groups cut so that they do not overlap.
 
+    A group consists of all steps with the same most likely second.
+
     Args:
         steps: all steps.
-        first: most likely second of the steps of the first group.
-        second: most likely second of the steps of the second group, later than `first`.
+        first: most likely second of the first group.
+        second: most likely second of the second group, later than `first`.
     """
     end = first
     start = second

@@ -54,8 +54,8 @@ from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import (
     USUAL_LAG_SECONDS,
+    action_odds_by_appearance,
     assign_to_shots,
-    doing_odds_by_look,
     shot_units,
     step_and_other_speech,
     talking_head_log_odds,
@@ -503,7 +503,7 @@ def place_by_shots(
 
     # which steps: those whose words do not tell when they are shown
     _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
-    appearance = doing_odds_by_look(activity, shots, speech.prior, other_speech)
+    appearance = action_odds_by_appearance(activity, shots, speech.prior, other_speech)
     talk = talking_head_log_odds(appearance, shots)
     placed_by_shots = ~speech.is_said | _is_said_over_talking_head(talk, inputs.passages)
     if not placed_by_shots.any():

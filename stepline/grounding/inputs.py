@@ -124,12 +124,12 @@ def cut_steps(
 
 
 def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
-    """Return a step that was grounded in a window, with times of the whole video.
+    """Return a step that was grounded in a window, with its times counted from the start of the video.
 
     Args:
-        step: the grounded step, with times in seconds from the start of the window.
-        original: the same step before the video was cut into windows. Its `said` and `sources` are
-            kept.
+        step: the grounded step, with times in seconds from `window.context.start`.
+        original: the step before the video was cut into windows. All that grounding does not decide is
+            taken from it, such as `said` and `sources`.
         window: the window in which the step was grounded.
     """
     start = window.context.start

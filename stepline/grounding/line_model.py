@@ -10,8 +10,8 @@ Example with three lines and four sentences. The result is P(said) of each line,
     'Rinse the pasta'    P(said) 1.00, P(in sentence 2) 0.98
 
 A state is a line that is being said, or the pause after a line, in which no line is said. Lines are
-said mostly in order. A line may be skipped, repeated or late, each at a price. With e the features of
-`line_features` and F the price of a jump over lines, the weight of a path is the product of
+said mostly in order. A line may be skipped, repeated or late, each with a penalty. With e the features of
+`line_features` and F the penalty factor of a jump over lines, the weight of a path is the product of
 
     line k continues    stay     exp(w . e_k(s) + bias)
     line k to line j    direct   F(j - k) exp(w . e_j(s) + bias)
@@ -219,15 +219,15 @@ class LineWeights:
     Attributes:
         evidence: weight of each feature, in the order of FEATURE_NAMES.
         bias: constant that is added to the weighted features.
-        stay: log price of a line that continues in the next sentence.
-        direct: log price of a line that follows another line without a pause.
-        enter: log price of a line that follows a pause.
-        skip: log price of the first line that is skipped.
-        skip_more: log price of each further line that is skipped.
-        again: log price of a line that is repeated.
-        back: log price of a jump back by one line.
-        back_more: log price of each further line of a jump back.
-        end: log price of each line that is left at the end of the narration.
+        stay: log score of a transition: the same line goes on in the next sentence.
+        direct: log score of a line that follows another line without a pause.
+        enter: log score of a line that follows a pause.
+        skip: log score of skipping one line of the list.
+        skip_more: log score of each further line that is skipped.
+        again: log score of repeating a line.
+        back: log score of a jump back by one line.
+        back_more: log score of each further line of a jump back.
+        end: log score of each line that remains unsaid at the end of the narration.
         said_weights: weights of `said_features`, for P(said) of a finished narration.
         said_bias: constant of the same regression.
         said_so_far: weights of `said_features`, for P(said) of a narration that continues.
@@ -356,7 +356,7 @@ def match_features(
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
-    chain = LineChain(features_of_parts, weights, so_far=so_far)
+    chain = LineHmm(features_of_parts, weights, so_far=so_far)
     posterior, total = chain.posterior()
     # Back to sentences: each has the maximum of its parts.
     firsts = np.cumsum(parts) - parts
@@ -387,7 +387,7 @@ class ForwardSums:
     scale: Array
 
 
-class LineChain:
+class LineHmm:
     """Forward-backward algorithm over all paths of a list of K lines through S sentences."""
 
     def __init__(self, features: Array, weights: LineWeights, *, so_far: bool = False) -> None:
@@ -396,17 +396,15 @@ class LineChain:
         exponents = features @ np.array(weights.evidence)
         exponents = np.minimum(exponents + weights.bias, MAX_EXPONENT)  # (K, S)
         self._evidence = np.exp(exponents).T  # (S, K)
-        # The prices of jumps, out of a pause and out of a line.
-        prices = jump_prices(lines, weights)  # (K + 1, K)
-        jumps = np.exp(prices)
+        # transitions out of a pause and out of a line
+        jumps = np.exp(transition_log_scores(lines, weights))  # (K + 1, K)
         self._from_pause = jumps * np.exp(weights.enter)
         self._from_line = jumps[1:] * np.exp(weights.direct)  # (K, K)
         np.fill_diagonal(self._from_line, np.exp(weights.stay))
-        # The prices of ending, by the lines that are left.
+        # the end of the narration, by the lines that remain
         lines_left = np.arange(lines, -1, -1, dtype=np.float64)  # from pause 0 on
-        end_prices = weights.end * lines_left
         # A narration that continues may end anywhere in the list.
-        self._ending = np.ones(lines + 1) if so_far else np.exp(end_prices)
+        self._ending = np.ones(lines + 1) if so_far else np.exp(weights.end * lines_left)
 
     def posterior(self) -> tuple[Array, float]:
         """Return P(line k is being said in sentence s), (K, S), and the log of the weight of all paths."""
@@ -478,8 +476,8 @@ class LineChain:
         return np.asarray(state.line @ self._ending[1:] + state.pause @ self._ending)
 
 
-def jump_prices(lines: int, weights: LineWeights) -> Array:
-    """Return the log price of a jump from each position to each line, (K + 1, K).
+def transition_log_scores(lines: int, weights: LineWeights) -> Array:
+    """Return the log score of a transition from each position to each line, (K + 1, K).
 
     Position 0 is the start of the list, position k is line k.
 

@@ -38,7 +38,7 @@ class CoarseSettings(Settings):
 
 
 class GroundSettings(Settings):
-    """Settings of where a step is shown, by speech and pictures."""
+    """Settings of grounding: how speech and pictures decide where a step is shown."""
 
     shown_threshold: Fraction = Field(0.5, description='P(shown) below which a step is only "said"')
     order: NonNegative = Field(

@@ -104,23 +104,22 @@ class ShotUnits:
 
 
 @dataclass(frozen=True)
-class DoingOdds:
-    """Log odds that something is being done in each of C shots.
-
-    They come from the speech over all shots that look alike.
+class ActionOdds:
+    """Log odds that something is being done in each of C shots, from the speech over all shots that look
+    alike.
 
     Attributes:
-        doing: (C,) log odds that something is being done.
-        recurrence: (C,) the part of `doing` for looks that recur with much chat, <= 0.
+        log_odds: (C,) log odds(doing), without the motion M, as the module's docstring has them.
+        recurrence: (C,) the part of `log_odds` for shots that recur with much chat, <= 0.
     """
 
-    doing: Array
+    log_odds: Array
     recurrence: Array
 
 
-def doing_odds_by_look(
+def action_odds_by_appearance(
     activity: "Activity", shots: Sequence[slice], prior: Array, other_speech: Array
-) -> DoingOdds:
+) -> ActionOdds:
     """Return the log odds that something is being done in each of C shots.
 
     They come from the speech over all shots that look alike.
@@ -133,14 +132,14 @@ def doing_odds_by_look(
     """
     seconds = prior.shape[1]
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
-    groups = _group_by_look(shots, looks)
+    groups = _group_by_appearance(shots, looks)
     looks_alike = groups[:, None] == groups  # (C, C)
     log_recurrence = _log_relative_recurrence(groups, looks_alike)
 
     steps = prior.sum(axis=0)
     utterances = other_speech.sum() / UTTERANCE_SECONDS
     lengths = [shot.stop - shot.start for shot in shots]
-    doing = np.zeros(len(shots))
+    log_odds = np.zeros(len(shots))
     recurrence = np.zeros(len(shots))
     for n, is_alike in enumerate(looks_alike):
         members = np.repeat(is_alike, lengths)  # (T,)
@@ -152,8 +151,8 @@ def doing_odds_by_look(
         chat_factor = np.clip(1 + 2 * excess_chat, 0, 1)
         recurrence[n] = RECURRENCE_WEIGHT * max(0.0, log_recurrence[n]) * chat_factor
         by_words = STEP_WEIGHT * log_steps + CHAT_WEIGHT * log_chat
-        doing[n] = by_words + recurrence[n] + DOING_LOG_ODDS
-    return DoingOdds(doing, recurrence)
+        log_odds[n] = by_words + recurrence[n] + DOING_LOG_ODDS
+    return ActionOdds(log_odds, recurrence)
 
 
 def _log_relative_recurrence(groups: Array, looks_alike: npt.NDArray[np.bool_]) -> Array:
@@ -184,13 +183,13 @@ def _log_density(part: float, whole: float, pseudo_count: float, fraction: float
     return float(np.log((part + pseudo_count * fraction) / expected))
 
 
-def talking_head_log_odds(appearance: DoingOdds, shots: Sequence[slice]) -> Array:
-    """Return the part of the log odds of doing that speaks against it, (T,), <= 0 in each second.
+def talking_head_log_odds(appearance: ActionOdds, shots: Sequence[slice]) -> Array:
+    """Return the evidence that a second shows a talking head, as log odds of an action, (T,), <= 0.
 
     It is below 0 in shots whose look recurs with much chat, as a presenter's does.
 
     Args:
-        appearance: log odds of doing of C shots.
+        appearance: log odds that something is being done in each of C shots.
         shots: C slices of whole seconds.
     """
     lengths = [shot.stop - shot.start for shot in shots]
@@ -256,7 +255,7 @@ def _convolve(row: Array, kernel: Array) -> Array:
 def shot_units(
     activity: "Activity",
     shots: Sequence[slice],
-    appearance: DoingOdds,
+    appearance: ActionOdds,
     features: FeatureSequence | None,
 ) -> ShotUnits:
     """Return the units of a video: its shots, with long ones split and short similar ones joined.
@@ -264,7 +263,7 @@ def shot_units(
     Args:
         activity: motion, cuts and thumbnails of the video.
         shots: C slices of whole seconds.
-        appearance: log odds of doing of the C shots.
+        appearance: log odds that something is being done in each of the C shots.
         features: feature rows of the pictures, by which similar shots are joined. None: none are.
     """
     seconds = shots[-1].stop
@@ -274,7 +273,7 @@ def shot_units(
     usual = float(np.nanmedian(motion)) if is_known.any() else 0.0
     slices: list[slice] = []
     odds: list[float] = []
-    for shot, log_odds in zip(shots, appearance.doing, strict=True):
+    for shot, log_odds in zip(shots, appearance.log_odds, strict=True):
         for part in split_shot(shot):
             known = motion[part][is_known[part]]
             relative_motion = float(known.mean()) - usual if known.size else 0.0
@@ -321,7 +320,7 @@ def split_shot(shot: slice) -> list[slice]:
     return [slice(start, end) for start, end in itertools.pairwise(edges)]
 
 
-def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
+def _group_by_appearance(shots: Sequence[slice], looks: Array) -> Array:
     """Return a group number for each of C shots, (C,). Shots that look alike share their number.
 
     Args:
@@ -382,7 +381,7 @@ def average_linkage(distances: Array, max_distance: float) -> Array:
 
 
 def _join_neighbours(
-    slices: list[slice], odds: list[float], shots: Sequence[slice], content: Array
+    slices: list[slice], odds: list[float], shots: Sequence[slice], features: Array
 ) -> tuple[list[slice], list[float]]:
     """Return the slices and log odds of the units, with adjacent shots of one action joined.
 
@@ -390,9 +389,9 @@ def _join_neighbours(
 
     Args:
         slices: slice of whole seconds of each unit.
-        odds: log odds of doing of each unit.
+        odds: log odds that something is being done in each unit.
         shots: slices of whole seconds of the shots.
-        content: (T, D) centred feature of each second.
+        features: (T, D) centred feature of each second.
     """
     cuts = {shot.start for shot in shots}
     units = slices[:1]
@@ -402,8 +401,8 @@ def _join_neighbours(
         both_doing = log_odds > 0 and unit_odds[-1] > 0
         is_short = unit.stop - last.start <= MAX_JOINED_SECONDS
         if both_doing and is_short and unit.start in cuts:
-            last_content = content[last].mean(axis=0)
-            content_similarity = cosine(last_content, content[unit].mean(axis=0))
+            last_content = features[last].mean(axis=0)
+            content_similarity = cosine(last_content, features[unit].mean(axis=0))
             if (content_similarity or 0.0) > MIN_JOIN_COSINE:
                 units[-1] = slice(last.start, unit.stop)
                 unit_odds[-1] = max(unit_odds[-1], log_odds)

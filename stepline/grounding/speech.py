@@ -332,19 +332,19 @@ def _near_best(
 
 
 @dataclass(frozen=True)
-class CompletedList(TextPlacement):
+class ExtendedPlacement(TextPlacement):
     """A user's lines together with the steps that the narration tells and no line names.
 
     Attributes:
         steps: lines and other steps, in the order of the narration. Lines keep their order.
-        sentence_probabilities: of each, (N, S) P(the sentence describes the step).
-        lines: indices of the lines among the steps.
+        sentence_probabilities: (N, S) P(sentence s describes step n).
+        lines: index in `steps` of each of the user's lines.
     """
 
     lines: tuple[int, ...] = ()
 
 
-def add_unlisted_steps(placement: TextPlacement, transcript: Transcript) -> CompletedList:
+def add_unlisted_steps(placement: TextPlacement, transcript: Transcript) -> ExtendedPlacement:
     """Return the lines of a list, and each sentence that describes a step and that no line cites.
 
     A part of a recipe is then grounded like the whole: the other steps claim their own seconds.
@@ -384,7 +384,7 @@ def add_unlisted_steps(placement: TextPlacement, transcript: Transcript) -> Comp
         rows.append(row)
     add_unlisted(count)
     all_rows = np.array(rows).reshape(len(steps), count)
-    return CompletedList(tuple(steps), all_rows, placement.step_probabilities, tuple(lines))
+    return ExtendedPlacement(tuple(steps), all_rows, placement.step_probabilities, tuple(lines))
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:

@@ -233,7 +233,7 @@ class CorrectedLibrary:
         return video
 
     def card(self, id: str) -> VideoCard:
-        """Return the card of a video. Raises LookupError for an unknown id."""
+        """Return the list entry of a video, with all corrections. Raises LookupError for an unknown id."""
         video = self.video(id)
         revision = self.revision(id)
         if revision:

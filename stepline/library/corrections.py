@@ -149,7 +149,7 @@ class Correction(FrozenModel):
         video: id of the video.
         by: name of the person.
         when: time of the correction in seconds since 1970, UTC.
-        base: number of corrections that the video had when the person saw it.
+        base: revision that the person saw: the number of corrections that the video had then.
         window: id of the person's browser window. Corrections of one window never conflict.
         record: hash of the machine's record that the person saw, "" if unknown. It is not stored.
         edits: the edits in their order, empty for an undo.
@@ -477,7 +477,7 @@ class _StepTable:
         return id in self.machine, start, id
 
     def _remove_moved_peak(self, step: Step) -> Step:
-        """Return the step without its second `at` if a correction moved its span away from it."""
+        """Return the step with `at`, its most likely second, set to None if a corrected span excludes it."""
         if step.at is None or (step.spans and step.at in step.spans[0]):
             return step
         # The machine's own second may be outside of its span. Then it stays.

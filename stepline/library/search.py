@@ -272,13 +272,13 @@ class SearchIndex:
         return stamps
 
     def search(
-        self, query: str, most: int = 5, names: Collection[str] | None = None
+        self, query: str, max_moments: int = 5, names: Collection[str] | None = None
     ) -> list[Moment]:
         """Return the moments that answer a query, the best first.
 
         Args:
             query: words, or a sentence.
-            most: maximal number of moments.
+            max_moments: maximal number of moments.
             names: record files to search, as paths relative to the folder. None for all.
 
         Raises SettingsError for a query without a word.
@@ -299,7 +299,7 @@ class SearchIndex:
                 for rank, answer in enumerate(answers, start=1):
                     scores[answer] += 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
-            return [self._load_moment(answer) for answer in best[:most]]
+            return [self._load_moment(answer) for answer in best[:max_moments]]
 
     def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the ids of the moments with any query word, ranked by BM25.
@@ -422,13 +422,13 @@ class SearchIndex:
             min_similarity = []
             try:
                 # One matrix of all files, so that a search is one product.
-                for first, count, vector_bytes, min_similarity_bytes in files:
+                for first_id, count, vector_bytes, min_similarity_bytes in files:
                     rows = np.frombuffer(vector_bytes, np.float16)
                     vectors.append(rows.reshape(count, -1))
                     min_similarity.append(
                         np.frombuffer(min_similarity_bytes, np.float32).reshape(count)
                     )
-                    ids.append(np.arange(first, first + count, dtype=np.int64))
+                    ids.append(np.arange(first_id, first_id + count, dtype=np.int64))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError, OverflowError) as error:
                 raise sqlite3.DatabaseError("it holds invalid vectors") from error
@@ -564,9 +564,9 @@ def _rows_digest(database: sqlite3.Connection, file: object) -> str:
 
 
 def _is_unchanged(database: sqlite3.Connection) -> bool:
-    """Return whether the index holds what was written: the rows by their digests, and their words.
+    """Return whether the index is undamaged: the rows of each file still have their stored digest.
 
-    Raises sqlite3.DatabaseError if the words are not those of the rows.
+    Raises sqlite3.DatabaseError if the full-text table does not match the rows.
     """
     for file, digest in database.execute("SELECT id, digest FROM file").fetchall():
         if digest != _rows_digest(database, file):

@@ -78,12 +78,12 @@ def export_corrected(
 
 
 def _read_features(
-    machine: Record, media: Path | None, backbones: dict[str, Backbone], progress: Progress | None
+    record: Record, media: Path | None, backbones: dict[str, Backbone], progress: Progress | None
 ) -> FeatureSequence:
     """Return the features of a whole video, by the network that its record names.
 
     Args:
-        machine: the video's record.
+        record: the video's record.
         media: path of the video file, None if it was not found.
         backbones: loaded networks by their settings as JSON, which are extended.
         progress: called while the video is decoded, None for no reports.
@@ -93,13 +93,13 @@ def _read_features(
     """
     if media is None:
         raise StoreError("its video is not there; put it where its record says")
-    settings = record_settings(machine)
+    settings = record_settings(record)
     network = settings.vision.model_dump_json()
     if network not in backbones:
         backbones[network] = load_backbone(settings.vision)
     options = VisualOptions(backbones[network], motion=False, progress=progress)
     info = probe(media, settings.media)
-    visual = extract_features(Request(media, machine.id), info, settings, options)
+    visual = extract_features(Request(media, record.id), info, settings, options)
     if visual.features is None:
         raise StoreError("no picture of it can be seen")
     return visual.features

@@ -116,14 +116,14 @@ def _edited_metadata(metadata: Mapping[str, str], edit: MetadataEdit) -> dict[st
     return {other: values[other] for other in sorted(values, key=text_key)}
 
 
-def _check_visible_text(text: str, what: str) -> str:
+def _check_visible_text(text: str, noun: str) -> str:
     line = one_line(text)
     # neither spaces nor control, format or unknown characters
     if all(unicodedata.category(letter)[0] in "CZ" for letter in line):
-        raise StoreError(f"{what} {text!r}: holds no visible character; write a word")
+        raise StoreError(f"{noun} {text!r}: holds no visible character; write a word")
     return line
 
 
-def _check_count(count: int, most: int, what: str) -> None:
-    if count > most:
-        raise StoreError(f"a video has at most {most} {what}; remove one first")
+def _check_count(count: int, max_count: int, noun: str) -> None:
+    if count > max_count:
+        raise StoreError(f"a video has at most {max_count} {noun}; remove one first")

@@ -314,10 +314,10 @@ class RunFiles:
         return values.reshape(-1, width)
 
     def append_rows(self, first: int, values: Matrix) -> None:
-        """Append the rows that are not in the file yet.
+        """Append the feature rows that are not in the file yet.
 
         Args:
-            first: number of the first row in `values`.
+            first: number that the first row of `values` has in the file, from 0.
             values: T feature rows of width D.
         """
         if self.rows is None or first + len(values) <= self.row_count:

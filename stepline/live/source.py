@@ -382,7 +382,10 @@ class LiveSource:
         yield from self._finish_tracks(tracks)
 
     def _begin_connection(self, media: OpenMedia, *, is_recording: bool) -> None:
-        """Set the clock to a connection that has been opened.
+        """Prepare the clock and the first position of a newly opened connection.
+
+        A recording is read on from where the last connection ended. A live stream keeps the time
+        stamp that was second 0 in its first connection.
 
         Args:
             media: the open source.
@@ -390,11 +393,9 @@ class LiveSource:
         """
         if not self._opened:
             self._clock.begin(paced=is_recording)
-        # A recording continues where the last connection ended.
         if is_recording and self.end > 0:
             media.is_seekable = True
             seek_before(media, self.end)
-        # An address keeps the second 0 of its first connection.
         if not is_recording and self._clock.origin is not None:
             media.start = self._clock.origin
 

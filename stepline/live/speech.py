@@ -94,7 +94,7 @@ class LiveTranscriber:
     _start: float = 0.0  # second at which the sound in memory begins
     _samples: np.ndarray = field(default_factory=lambda: NO_SOUND)  # (N,) float32
     # the sound before it, for the voice detector
-    _context: np.ndarray = field(default_factory=lambda: NO_SOUND)
+    _context_samples: np.ndarray = field(default_factory=lambda: NO_SOUND)
     _committed: list[Word] = field(default_factory=list)  # words that a pass may repeat
     _open_count: int = 0  # number of last committed words whose sentence is not closed
     _pending: list[Word] = field(default_factory=list)  # uncommitted words of the last pass
@@ -153,7 +153,7 @@ class LiveTranscriber:
         sentences = self._run_pass(last=True)
         # Nothing is kept for the next sound.
         self._samples = NO_SOUND
-        self._context = NO_SOUND
+        self._context_samples = NO_SOUND
         self._committed = []
         self._open_count = 0
         self._pending = []
@@ -166,8 +166,8 @@ class LiveTranscriber:
         settings = self.settings
 
         # where the voice is
-        sound = np.concatenate([self._context, self._samples])
-        context_frames = len(self._context) // FRAME_SAMPLES
+        sound = np.concatenate([self._context_samples, self._samples])
+        context_frames = len(self._context_samples) // FRAME_SAMPLES
         voice = voice_probability(sound)[context_frames:]
         window = AudioWindow(self._start, self._samples, voice, last)
         voiced = np.flatnonzero(voice >= VOICE_PROBABILITY)
@@ -187,9 +187,7 @@ class LiveTranscriber:
         is_unread = False
         if not is_quiet or abs(voice_end - self._quiet_voice_end) > FRAME_SECONDS:
             words = self._recognise_window(window)
-            committed, has_agreed_stop = self._commit_certain_words(
-                words, window, is_quiet=is_quiet
-            )
+            committed, has_agreed_stop = self._commit_stable_words(words, window, is_quiet=is_quiet)
             is_unread = self._is_unread(words, window)
         self._quiet_voice_end = voice_end if is_quiet else -1.0
 
@@ -235,29 +233,31 @@ class LiveTranscriber:
         pieces = [piece for piece in transcript.words if piece.text.strip() and piece.span]
         return fit_to_voice(window, join_word_parts(pieces))
 
-    def _commit_certain_words(
+    def _commit_stable_words(
         self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool
     ) -> tuple[tuple[Word, ...], bool]:
-        """Commit the words of a pass that are certain.
+        """Commit the words of a pass that a later pass will hardly change. They become final.
 
-        Returns these words, and whether two passes in a row have a full stop after the last one.
+        A word is stable if it is old, if the pass before has the same words up to it, or if silence
+        follows. Returns the committed words, and whether both passes have a full stop after the
+        last one.
 
         Args:
             words: words of the pass.
             window: sound of the pass.
-            is_quiet: whether the sound ends in silence, so that all words are certain.
+            is_quiet: whether the sound ends in silence, so that all words are stable.
         """
         # Words that were committed before are repeated at the start of the pass, and skipped.
         repeated = count_repeated(words, self._context_words())
         self._update_open_words(words[:repeated])
         next_words = words[repeated:]
 
-        # how many words are certain
+        # how many words are stable
         count = len(next_words)
         if not is_quiet:
-            certain_until = window.end - COMMIT_DELAY_SECONDS
+            stable_until = window.end - COMMIT_DELAY_SECONDS
             old_count = sum(
-                word.span is not None and word.span.end <= certain_until for word in next_words
+                word.span is not None and word.span.end <= stable_until for word in next_words
             )
             # or as many first words as the last pass has too
             pairs = zip(
@@ -312,16 +312,16 @@ class LiveTranscriber:
         return tuple(self._committed[first:])
 
     def _close_sentences(self, silence: float, *, is_complete: bool, last: bool) -> list[Sentence]:
-        """Return the sentences that are closed now: no later word can belong to them.
+        """Return the sentences of the committed words that are complete, and mark them as closed.
 
-        A sentence is closed by a word after it. The last one is closed by silence after its full
-        stop, or by a pause.
+        Every sentence before the last one is complete. The last one is complete after a silence,
+        which may be shorter after a full stop.
 
         Args:
             silence: seconds of silence at the end of the sound.
-            is_complete: whether the last word that was recognised ends its sentence: two passes agree
-                on its full stop, or the sound after it gave no words.
-            last: whether no sound follows.
+            is_complete: whether the last recognised word ends its sentence without a silence: two
+                passes have a full stop after it, or the recogniser found no words in the voice after it.
+            last: whether the source has ended.
         """
         pause = self.settings.pause
 
@@ -396,8 +396,8 @@ class LiveTranscriber:
         frames = int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)
         count = max(0, frames) * FRAME_SAMPLES
         # The detector needs the sound before, so that its frames are as in one pass.
-        sound = np.concatenate([self._context, window.samples[:count]])
-        self._context = detector_context(sound)
+        sound = np.concatenate([self._context_samples, window.samples[:count]])
+        self._context_samples = detector_context(sound)
         self._samples = self._samples[count:]
         dropped_frames = min(count, len(window.samples))
         self._start += dropped_frames / SAMPLE_RATE

@@ -119,7 +119,7 @@ class FrameTiming:
     """Start times and durations of the frames of a video stream."""
 
     def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool = False) -> None:
-        """Start the timing.
+        """Prepare the timing of a stream before its first frame.
 
         Args:
             clock: clock of the stream.
@@ -169,8 +169,8 @@ MIN_PACKETS_AFTER = 3  # at the end of a file, that a jump needs. Less are broke
 
 
 @dataclass
-class _StreamPosition:
-    """Position in one stream: time stamps as stored in the file, and their correction.
+class _StreamTiming:
+    """Timing of one stream: the stored time stamps of its last packets, and their correction.
 
     Attributes:
         base: seconds per tick.
@@ -255,7 +255,7 @@ class PacketClock:
         self._used_streams = frozenset(streams)
         self._max_pause = max_pause
         self._damage = damage
-        self._positions: dict[int, _StreamPosition] = {}
+        self._timings: dict[int, _StreamTiming] = {}
         self._newest_shift = 0.0  # s, of the newest part of the file
         self._newest_start = float("-inf")  # stored second at which that part begins
         self._source: Iterator[Any] = iter(())
@@ -265,23 +265,23 @@ class PacketClock:
         """Yield the packets in their order, with corrected stamps."""
         self._source = iter(packets)
         while (packet := self._next_packet()) is not None:
-            position = self._positions.get(packet.stream_index)
+            timing = self._timings.get(packet.stream_index)
             pts = packet.pts
             dts = packet.dts
             # nearly every packet. This costs a microsecond
             if (
-                position is not None
+                timing is not None
                 and pts is not None
                 and dts is not None
-                and not position.shift
-                and 0 <= dts - position.last <= position.max_jump
-                and pts - dts <= position.max_jump
+                and not timing.shift
+                and 0 <= dts - timing.last <= timing.max_jump
+                and pts - dts <= timing.max_jump
             ):
-                position.last = dts
-                position.record(pts, packet.duration)
+                timing.last = dts
+                timing.record(pts, packet.duration)
                 yield packet
                 continue
-            self._correct_packet(packet, position)
+            self._correct_packet(packet, timing)
             yield packet
 
     def _next_packet(self) -> Any:
@@ -294,57 +294,55 @@ class PacketClock:
             self._ahead.append(packet)
             yield packet
 
-    def _correct_packet(self, packet: Any, position: _StreamPosition | None) -> None:
+    def _correct_packet(self, packet: Any, timing: _StreamTiming | None) -> None:
         stamp = _decoding_stamp(packet)
         index = packet.stream_index
         if index not in self._used_streams or not packet.time_base:
             return
         if stamp is None:
-            if position is None and packet.size:
+            if timing is None and packet.size:
                 self._unstamped.setdefault(index, []).append(_packet_length(packet))
             return
-        if position is None:
+        if timing is None:
             if index in self._unstamped:
                 self._continue_unstamped(packet)
             base = float(packet.time_base)
             max_jump = round(SUSPICIOUS_JUMP_SECONDS / base)
-            position = _StreamPosition(base, stamp, max_jump, self._newest_shift, stamp)
-            self._positions[index] = position
+            timing = _StreamTiming(base, stamp, max_jump, self._newest_shift, stamp)
+            self._timings[index] = timing
 
         # a part that was foreseen has begun
-        second = stamp * position.base
-        next_shift = position.next_shift(second)
+        second = stamp * timing.base
+        next_shift = timing.next_shift(second)
         if next_shift is not None:
-            position.restart(second, next_shift)
+            timing.restart(second, next_shift)
 
         # the clock of the file jumps
-        if not self._is_continuous(position, second):
-            self._handle_jump(packet, second, position)
+        if not self._is_continuous(timing, second):
+            self._handle_jump(packet, second, timing)
             if packet.pts is None and packet.dts is None:
                 return
 
         # a frame that is shown far too late
-        is_late = (
-            None not in (packet.pts, packet.dts) and packet.pts - packet.dts > position.max_jump
-        )
+        is_late = None not in (packet.pts, packet.dts) and packet.pts - packet.dts > timing.max_jump
         if is_late and self._is_outlier(packet):
             self._damage.stamp_count += 1
-            packet.pts = self._missing_stamp(packet, position)
-        elif is_late and position.next_part is None:
-            self._foresee_part(packet, position)
-        position.last = stamp
+            packet.pts = self._missing_stamp(packet, timing)
+        elif is_late and timing.next_part is None:
+            self._foresee_part(packet, timing)
+        timing.last = stamp
 
         # the correction
         if packet.pts is not None:
             stamp = packet.pts
-        shift = position.next_shift(stamp * position.base)
+        shift = timing.next_shift(stamp * timing.base)
         if shift is None:
-            shift = position.shift
-            position.record(stamp, packet.duration or 0)
+            shift = timing.shift
+            timing.record(stamp, packet.duration or 0)
         if shift and packet.pts is not None:
-            packet.pts += round(shift / position.base)
-        if position.shift and packet.dts is not None:
-            packet.dts += round(position.shift / position.base)
+            packet.pts += round(shift / timing.base)
+        if timing.shift and packet.dts is not None:
+            packet.dts += round(timing.shift / timing.base)
 
     def _continue_unstamped(self, packet: Any) -> None:
         """Have the time stamps follow the packets of a stream that came before the first stamp.
@@ -376,45 +374,45 @@ class PacketClock:
         self._newest_shift = shift
         self._newest_start = first
         # A stream that has begun with this one, and not with the packets before, is as late.
-        for position in self._positions.values():
-            if position.last_second < first + shift / 2:
-                position.shift = shift
+        for timing in self._timings.values():
+            if timing.last_second < first + shift / 2:
+                timing.shift = shift
 
     @property
     def _newest_second(self) -> float:
         """Latest decoding time so far of the part that was added last, in seconds as stored."""
-        positions = self._positions.values()
-        newest = [item.last_second for item in positions if item.shift == self._newest_shift]
+        timings = self._timings.values()
+        newest = [item.last_second for item in timings if item.shift == self._newest_shift]
         return max([*newest, self._newest_start])
 
-    def _is_continuous(self, position: _StreamPosition, second: float) -> bool:
-        is_newest = position.shift == self._newest_shift
+    def _is_continuous(self, timing: _StreamTiming, second: float) -> bool:
+        is_newest = timing.shift == self._newest_shift
         # once another stream has jumped, this one will
         back = MAX_BACKWARD_SECONDS if is_newest else 0.0
-        if second < position.last_second - back:
+        if second < timing.last_second - back:
             return False
-        if second <= position.last_second + SUSPICIOUS_JUMP_SECONDS:
+        if second <= timing.last_second + SUSPICIOUS_JUMP_SECONDS:
             return True
         # a frame that is held long. The other streams of its part have continued
         return is_newest and second <= self._newest_second + SUSPICIOUS_JUMP_SECONDS
 
-    def _handle_jump(self, packet: Any, second: float, position: _StreamPosition) -> None:
+    def _handle_jump(self, packet: Any, second: float, timing: _StreamTiming) -> None:
         """Correct a packet whose stamp jumps: shift its stream, or remove the stamps of the packet.
 
         Args:
             packet: PyAV's packet.
             second: decoding time in seconds, as stored in the file.
-            position: position of its stream.
+            timing: timing of its stream.
         """
         index = packet.stream_index
         if (
-            position.shift != self._newest_shift
+            timing.shift != self._newest_shift
             and abs(second - self._newest_second) <= SUSPICIOUS_JUMP_SECONDS
         ):  # another stream has jumped there before
-            position.restart(second, self._newest_shift)
+            timing.restart(second, self._newest_shift)
             return
         # The next packets show which other streams jump too.
-        others = self._used_streams & self._positions.keys() - {index}
+        others = self._used_streams & self._timings.keys() - {index}
         has_jumped: set[int] = set()
         continuing_streams: set[int] = set()  # on from where they were
         after = 1
@@ -425,13 +423,13 @@ class PacketClock:
                 continue
             if other == index:
                 if (
-                    self._is_continuous(position, item_second)
+                    self._is_continuous(timing, item_second)
                     and abs(item_second - second) > MAX_BACKWARD_SECONDS
                 ):
                     self._remove_stamps(packet)
                     return
                 after += 1
-            elif other in others and self._is_continuous(self._positions[other], item_second):
+            elif other in others and self._is_continuous(self._timings[other], item_second):
                 continuing_streams.add(other)
             elif other in others:
                 has_jumped.add(other)
@@ -442,14 +440,14 @@ class PacketClock:
         if after < MIN_PACKETS_AFTER:
             self._remove_stamps(packet)
         elif not continuing_streams - has_jumped:
-            gap = second - max(self._newest_second, position.last_second)
+            gap = second - max(self._newest_second, timing.last_second)
             if not 0 <= gap <= self._max_pause:  # no pause of the recording
-                position.restart(second, self._add_part(packet, second, gap))
+                timing.restart(second, self._add_part(packet, second, gap))
         elif (
             not 0 <= second - self._newest_second <= self._max_pause
         ):  # alone, and the others go on
             self._damage.stamp_count += 1
-            position.restart(second, position.corrected_end - second)
+            timing.restart(second, timing.corrected_end - second)
 
     def _add_part(self, packet: Any, second: float, gap: float) -> float:
         """Return the shift in seconds of a new part, which follows all earlier packets.
@@ -463,7 +461,7 @@ class PacketClock:
         self._damage.longest_jump = max(self._damage.longest_jump, gap)
 
         # the part before ends where its last stream does
-        end = max(item.corrected_end for item in self._positions.values())
+        end = max(item.corrected_end for item in self._timings.values())
         first = _packet_start(packet)
         part_start = {packet.stream_index}
 
@@ -471,21 +469,21 @@ class PacketClock:
         for item in self._ahead:
             item_second = decoding_second(item)
             other = item.stream_index
-            if item_second is None or other not in self._positions:
+            if item_second is None or other not in self._timings:
                 continue
-            position = self._positions[other]
-            is_new = other in part_start or not self._is_continuous(position, item_second)
+            timing = self._timings[other]
+            is_new = other in part_start or not self._is_continuous(timing, item_second)
             start = _packet_start(item)
             if is_new and abs(item_second - second) <= SUSPICIOUS_JUMP_SECONDS:
                 part_start.add(other)
                 first = min(first, start)
             elif not is_new and start - item_second <= SUSPICIOUS_JUMP_SECONDS:
-                end = max(end, _packet_end(item) + position.shift)
+                end = max(end, _packet_end(item) + timing.shift)
         self._newest_shift = end - first
         self._newest_start = second
         return self._newest_shift
 
-    def _foresee_part(self, packet: Any, position: _StreamPosition) -> None:
+    def _foresee_part(self, packet: Any, timing: _StreamTiming) -> None:
         """Record the start of another part if a frame is shown long after its decoding time.
 
         It is another part only if all other streams soon jump too. Otherwise the frame before is
@@ -493,26 +491,26 @@ class PacketClock:
 
         Args:
             packet: PyAV's packet of the frame.
-            position: position of its stream.
+            timing: timing of its stream.
         """
         second = _packet_start(packet)
         if (
             abs(second - self._newest_second) <= SUSPICIOUS_JUMP_SECONDS
-            and position.shift != self._newest_shift
+            and timing.shift != self._newest_shift
         ):
-            position.next_part = second, self._newest_shift
+            timing.next_part = second, self._newest_shift
             return
-        gap = second - max(self._newest_second, position.last_second)
+        gap = second - max(self._newest_second, timing.last_second)
         if gap <= self._max_pause or not self._all_others_jump(packet.stream_index):
             return
-        position.next_part = second, self._add_part(packet, second, gap)
+        timing.next_part = second, self._add_part(packet, second, gap)
 
     def _all_others_jump(self, index: int) -> bool:
         """Return whether all streams except `index` jump by more than a pause soon.
 
         "Soon" means within the next packets, which are read in advance.
         """
-        last = {other: position.last_second for other, position in self._positions.items()}
+        last = {other: timing.last_second for other, timing in self._timings.items()}
         last.pop(index, None)
 
         # the streams that jump forward farther than a pause of the recording
@@ -548,17 +546,17 @@ class PacketClock:
         # at the end of the file the audio says whether a frame may come so late
         return latest < float(stamp * packet.time_base)
 
-    def _missing_stamp(self, packet: Any, position: _StreamPosition) -> int:
+    def _missing_stamp(self, packet: Any, timing: _StreamTiming) -> int:
         """Return a stamp in ticks for a packet without one, to fit its neighbours.
 
         Args:
             packet: PyAV's packet.
-            position: position of its stream.
+            timing: timing of its stream.
         """
         # the stamps before and after the one that is missing
         next_packets = [item for item in self._ahead if item.stream_index == packet.stream_index]
         neighbour_stamps = {
-            *position.recent_stamps,
+            *timing.recent_stamps,
             *(item.pts for item in next_packets if item.pts is not None),
         }
         if len(neighbour_stamps) < 2:

@@ -413,7 +413,7 @@ def explain_link_errors(url: str) -> Iterator[None]:
     except Exception as error:
         causes = list(_causes(error))
         our_reasons = (str(cause) for cause in causes if isinstance(cause, SteplineError))
-        reason = next(our_reasons, "") or _reason(error, causes)
+        reason = next(our_reasons, "") or _explain_error(error, causes)
         for cause in causes:  # Some hold an open response.
             if hasattr(cause, "close"):
                 cause.close()
@@ -437,7 +437,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         pending += [value for value in values if isinstance(value, BaseException)]
 
 
-def _reason(error: Exception, causes: Sequence[BaseException]) -> str:
+def _explain_error(error: Exception, causes: Sequence[BaseException]) -> str:
     """Return the reason of an error of urllib or yt-dlp in words, and the cure.
 
     Args:

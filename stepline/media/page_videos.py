@@ -93,6 +93,7 @@ def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
     from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
     from yt_dlp.utils import determine_protocol
 
+    # yt-dlp requires the suffix RH (request handler) in the class name.
     class LimitedRH(UrllibRH):  # type: ignore[misc]
         def _create_instance(self, *arguments: Any, **options: Any) -> Any:
             opener = super()._create_instance(*arguments, **options)

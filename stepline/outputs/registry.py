@@ -257,9 +257,13 @@ def output_places(record: Record, folder: Path, name: str) -> list[Path]:
 
 
 def pictures_folder(record: Record, folder: Path) -> Path:
-    """Return the path of the folder of the pictures that Markdown and Recipe link.
+    """Return the folder for the key frames to which Markdown and recipe outputs link.
 
-    It is below the folder of the outputs, named by the record's id, and may not exist yet.
+    It may not exist yet.
+
+    Args:
+        record: the record of the video, whose id is in the folder's name.
+        folder: the folder of the outputs.
     """
     return folder / f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
 

@@ -31,7 +31,8 @@ class Descriptions:
         captions: descriptions in addition to the steps that speech gives.
         dropped: descriptions that were left out, each with the reason.
         notes: warnings that the record will contain.
-        network: the network's sha256 and a flag of earlier versions. None if no network was used.
+        network: {"network": sha256 of the network's file, "speech": False}, for the record. None if no
+            network was used.
     """
 
     steps: tuple[Step, ...] = ()

@@ -155,9 +155,10 @@ def _read_or_extract(
     settings: StepsSettings,
     options: VisualOptions,
 ) -> FeatureSequence | Rejected:
-    """Return the rows that a killed run left in `rows_file`, else those of the video, kept there.
+    """Return the feature rows of a video, or the reason why the store cannot take them.
 
-    Returns the reason if the store cannot take any. Raises MediaError or ShapeError for a video
+    Rows that a killed run left in `rows_file` are read. Otherwise the rows are extracted and written
+    there. Raises MediaError or ShapeError for a video
     that cannot be read.
     """
     from stepline.media import probe

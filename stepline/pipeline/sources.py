@@ -252,7 +252,7 @@ def open_single_source(
     report: "Report | None" = None,
     **options: Unpack[SourceOptions],
 ) -> Iterator[Request]:
-    """Yield the request for the one video of a command. A link is downloaded.
+    """Yield the request for the only video of a command. A link is downloaded.
 
     Args:
         argument: a path or an address.

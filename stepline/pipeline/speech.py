@@ -167,7 +167,7 @@ def drop_speech_past_end(
 
 
 def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
-    """Return the step with only those of its sentences that the transcript still has."""
+    """Return the step without source sentences that are no longer in the transcript."""
     # The remaining sentences are the first of the video, so a number below their count is valid.
     sources = tuple(index for index in step.sources if index < len(transcript.sentences))
     if sources == step.sources:
@@ -206,10 +206,10 @@ def choose_sound_track(
 
 
 def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> tuple[int, str]:
-    """Return the audio track to recognise, by language, default flag and voice.
+    """Return the number of the audio track to recognise, from 1, and the reason for the log.
 
-    The track counts from 1 among the audio streams. The second value is the reason in words for the
-    log, "" if there is no choice.
+    Preferred are tracks of the language in the settings, then tracks with much speech, then the
+    file's default track. The reason is "" if the file has one track.
     """
     tracks = list(range(1, len(info.sound_languages) + 1))
     default = info.default_sound_track

@@ -177,13 +177,21 @@ def nearest_steps(
         near_steps = [steps[row] for row in rows[n][is_near[n]].tolist()]
         near_cosines = cosines[n][is_near[n]].tolist()
         candidates = list(zip(near_steps, near_cosines, strict=True))
-        outcomes.append(_first_agreeing_step(segment, candidates, settings))
+        outcomes.append(_match_first_consistent_step(segment, candidates, settings))
     return outcomes
 
 
-def _first_agreeing_step(
+def _match_first_consistent_step(
     segment: NarrationSegment, candidates: Sequence[tuple[TextStep, float]], settings: SwapSettings
 ) -> SegmentOutcome:
+    """Return the match with the most similar step that does not contradict the narration, or why there
+    is none.
+
+    Args:
+        segment: the segment of narration.
+        candidates: (step, cosine), the most similar one first.
+        settings: least cosine, and whether contradictions are checked.
+    """
     if not candidates:
         return SieveRejection(segment, NO_SIMILAR_STEP)
     _, best_cosine = candidates[0]
@@ -191,11 +199,11 @@ def _first_agreeing_step(
     for step, cosine in candidates:
         if cosine < settings.swap_similarity - COSINE_ROUNDING:
             break
-        changed = _contradiction(segment.text, step, settings)
-        if changed is None:
+        contradiction_reason = _contradiction(segment.text, step, settings)
+        if contradiction_reason is None:
             return Match(segment, step, cosine)
         if reason == NO_SIMILAR_STEP:
-            reason = changed
+            reason = contradiction_reason
     return _outcome_without_step(segment, reason, best_cosine, settings)
 
 
@@ -266,12 +274,14 @@ def steps_by_line_model(
             continue
         step = steps[column]
         cosine = float(similarity[row, column])
-        changed = _contradiction(segment.text, step, settings)
-        if changed is None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
+        contradiction_reason = _contradiction(segment.text, step, settings)
+        if contradiction_reason is None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
             outcomes.append(Match(segment, step, cosine))
         else:
             outcomes.append(
-                _outcome_without_step(segment, changed or NO_SIMILAR_STEP, cosine, settings)
+                _outcome_without_step(
+                    segment, contradiction_reason or NO_SIMILAR_STEP, cosine, settings
+                )
             )
     return outcomes
 

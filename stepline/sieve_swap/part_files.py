@@ -56,7 +56,7 @@ def digest_of(*parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
-def part_stem(number: int, *parts: object) -> str:
+def part_file_stem(number: int, *parts: object) -> str:
     """Return the common file name, without ending, of the files of a part.
 
     Args:

@@ -39,7 +39,7 @@ from stepline.sieve_swap.part_files import (
     VALIDATION_SPLIT,
     PairedVideo,
     digest_of,
-    part_stem,
+    part_file_stem,
     read_pairs,
     remove_leftovers,
     remove_stale_files,
@@ -200,7 +200,9 @@ def _check_same_run(job: Job) -> None:
 
 
 def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
-    """Return the file of paired videos of each part. Files that do not exist are written.
+    """Pair the videos of each part with documents, and return one file of pairs per part.
+
+    Files that exist are not written again.
 
     Args:
         job: the inputs of the run.
@@ -220,7 +222,7 @@ def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> l
     for number, part in enumerate(job.read_parts()):
         reasons = [video_filter.rejection_reason(video) for video in part]
         videos = digest_of(*map(_digest_input, part))
-        stem = part_stem(number, videos, words.digest, settings, reasons, needs_pairs)
+        stem = part_file_stem(number, videos, words.digest, settings, reasons, needs_pairs)
         file = job.out / PAIRS_FOLDER / f"{stem}.parquet"
         if not file.is_file():
             rows = _pair_videos_of_part(job, part, reasons, words, build_finder())
@@ -335,7 +337,7 @@ def _swap_records(
     files = []
     resumed_count = 0
     for number, (part, pairs_file) in enumerate(zip(job.read_parts(), pairs, strict=True)):
-        stem = part_stem(number, pairs_file.stem, swap_digest)
+        stem = part_file_stem(number, pairs_file.stem, swap_digest)
         file = job.out / PARTS_FOLDER / f"{stem}.json"
         if file.is_file():
             resumed_count += 1

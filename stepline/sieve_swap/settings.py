@@ -115,7 +115,7 @@ class RunSettings(Settings):
     """Size of the parts of a run. It does not change the result of a video."""
 
     shard: Count = Field(
-        256, description="videos per part: held in memory together, and stored in one file"
+        256, description="number of videos per output file; they are in memory together"
     )
 
 

@@ -309,7 +309,7 @@ def _record_of_sentences(
         builder = RecordBuilder(video)
         for text, start, end in rows:
             builder.add_sentence(text, start, end)
-        entry: DatasetEntry = builder.entry()
+        entry: DatasetEntry = builder.build_entry()
     except ValueError as error:
         return Rejected("video", str(error), location=location)
     if entry.record is None:

@@ -242,7 +242,7 @@ def _cues_of_segments(items: list[dict[str, Json]]) -> list[Cue]:
             if end is None:
                 end = start + SECONDS_PER_WORD * len(_text_of_word(item).split())
         segments.append({**item, "start": start, "end": end})
-    if not _are_words(segments):
+    if not _is_one_word_each(segments):
         return [_cue_of_segment(segment) for segment in segments]
 
     # whisper.cpp cuts words into tokens. A token that begins a word has a space before it.
@@ -287,7 +287,7 @@ def _text_of_word(item: Mapping[str, Json]) -> str:
     return str(item.get("word", item.get("text")))
 
 
-def _are_words(segments: Sequence[Mapping[str, Json]]) -> bool:
+def _is_one_word_each(segments: Sequence[Mapping[str, Json]]) -> bool:
     """Return whether each segment is one word, by its text and the mean length in seconds."""
     if any("words" in item or len(_text_of_word(item).split()) > 1 for item in segments):
         return False
@@ -300,7 +300,7 @@ def _are_words(segments: Sequence[Mapping[str, Json]]) -> bool:
 
 def _cue_of_segment(segment: Mapping[str, Json]) -> Cue:
     """Return the cue of a WhisperX segment. Without its own times, it has those of its words."""
-    words = [word for item in _dicts(segment.get("words")) for word in _words(item)]
+    words = [word for item in _dicts(segment.get("words")) for word in _parse_word(item)]
     cue = _cue(segment.get("text"), segment.get("start"), segment.get("end"))
     span = covering_span(word.span for word in words)
     if span is None:
@@ -315,7 +315,7 @@ def _dicts(items: Json) -> list[dict[str, Json]]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _words(item: Mapping[str, Json]) -> list[Word]:
+def _parse_word(item: Mapping[str, Json]) -> list[Word]:
     """Return a list with the word of a WhisperX item, or an empty list if it has no word."""
     text = item.get("word", item.get("text"))
     if not isinstance(text, str) or not text.strip():

@@ -57,7 +57,11 @@ Words: TypeAlias = list[Word]
 
 
 def rerecognise_doubtful(
-    window: AudioWindow, first_pass: WindowTranscript, recognise: RecogniseWindow, *, tail: bool
+    window: AudioWindow,
+    first_pass: WindowTranscript,
+    recognise: RecogniseWindow,
+    *,
+    trailing_voice: bool,
 ) -> WindowTranscript:
     """Return the transcript with doubtful utterances replaced if a second pass is more certain.
 
@@ -65,12 +69,12 @@ def rerecognise_doubtful(
         window: the window of audio.
         first_pass: its transcript.
         recognise: transcribes a window.
-        tail: whether voice after the last word counts as a missed utterance. False if the next
+        trailing_voice: whether voice after the last word counts as a missed utterance. False if the next
             window contains that voice too.
     """
     words = list(first_pass.words)
     is_voice = window.voice >= VOICE_PROBABILITY
-    for utterances in doubtful_utterances(window, words, tail=tail):
+    for utterances in doubtful_utterances(window, words, trailing_voice=trailing_voice):
         second_words: Words = []
         for utterance in utterances:
             second_words += recognise(_cut_window(window, utterance)).words
@@ -93,7 +97,7 @@ def rerecognise_doubtful(
 
 
 def doubtful_utterances(
-    window: AudioWindow, words: Sequence[Word], *, tail: bool
+    window: AudioWindow, words: Sequence[Word], *, trailing_voice: bool
 ) -> list[list[Frames]]:
     """Return the utterances to recognise again, as (first frame, last frame + 1).
 
@@ -102,7 +106,7 @@ def doubtful_utterances(
     Args:
         window: the window of audio.
         words: words of the first pass.
-        tail: whether voice after the last word counts as a missed utterance.
+        trailing_voice: whether voice after the last word counts as a missed utterance.
     """
     timed = [word for word in words if word.span is not None]
     if not timed:
@@ -120,7 +124,7 @@ def doubtful_utterances(
     for word in timed:
         has_word[slice(*_frames(window, word))] = True
     for first, last in runs_of_true(~has_word):
-        counts = tail or last < frame_count
+        counts = trailing_voice or last < frame_count
         if counts and is_speech[first:last].sum() >= MISSED_SECONDS * FRAMES_PER_SECOND:
             is_doubtful[first:last] = True
     is_doubtful &= is_speech

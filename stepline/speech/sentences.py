@@ -96,7 +96,7 @@ def _confidences(words: Sequence[Word]) -> list[float]:
 def order_word_times(words: Sequence[Word]) -> Words:
     """Return the words with starts that never decrease.
 
-    A start before that of the previous word is moved to it.
+    If a word starts before the previous word does, it gets the same start.
     """
     ordered: list[Word] = []
     start = 0.0

@@ -49,9 +49,9 @@ class _Timing(NamedTuple):
     """A line of a subtitle file that holds the times of a caption.
 
     Attributes:
-        line: index of the line, from 0.
-        start: seconds.
-        end: seconds.
+        line: index of the line in the file, from 0.
+        start: start of the caption in seconds.
+        end: end of the caption in seconds.
         settings: WebVTT's settings after the times, such as "line:0", or "".
     """
 

@@ -105,8 +105,10 @@ def transcribe(
         transcripts = []
         for window, first_pass in zip(windows, recogniser.read_many(windows), strict=True):
             # else the next window begins where this one has no words yet
-            tail = window.last or window is not last
-            second_pass = rerecognise_doubtful(window, first_pass, recogniser.read, tail=tail)
+            trailing_voice = window.last or window is not last
+            second_pass = rerecognise_doubtful(
+                window, first_pass, recogniser.read, trailing_voice=trailing_voice
+            )
             fitted = fit_to_voice(window, second_pass.words)
             transcripts.append(replace(second_pass, words=tuple(fitted)))
 
@@ -200,21 +202,21 @@ class SentenceCollector:
         return TranscriptionResult(transcript, tuple(dropped), warnings)
 
     def _advice(self, sentences: Sequence[Sentence], recogniser: RecogniserSwitch) -> str:
-        """Return advice if most of the speech has unlikely words, else "".
+        """Return the recogniser's advice if rejected, unlikely words take most of the speech, else "".
 
-        A few unlikely words do not indicate another language, nor fewer than the likely words.
+        Less than SWITCH_SPEECH_SECONDS of them are too few to indicate another language.
 
         Args:
             sentences: the accepted sentences.
             recogniser: the recogniser that was used.
         """
         accepted_seconds = sum(sentence.span.duration for sentence in sentences)
-        unsure = sum(
+        unlikely_seconds = sum(
             sentence.span.duration
             for sentence, reason in self._dropped
             if is_low_confidence_reason(reason)
         )
-        if unsure <= max(SWITCH_SPEECH_SECONDS, accepted_seconds):
+        if unlikely_seconds <= max(SWITCH_SPEECH_SECONDS, accepted_seconds):
             return ""
         return recogniser.advice
 

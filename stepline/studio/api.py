@@ -170,7 +170,7 @@ class StudioApi:
         return JSONResponse({"moments": await asyncio.wrap_future(search)})
 
     def _search(
-        self, query: str, most: int, names: frozenset[str] | None
+        self, query: str, max_moments: int, names: frozenset[str] | None
     ) -> list[dict[str, JsonValue]]:
         # The index is opened by the first search, in the thread that keeps its connection.
         if self._index is None:
@@ -178,7 +178,7 @@ class StudioApi:
         if time.monotonic() > self._indexed + MAX_INDEX_AGE_SECONDS:
             self._index.update()
             self._indexed = time.monotonic()
-        return [_moment_json(moment) for moment in self._index.search(query, most, names)]
+        return [_moment_json(moment) for moment in self._index.search(query, max_moments, names)]
 
     async def share_videos(self, request: Request) -> Response:
         """Return a file with the pages of videos, or the page of one video."""

@@ -43,7 +43,7 @@ class RunningJob:
     Attributes:
         id: the id of the job.
         worker: the worker process.
-        begun: time of the start, in seconds of the monotonic clock.
+        start_time: time of the start, in seconds of the monotonic clock.
         stages: stage name -> (second of the video that was reached, duration of the video in s).
         records: file names of the records that the job wrote.
         error: why the job failed. None if it has not failed.
@@ -51,13 +51,18 @@ class RunningJob:
 
     id: int
     worker: WorkerProcess
-    begun: float = field(default_factory=time.monotonic)
+    start_time: float = field(default_factory=time.monotonic)
     stages: dict[str, tuple[float, float]] = field(default_factory=dict)
     records: list[str] = field(default_factory=list)
     error: str | None = None
 
     def progress(self) -> dict[str, JsonValue]:
-        """Return the slowest stage, the fraction that is done, and the seconds left."""
+        """Return the progress for a progress bar.
+
+        "stage" is the stage with the smallest done fraction of the video, None before the first.
+        "done" is the fraction of the job, in [0, 1]. "left_s" is the estimated time left in
+        seconds, None while it is too early to estimate.
+        """
         # Sound and picture are read side by side, and the job is as far as the one behind.
         shares = {}
         for name, (second, seconds) in self.stages.items():
@@ -69,7 +74,7 @@ class RunningJob:
         # Too early, an estimate would jump about.
         seconds_left = None
         if share > MIN_SHARE_DONE:
-            seconds_left = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
+            seconds_left = round((time.monotonic() - self.start_time) * (1 - share) / share, 1)
         return {"stage": stage, "done": round(share, 3), "left_s": seconds_left}
 
 

@@ -22,8 +22,8 @@ from stepline.pages.layout import BASE_STYLE, page_html
 from stepline.pages.web.local_server import (
     LOCAL_HOST,
     Certificate,
-    Guards,
     LocalServer,
+    RequestGuards,
     asset_response,
     local_application,
 )
@@ -163,7 +163,7 @@ class StudioServer(LocalServer):
 
         # what is served, and who may ask
         routes = [operation.route() for operation in self.api.operations()]
-        guards = Guards(
+        guards = RequestGuards(
             HEADER_VALUE,
             CONTENT_POLICY,
             is_own_host=self.access.is_own_host,

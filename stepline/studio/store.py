@@ -228,15 +228,15 @@ class JobStore:
         """Return the jobs in JOB_ORDER. Of those that ended, the last MAX_ENDED_JOBS."""
         return self._select(f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}")
 
-    def list_in_state(self, state: JobState, most: int | None = None) -> list[Job]:
+    def list_in_state(self, state: JobState, max_jobs: int | None = None) -> list[Job]:
         """Return the jobs of a state in the order in which they run.
 
         Args:
             state: waiting, running, done, failed or cancelled.
-            most: the largest number of jobs to return. None: all.
+            max_jobs: maximal number of jobs to return. None: all.
         """
         query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"
-        limit = -1 if most is None else most
+        limit = -1 if max_jobs is None else max_jobs
         return self._select(query, state, limit)
 
     def has_source(self, source: str) -> bool:

@@ -284,7 +284,8 @@ class VideoApi:
         )
 
     def export_steps(self, request: Request) -> Response:
-        """Return one output of the corrected record, as a download."""
+        """Return the record of a video with all corrections, as a download in the `format` of the query
+        (a key of OUTPUTS, by default "json")."""
         id = self._video_id(request)
         record = self._library.corrected(id).record
         name = request.query_params.get("format", "json")
@@ -296,7 +297,7 @@ class VideoApi:
         if not is_whole_number(first):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "from is a revision, a whole number")
         corrections = self._library.corrections(self._video_id(request))[int(first) :]
-        return JSONResponse({"corrections": [one.model_dump(mode="json") for one in corrections]})
+        return JSONResponse({"corrections": [item.model_dump(mode="json") for item in corrections]})
 
     async def add_correction(self, request: Request) -> Response:
         """Store a correction. The error 409 names who changed the same step since."""

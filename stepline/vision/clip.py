@@ -129,8 +129,8 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
 def read_clip_width(folder: Path) -> int | None:
     """Return the width of a CLIP checkpoint's vectors, from its config.json.
 
-    None if the file does not say it, as that of SigLIP, or cannot be read, which `load_clip`
-    reports.
+    None if the file does not state it, as in SigLIP checkpoints, or if it cannot be read. `load_clip`
+    raises the error then.
     """
     with suppress(OSError, ValueError):
         config = parse_json((folder / "config.json").read_bytes())

@@ -193,7 +193,7 @@ class VideoEncoder:
                 return
             # A later part ends the one before, and its row if that is over.
             if part > best.part:
-                self._close_part(best)
+                self._keep_best_image(best)
                 if part // self._parts_per_row > self._rows[-1]:
                     self._close_row()
         self._candidate = _Candidate(part, distance, frame.image)
@@ -201,7 +201,7 @@ class VideoEncoder:
     def finish(self) -> FeatureSequence:
         """Return the features of all frames. Without frames there are no rows."""
         if self._candidate is not None:
-            self._close_part(self._candidate)
+            self._keep_best_image(self._candidate)
             self._close_row()
             self._candidate = None
         self._encode()
@@ -232,8 +232,8 @@ class VideoEncoder:
         rows, self._rows = self._rows[: len(values)], self._rows[len(values) :]
         return rows, values
 
-    def _close_part(self, best: _Candidate) -> None:
-        """Keep the image of a part that is complete.
+    def _keep_best_image(self, best: _Candidate) -> None:
+        """Keep the best image of a part of a feature row. The part gets no further images.
 
         If the size of the image differs from that of the row's other images, the row starts again.
         """

@@ -276,8 +276,8 @@ def line_boxes(letters: Flags, scale_x: float, scale_y: float) -> list[Box]:
 
     Args:
         letters: boolean (H, W), whether a pixel of the smaller copy belongs to text.
-        scale_x: width of the full image divided by that of the smaller copy.
-        scale_y: height of the full image divided by that of the smaller copy.
+        scale_x: width of the full image divided by the width of the smaller copy.
+        scale_y: height of the full image divided by the height of the smaller copy.
     """
     height, width = letters.shape
     boxes = []

@@ -179,9 +179,10 @@ class VisionSettings(Settings):
 
     @property
     def crop(self) -> dict[str, str]:
-        """What of a picture the backbone sees, {} where no release of Stepline saw another part.
+        """The part of each frame that the backbone takes, as an entry of the feature settings.
 
-        It is part of what features were made from, so that no row of another part joins them.
+        {} for backbones that took the same part in all releases of Stepline. A store of features
+        notes the entry, so that rows of another crop are not added to it.
         """
         # NaSVA, supplement 6.1
         s3d = "224 of 256"

@@ -9,7 +9,7 @@ import pytest
 
 from stepline.grounding.line_model import (
     FEATURE_NAMES,
-    LineChain,
+    LineHmm,
     LineWeights,
     content_words,
     line_features,
@@ -72,7 +72,7 @@ def test_the_sums_are_those_over_all_paths():
                 told[position - 1, s] += weight
         for line in (1, 2):
             never[line - 1] += weight * (("line", line) not in path)
-    chain = LineChain(cosine_only(cosines.tolist()), w)
+    chain = LineHmm(cosine_only(cosines.tolist()), w)
     posterior, log_total = chain.posterior()
     np.testing.assert_allclose(posterior, told / total, rtol=1e-9)
     np.testing.assert_allclose(log_total, np.log(total), rtol=1e-9)

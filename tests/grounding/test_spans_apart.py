@@ -10,9 +10,9 @@ from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language.places import (
-    move_steps,
     picture_seconds,
     place_probabilities,
+    update_placements,
     video_places,
 )
 from stepline.models.nasva.align import TextScores
@@ -132,7 +132,7 @@ def test_steps_that_a_model_of_pictures_moves_are_apart():
     places = video_places(SHOTS)
     before = place_probabilities(grounding.steps, grounding.alignment, places)
     after = np.roll(before, 1, axis=0)  # each step where its neighbour was
-    steps, _ = move_steps(
+    steps, _ = update_placements(
         grounding.steps,
         grounding.alignment,
         SHOTS,

@@ -7,7 +7,7 @@ import pytest
 
 import stepline
 from stepline.outputs.web_addresses import PAGE_MARK
-from stepline.pages.layout import base_style, page_html, policy
+from stepline.pages.layout import base_style, content_security_policy, page_html
 
 PACKAGE = Path(stepline.__file__).parent
 PAGES = sorted(path for path in PACKAGE.rglob("*.html") if path.name != "layout.html")
@@ -52,7 +52,7 @@ def test_the_policy_names_the_one_style_and_script():
     page = page_html(PAGE, style="p { color: red }", script="1", name="a")
     style = base_style() + "p { color: red }"
     assert f"<style>{style}</style>" in page
-    assert policy(style, "1").replace("'", "&#39;") in page
+    assert content_security_policy(style, "1").replace("'", "&#39;") in page
     assert page.count("<script>") == 1
     assert PAGE_MARK in page
 
@@ -65,4 +65,4 @@ def test_a_served_page_links_its_styles_and_leaves_the_policy_to_the_server():
 
 
 def test_no_picture_is_loaded_from_elsewhere():
-    assert "img-src data:;" in policy("")
+    assert "img-src data:;" in content_security_policy("")

@@ -130,7 +130,7 @@ def test_an_answer_is_a_moment_with_its_verdict_and_a_link(index):
 
 
 def test_a_sentence_answers_by_that_of_its_steps_which_is_meant(index):
-    found = [moment.text for moment in index.search("drain under the sink", most=20)]
+    found = [moment.text for moment in index.search("drain under the sink", max_moments=20)]
     assert "unscrew the trap under the sink and let it drain" not in found
     assert {"let it drain", "unscrew the trap"} <= set(found[:3])
     assert len(found) == len(set(found))
@@ -144,10 +144,12 @@ def test_only_what_changes_is_read_again(index, folder):
     update = index.update()
     assert (update.read, update.removed) == (1, 0)
     assert index.search("tighten")[0].text == "tighten the nut"
-    assert "call a plumber" not in [moment.text for moment in index.search("plumber", most=100)]
+    assert "call a plumber" not in [
+        moment.text for moment in index.search("plumber", max_moments=100)
+    ]
     (folder / "sink.json").unlink()
     assert index.update().removed == 1
-    assert {moment.video for moment in index.search("tighten the nut", most=100)} == {"demo"}
+    assert {moment.video for moment in index.search("tighten the nut", max_moments=100)} == {"demo"}
 
 
 def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later(folder):
@@ -187,14 +189,14 @@ def test_a_damaged_index_or_one_of_another_version_is_made_again(index, folder):
     ],
 )
 def test_an_index_whose_values_changed_is_made_again(index, folder, change):
-    right = index.search("unscrew the trap", most=50)
+    right = index.search("unscrew the trap", max_moments=50)
     index.close()
     with sqlite3.connect(folder / INDEX_FILE) as database:
         database.execute(change)
     database.close()
     again = SearchIndex(folder)
     assert again.update().read == 3
-    assert again.search("unscrew the trap", most=50) == right
+    assert again.search("unscrew the trap", max_moments=50) == right
     again.close()
     # One that did not change is kept.
     again = SearchIndex(folder)

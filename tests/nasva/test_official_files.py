@@ -13,8 +13,8 @@ from stepline.curate.stages import per_video
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
     GroundedSteps,
+    dump_result,
     pack_features,
-    to_bytes,
     unpack,
 )
 from stepline.datasets.htstep import read_queries
@@ -207,7 +207,7 @@ def test_a_curated_dataset_is_grounded_by_it(files):
         features = FeatureSequence(rows, 1.0, "precomputed")
         coarse = CoarseSteps(duration=30.0, transcript=Transcript(), steps=steps)
         cells = {
-            "coarse": to_bytes(coarse),
+            "coarse": dump_result(coarse),
             "encode": pack_features(VisualFeatures(features, end=30.0)),
         }
         return unpack(

@@ -66,7 +66,7 @@ def test_what_is_here_is_not_fetched_again(store, bucket):
 def test_shards_make_room_for_others_and_come_again(store, tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "IN_USE_SECONDS", 0.0)
     shard = (tmp_path / "store" / "shard-00000.safetensors").stat().st_size
-    cached = CachedFolder("s3://bucket/store", most=2 * shard)
+    cached = CachedFolder("s3://bucket/store", max_bytes=2 * shard)
     for number in range(3):
         path = cached.path(f"shard-{number:05d}.safetensors")
         os.utime(path, (1000 + number, 1000 + number))
@@ -77,7 +77,7 @@ def test_shards_make_room_for_others_and_come_again(store, tmp_path, monkeypatch
 
 
 def test_a_shard_in_use_stays(store, tmp_path):
-    cached = CachedFolder("s3://bucket/store", most=1)
+    cached = CachedFolder("s3://bucket/store", max_bytes=1)
     cached.fetch(name for name in cached.names if name.endswith(".safetensors"))
     assert len(rows_here(tmp_path)) == 3
 

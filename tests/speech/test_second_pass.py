@@ -68,7 +68,9 @@ FIRST = said("Put pressure on it.", 1.0, 3.0) + said("Keep it there.", 12.0, 14.
 def test_a_sentence_that_was_passed_over_is_read_by_itself() -> None:
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     pieces, read = second(said("Call for help now.", 6.0, 9.0))
-    found = rerecognise_doubtful(sound, WindowTranscript(tuple(FIRST), "en", -0.2), read, tail=True)
+    found = rerecognise_doubtful(
+        sound, WindowTranscript(tuple(FIRST), "en", -0.2), read, trailing_voice=True
+    )
     assert spoken(found.words) == "Put pressure on it. Call for help now. Keep it there."
     assert [edge for piece in pieces for edge in (piece.start, piece.end)] == pytest.approx(
         [5.7, 9.3], abs=0.05
@@ -82,7 +84,7 @@ def test_a_sentence_that_was_passed_over_is_read_by_itself() -> None:
 def test_talk_in_the_background_stays_out(answer: str, confidence: float) -> None:
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     _, read = second(said(answer, 6.0, 9.0, confidence))
-    found = rerecognise_doubtful(sound, WindowTranscript(tuple(FIRST)), read, tail=True)
+    found = rerecognise_doubtful(sound, WindowTranscript(tuple(FIRST)), read, trailing_voice=True)
     assert list(found.words) == FIRST
 
 
@@ -94,7 +96,9 @@ def test_a_word_stretched_over_a_silence_has_both_sides_read_again() -> None:
         *said("breathing gently.", 4.6, 6.0),
     ]
     pieces, read = second([], said("Check for breathing gently.", 4.0, 6.0))
-    found = rerecognise_doubtful(sound, WindowTranscript(tuple(stretched)), read, tail=True)
+    found = rerecognise_doubtful(
+        sound, WindowTranscript(tuple(stretched)), read, trailing_voice=True
+    )
     assert len(pieces) == 2
     assert spoken(found.words) == "Check for breathing gently."
     assert found.words[0].span is not None
@@ -104,19 +108,19 @@ def test_a_word_stretched_over_a_silence_has_both_sides_read_again() -> None:
 def test_a_reading_that_is_no_more_certain_changes_nothing() -> None:
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     _, read = second(said("Call for help.", 6.0, 6.1))
-    found = rerecognise_doubtful(sound, WindowTranscript(tuple(FIRST)), read, tail=True)
+    found = rerecognise_doubtful(sound, WindowTranscript(tuple(FIRST)), read, trailing_voice=True)
     assert list(found.words) == FIRST
 
 
 def test_pauses_and_words_that_the_voice_covers_raise_no_doubt() -> None:
-    assert doubtful_utterances(window((1.0, 4.0), (12.0, 14.5)), FIRST, tail=True) == []
-    assert doubtful_utterances(window((1.0, 4.0)), [], tail=True) == []
+    assert doubtful_utterances(window((1.0, 4.0), (12.0, 14.5)), FIRST, trailing_voice=True) == []
+    assert doubtful_utterances(window((1.0, 4.0)), [], trailing_voice=True) == []
 
 
 def test_speech_after_the_last_word_is_left_to_the_next_window_where_there_is_one() -> None:
     sound = window((1.0, 3.0), (12.0, 14.0), (16.0, 19.0))
-    assert doubtful_utterances(sound, FIRST, tail=False) == []
-    ((piece,),) = doubtful_utterances(sound, FIRST, tail=True)
+    assert doubtful_utterances(sound, FIRST, trailing_voice=False) == []
+    ((piece,),) = doubtful_utterances(sound, FIRST, trailing_voice=True)
     assert piece[0] / FRAMES_PER_SECOND == pytest.approx(15.7, abs=0.05)
 
 
@@ -125,7 +129,7 @@ def test_of_a_long_utterance_only_what_no_word_covers_is_read_again() -> None:
     words = said("Put it on and hold it there for a long while now.", 0.0, 8.0) + said(
         "Let go of it.", 11.0, 20.0
     )
-    ((piece,),) = doubtful_utterances(sound, words, tail=True)
+    ((piece,),) = doubtful_utterances(sound, words, trailing_voice=True)
     assert [frame / FRAMES_PER_SECOND for frame in piece] == pytest.approx([8.0, 11.0], abs=0.05)
 
 
@@ -134,7 +138,7 @@ def test_words_without_times_stay_where_they_are() -> None:
     words = [*FIRST[:2], loose, *FIRST[2:]]
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     _, read = second(said("Call for help now.", 6.0, 9.0))
-    found = rerecognise_doubtful(sound, WindowTranscript(tuple(words)), read, tail=True)
+    found = rerecognise_doubtful(sound, WindowTranscript(tuple(words)), read, trailing_voice=True)
     assert spoken(found.words) == "Put pressure loosely on it. Call for help now. Keep it there."
     assert loose in fit_to_voice(sound, words)
 

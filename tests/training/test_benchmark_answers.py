@@ -35,7 +35,7 @@ from stepline.models.training.benchmark_answers import (
     answer_questions,
 )
 from stepline.models.training.network import FeatureSpace
-from stepline.models.wys2.benchmark import DetectorForBenchmarks, write_sentence_scores
+from stepline.models.wys2.benchmark import BenchmarkDetector, write_sentence_scores
 from stepline.models.wys2.detector import Detector
 from stepline.models.wys2.settings import DetectorSettings
 from stepline.records import Step
@@ -97,7 +97,7 @@ def wys2(ids, store, folder):
     torch.manual_seed(0)
     sizes = {"video_width": WIDTH, "text_width": WIDTH, "hidden": 8, "width": 4}
     network = Detector(DetectorSettings(**sizes)).eval()
-    loaded = DetectorForBenchmarks(
+    loaded = BenchmarkDetector(
         folder / "detector.safetensors", "", FeatureSpace("drawn"), WIDTH, True, network, encode
     )
     texts = dict.fromkeys(ids, TEXTS)

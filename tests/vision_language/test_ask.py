@@ -23,9 +23,9 @@ from stepline.errors import WriterError
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language import ask_about_steps
 from stepline.grounding.vision_language.places import (
-    move_steps,
     picture_seconds,
     place_probabilities,
+    update_placements,
     video_places,
 )
 from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_prompt, choice_schema
@@ -253,7 +253,7 @@ def test_a_step_that_stays_in_its_place_keeps_its_second():
     after = before.copy()
     after[0, -1] /= 2
     after[0, :-1] *= (1 - after[0, -1]) / after[0, :-1].sum()
-    steps, alignment = move_steps(
+    steps, alignment = update_placements(
         grounding.steps,
         grounding.alignment,
         SHOTS,

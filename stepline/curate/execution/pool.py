@@ -127,8 +127,8 @@ class TaskPool(WorkerPool[TaskWorker]):
         for worker, message in self.wait(seconds):
             ended = None
             if isinstance(message, WorkerReady):
-                cpu = round(message.cpu, 4)
-                wall = round(message.wall, 4)
+                cpu = round(message.cpu_seconds, 4)
+                wall = round(message.wall_seconds, 4)
                 self._run_log.write("worker", worker=worker.pid, cpu=cpu, wall=wall)
             elif isinstance(message, Reply):
                 ended = self._handle_reply(worker, message.value)
@@ -211,7 +211,7 @@ class TaskPool(WorkerPool[TaskWorker]):
         # Time is the task's own. Memory or a crash counts only in a fresh process.
         if death.limit == "time":
             reason = f"it took more than {self._limits.seconds:g} s"
-            return TaskReply("hang", reason, wall=seconds)
+            return TaskReply("hang", reason, wall_seconds=seconds)
         kind: FailureKind = "memory"
         if death.limit == "memory":
             reason = f"it took more than {self._limits.memory} MiB of memory"
@@ -226,7 +226,7 @@ class TaskPool(WorkerPool[TaskWorker]):
         else:
             kind = "crash"
             reason = f"its process ended with {death.cause}"
-        return TaskReply(kind, reason, wall=seconds) if is_fresh else None
+        return TaskReply(kind, reason, wall_seconds=seconds) if is_fresh else None
 
     def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool) -> None:
         task = request.task
@@ -241,8 +241,8 @@ class TaskPool(WorkerPool[TaskWorker]):
                 "kind": reply.kind,
                 "again": again,
                 "first": reply.first,
-                "cpu": round(reply.cpu, 4),
-                "wall": round(reply.wall, 4),
+                "cpu": round(reply.cpu_seconds, 4),
+                "wall": round(reply.wall_seconds, 4),
                 "peak_rss": reply.peak_rss,
                 "bytes": reply.bytes,
             },

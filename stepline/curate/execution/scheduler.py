@@ -81,7 +81,7 @@ class OpenVideo:
             self.tasks.append(task)
 
     def next_task(self) -> StageTask | None:
-        """Return the first remaining task. None while it runs, and if no task remains."""
+        """Return the task to run next. None if the previous one is still running, or no task remains."""
         return self.tasks[0] if self.tasks and not self._is_running else None
 
     def mark_running(self) -> None:

@@ -84,8 +84,8 @@ class TaskReply:
     Attributes:
         kind: "done" (the result is stored), "run" (the whole run must end) or the kind of failure.
         reason: error message in one line.
-        cpu: CPU seconds.
-        wall: wall seconds.
+        cpu_seconds: CPU time of the task.
+        wall_seconds: elapsed time of the task.
         peak_rss: peak memory of the process in bytes.
         bytes: size of the result.
         first: whether the process ran this stage for the first time, so that it loaded models.
@@ -94,8 +94,8 @@ class TaskReply:
 
     kind: ReplyKind
     reason: str = ""
-    cpu: float = 0.0
-    wall: float = 0.0
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
     peak_rss: int = 0
     bytes: int = 0
     first: bool = False
@@ -136,13 +136,13 @@ class TaskRunner:
         self._loaded.add(stage.name)
         reset_peak_memory()
         notes: dict[str, float] = {}
-        cpu = time.process_time()
-        wall = time.monotonic()
+        cpu_start = time.process_time()
+        wall_start = time.monotonic()
         reply = self._run_and_store(stage, request, notes)
         return replace(
             reply,
-            cpu=time.process_time() - cpu,
-            wall=time.monotonic() - wall,
+            cpu_seconds=time.process_time() - cpu_start,
+            wall_seconds=time.monotonic() - wall_start,
             peak_rss=peak_memory(),
             first=first,
             notes=notes,

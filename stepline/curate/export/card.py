@@ -103,18 +103,18 @@ def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -
     return lines
 
 
-def format_counts(counted: Mapping[str, int], most: int = 6) -> str:
+def format_counts(counted: Mapping[str, int], max_names: int = 6) -> str:
     """Return counts as text for a table cell, such as "en 12, de 3, 4 others".
 
     Args:
         counted: name -> count, the largest count first.
-        most: number of names that are listed. The counts of all others are added up.
+        max_names: number of names that are listed. The counts of all others are added up.
     """
     texts = [f"{_escape_markdown(name)} {count:,}" for name, count in counted.items()]
     # The rare ones are added up, so that the cell stays short.
-    others = sum([*counted.values()][most:])
+    others = sum([*counted.values()][max_names:])
     if others:
-        texts[most:] = [f"{others:,} others"]
+        texts[max_names:] = [f"{others:,} others"]
     return ", ".join(texts) or "none"
 
 

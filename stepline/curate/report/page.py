@@ -105,7 +105,7 @@ def render_page(
         with_audit: whether to include the form of the audit, which needs a server.
     """
     counts = report.counts
-    judge, aligner = counts.narration_shown, counts.steps_shown
+    sentences, steps = counts.narration_shown, counts.steps_shown
     facts = [f"{counts.kept_videos:,} of {counts.videos:,} videos", f"{counts.steps:,} steps"]
     counters = {
         "dropped step": counts.dropped_steps,
@@ -127,8 +127,8 @@ def render_page(
         facts=facts,
         means=compute_means(counts),
         scores=(
-            ("raw narration, well aligned", estimate_proportion(judge.sums, judge.texts)),
-            ("steps of the dataset, alignable", estimate_proportion(aligner.sums, aligner.texts)),
+            ("raw narration, well aligned", estimate_proportion(sentences.sums, sentences.texts)),
+            ("steps of the dataset, alignable", estimate_proportion(steps.sums, steps.texts)),
         ),
         audit=audit_table(report.sample, verdicts),
         agreements=annotator_agreements(report.sample, verdicts),

@@ -12,7 +12,7 @@ LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def is_list(name: str) -> bool:
-    """Return whether a file name is that of a list of videos, such as videos.csv."""
+    """Return whether a file name, such as videos.csv, has the suffix of a list of videos."""
     return name.lower().removesuffix(".gz").endswith(LIST_SUFFIXES)
 
 

@@ -33,7 +33,7 @@ _STAGE_LIST = (
         per_video.write,
         ("transcribe",),
         settings=cache_keys.write_settings,
-        libraries=cache_keys.write_libraries,
+        libraries=cache_keys.writer_libraries,
     ),
     Stage(
         "filter",
@@ -52,7 +52,7 @@ _STAGE_LIST = (
         settings=cache_keys.encode_settings,
         suffix=".safetensors",
         gpu=cache_keys.encode_uses_gpu,
-        libraries=cache_keys.encode_libraries,
+        libraries=cache_keys.backbone_libraries,
     ),
     Stage(
         "coarse",
@@ -61,7 +61,7 @@ _STAGE_LIST = (
         per_video.ground_coarsely,
         ("probe", "transcribe", "write", "encode"),
         settings=cache_keys.coarse_settings,
-        libraries=cache_keys.text_libraries,
+        libraries=cache_keys.text_encoder_libraries,
     ),
     Stage(
         "ground",
@@ -73,7 +73,7 @@ _STAGE_LIST = (
         suffix=".safetensors",
         gpu=cache_keys.ground_uses_gpu,
         reads_media=cache_keys.ground_uses_vlm,
-        libraries=cache_keys.text_libraries,
+        libraries=cache_keys.text_encoder_libraries,
     ),
     Stage(
         "judge",
@@ -83,7 +83,7 @@ _STAGE_LIST = (
         ("coarse", "encode", "ground"),
         settings=cache_keys.judge_settings,
         gpu=cache_keys.judge_uses_gpu,
-        libraries=cache_keys.text_libraries,
+        libraries=cache_keys.text_encoder_libraries,
     ),
     Stage(
         "gather",

@@ -39,7 +39,9 @@ OTHER_VISION_SETTINGS = {"texts", "batch", "vlm"}
 TRAINING_SETTINGS = {"readers", "device", "save_every"}
 NO_NETWORK_BACKBONES = ("precomputed", "none")
 
-Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
+CacheKeyInputs: TypeAlias = dict[
+    str, JsonValue
+]  # settings and digests that decide a stage's result
 
 
 def section_settings(section: str, recipe: "Recipe") -> JsonValue:
@@ -66,12 +68,12 @@ def transcribe_settings(recipe: "Recipe") -> JsonValue:
     # A model in a folder counts by its files, a named one by its name.
     model = Path(asr.model or "")
     is_folder = bool(asr.model) and model.is_dir()
-    decides = {
+    key_inputs = {
         "asr": _dump_settings(asr, {"threads"}),
         "media": probe_settings(recipe),
         "model": file_digest(model) if is_folder else None,
     }
-    return decides | _plugin_identity("recognisers", asr.recogniser)
+    return key_inputs | _plugin_identity("recognisers", asr.recogniser)
 
 
 def write_settings(recipe: "Recipe") -> JsonValue:
@@ -87,8 +89,8 @@ def write_settings(recipe: "Recipe") -> JsonValue:
     files = _model_file_digests(llm)
     # How a model is asked decides nothing of what it answers.
     question = _dump_settings(llm, ASKING_SETTINGS | {*files})
-    decides = {"writer": writing.writer, "llm": question, **files}
-    return decides | _plugin_identity("writers", writing.writer)
+    key_inputs = {"writer": writing.writer, "llm": question, **files}
+    return key_inputs | _plugin_identity("writers", writing.writer)
 
 
 def encode_settings(recipe: "Recipe") -> JsonValue:
@@ -97,24 +99,24 @@ def encode_settings(recipe: "Recipe") -> JsonValue:
     tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
     # `vision.hands` was a setting. Its default stays in the key, so that stored results stay valid.
     tree["hands"] = False
-    decides: Decisions = {
+    key_inputs: CacheKeyInputs = {
         "vision": tree,
         "media": _dump_settings(recipe.steps.media),
         "weights": file_digest(vision.path),
         **vision.crop,
     }
-    return decides | _plugin_identity("backbones", vision.backbone)
+    return key_inputs | _plugin_identity("backbones", vision.backbone)
 
 
 def coarse_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of the stage `coarse`."""
     coarse = recipe.steps.nasva.coarse
-    decides: Decisions = {"said": recipe.coarse.said, "coarse": _dump_settings(coarse)}
+    key_inputs: CacheKeyInputs = {"said": recipe.coarse.said, "coarse": _dump_settings(coarse)}
     if coarse.encoder == "backbone":
         vision = recipe.steps.vision
         files = (vision.path, vision.dictionary)
-        decides["texts"] = [vision.text_space, vision.tokens, *map(file_digest, files)]
-    return decides
+        key_inputs["texts"] = [vision.text_space, vision.tokens, *map(file_digest, files)]
+    return key_inputs
 
 
 def ground_settings(recipe: "Recipe") -> JsonValue:
@@ -132,15 +134,15 @@ def ground_settings(recipe: "Recipe") -> JsonValue:
             "aligner": _dump_settings(aligner, {"path"}),
             "network": file_digest(aligner.path),
         }
-    decides: Decisions = {"texts": texts, "tokens": vision.tokens, "placing": placing}
+    key_inputs: CacheKeyInputs = {"texts": texts, "tokens": vision.tokens, "placing": placing}
     # A vision-language model.
     vlm = vision.vlm
     if vlm.named:
         digests = _model_file_digests(vlm) | {"projector": file_digest(vlm.projector)}
         question = _dump_settings(vlm, ASKING_SETTINGS | {*digests, "dry_run"})
-        decides["witness"] = {"asked": question, **digests}
-        decides["media"] = probe_settings(recipe)
-    return decides | _plugin_identity("backbones", vision.backbone)
+        key_inputs["witness"] = {"asked": question, **digests}
+        key_inputs["media"] = probe_settings(recipe)
+    return key_inputs | _plugin_identity("backbones", vision.backbone)
 
 
 def judge_settings(recipe: "Recipe") -> JsonValue:
@@ -184,14 +186,14 @@ def refine_settings(recipe: "Recipe") -> JsonValue:
     aligner = with_constants(
         placing.aligner.model_dump(mode="json", exclude={"path", "batch"}), "aligner"
     )
-    decides = _training_settings(recipe, recipe.refine)
-    decides["place"] = [placing.calibrate, placing.shown_rate, aligner]
-    return decides
+    key_inputs = _training_settings(recipe, recipe.refine)
+    key_inputs["place"] = [placing.calibrate, placing.shown_rate, aligner]
+    return key_inputs
 
 
 def _training_settings(
     recipe: "Recipe", settings: "AlignerRunSettings | RefineRunSettings"
-) -> Decisions:
+) -> CacheKeyInputs:
     tree = settings.model_dump(mode="json")
     tree["train"] = _dump_settings(settings.train, TRAINING_SETTINGS)
     return {"run": tree, "threads": recipe.threads, "texts": text_encoder_name(recipe)}
@@ -204,12 +206,12 @@ def transcribe_libraries(recipe: "Recipe") -> tuple[str, ...]:
     return ()
 
 
-def write_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def writer_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change the steps of the extractive writer."""
     return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
-def encode_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def backbone_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change the visual features."""
     backbone = recipe.steps.vision.backbone
     if backbone in NO_NETWORK_BACKBONES:
@@ -219,11 +221,11 @@ def encode_libraries(recipe: "Recipe") -> tuple[str, ...]:
     return ("torch",)
 
 
-def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def text_encoder_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change text vectors and the predictions of trained
     networks."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
-    has_torch_backbone = "torch" in encode_libraries(recipe)
+    has_torch_backbone = "torch" in backbone_libraries(recipe)
     if has_torch_backbone or ground_uses_gpu(recipe) or judge_uses_gpu(recipe):
         return ("onnxruntime", "torch")
     return ("onnxruntime",)
@@ -231,7 +233,7 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 def encode_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether the stage `encode` runs a network in torch. ONNX Runtime uses the CPU."""
-    return "torch" in encode_libraries(recipe)
+    return "torch" in backbone_libraries(recipe)
 
 
 def ground_uses_gpu(recipe: "Recipe") -> bool:
@@ -258,7 +260,7 @@ def export_settings(recipe: "Recipe") -> JsonValue:
 
 
 def text_encoder_name(recipe: "Recipe") -> str:
-    """Return the name of the text encoder whose embedding space is that of the visual features."""
+    """Return the name of the text encoder that shares an embedding space with the visual features."""
     vision = recipe.steps.vision
     backbone = vision.backbone
     if backbone == "conse":
@@ -270,7 +272,7 @@ def text_encoder_name(recipe: "Recipe") -> str:
     return f"{backbone}:{vision.path}"
 
 
-def _model_file_digests(settings: "ChatSettings") -> Decisions:
+def _model_file_digests(settings: "ChatSettings") -> CacheKeyInputs:
     """Return setting -> sha256 of the named file of a language model, None without a file."""
     return {
         "gguf": file_digest(settings.gguf),
@@ -278,7 +280,7 @@ def _model_file_digests(settings: "ChatSettings") -> Decisions:
     }
 
 
-def _plugin_identity(kind: "Kind", name: str) -> Decisions:
+def _plugin_identity(kind: "Kind", name: str) -> CacheKeyInputs:
     """Return {"plugin": name and version} of a plugin, {} for parts of Stepline.
 
     Args:

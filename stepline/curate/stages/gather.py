@@ -33,7 +33,7 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
-    from_bytes,
+    load_result,
     unpack,
 )
 from stepline.features import FeatureWriter
@@ -174,8 +174,8 @@ def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
     duplicates = DuplicateFinder(dataset.recipe.gather.same_words)
     repeated = {}
     for item, row in _iterate_rows(dataset):
-        file = from_bytes(ProbeResult, row["probe"])
-        coarse = from_bytes(CoarseSteps, row["coarse"])
+        file = load_result(ProbeResult, row["probe"])
+        coarse = load_result(CoarseSteps, row["coarse"])
         words = duplicates.minhash(coarse.transcript)
         signature = Signature(item.id, coarse.duration, file.digest, words)
         reason = duplicates.duplicate_reason(signature)
@@ -211,8 +211,8 @@ def make_record(item: VideoItem, row: Row, writer: str) -> Record:
         row: results of the stages, by stage.
         writer: name of the step writer.
     """
-    file = from_bytes(ProbeResult, row["probe"])
-    coarse = from_bytes(CoarseSteps, row["coarse"])
+    file = load_result(ProbeResult, row["probe"])
+    coarse = load_result(CoarseSteps, row["coarse"])
     header, _ = unpack(FeatureHeader, row["encode"])
     transcript = coarse.transcript
     steps = coarse.steps
@@ -234,7 +234,7 @@ def make_record(item: VideoItem, row: Row, writer: str) -> Record:
         if grounded.vlm:
             models["witness"] = grounded.vlm
     if "judge" in row:
-        judged = from_bytes(JudgedTranscript, row["judge"])
+        judged = load_result(JudgedTranscript, row["judge"])
         transcript = judged.transcript
         models["judge"] = judged.judge
     models["asr"] = transcript.recogniser

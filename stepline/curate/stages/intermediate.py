@@ -127,7 +127,7 @@ def read_result(kind: type[Result], video: "VideoContext", stage: str) -> Result
         video: inputs of the current stage.
         stage: name of the earlier stage.
     """
-    return from_bytes(kind, video.results[stage])
+    return load_result(kind, video.results[stage])
 
 
 def pack_grounding(
@@ -186,12 +186,12 @@ class FeatureHeader(FrozenModel):
     lines: tuple[ScreenText, ...] | None = None
 
 
-def to_bytes(result: object) -> bytes:
+def dump_result(result: object) -> bytes:
     """Return a result of a stage as JSON."""
     return _type_adapter(type(result)).dump_json(result)
 
 
-def from_bytes(kind: type[Result], data: bytes) -> Result:
+def load_result(kind: type[Result], data: bytes) -> Result:
     """Return a result of a stage from JSON.
 
     kind: class of the result.
@@ -239,7 +239,7 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
         raise StoreError(
             f"a stored result has no arrays of {kind.__name__} ({error}); remove it"
         ) from error
-    return from_bytes(kind, header.encode()), arrays
+    return load_result(kind, header.encode()), arrays
 
 
 def pack_features(visual: VisualFeatures) -> bytes:

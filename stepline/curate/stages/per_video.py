@@ -25,12 +25,12 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
+    dump_result,
     pack,
     pack_features,
     pack_grounding,
     read_result,
     round_seconds,
-    to_bytes,
     unpack_features,
     unpack_grounding,
 )
@@ -63,9 +63,9 @@ def probe(video: VideoContext) -> bytes:
     # Captions or features alone: the source knows how long the video is, if anyone does.
     if video.media is None:
         duration = video.item.duration or 0.0
-        return to_bytes(ProbeResult(duration=duration, picture=False, sound=False))
+        return dump_result(ProbeResult(duration=duration, picture=False, sound=False))
     info = media.probe(video.media, video.recipe.steps.media)
-    return to_bytes(
+    return dump_result(
         ProbeResult(
             duration=info.duration,
             picture=info.has_picture,
@@ -85,20 +85,20 @@ def transcribe(video: VideoContext) -> bytes:
         from stepline.speech import read_captions
 
         captions = read_captions(video.captions, video_id=video.item.id, settings=settings.asr)
-        return to_bytes(
+        return dump_result(
             Speech(
                 transcript=captions.transcript, dropped=captions.dropped, warnings=captions.warnings
             )
         )
     if video.media is None:
-        return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
+        return dump_result(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
     # Before minutes of recognition, whether the writer is there that comes after it.
     if settings.writing.writer == "llm" and "write" in video.recipe.stages:
         _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
     info = media.probe(video.media, settings.media)
     speech = recognise_speech(Request(video.media, video.item.id), info, settings, models=models)
-    return to_bytes(speech)
+    return dump_result(speech)
 
 
 @lru_cache(maxsize=1)
@@ -128,7 +128,7 @@ def write(video: VideoContext) -> bytes:
     late = find_unanswered_part(written.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
-    return to_bytes(written)
+    return dump_result(written)
 
 
 def find_unanswered_part(notes: Sequence[str]) -> str | None:
@@ -183,7 +183,7 @@ def filter_video(video: VideoContext) -> bytes:
     reason = left_out_reason(counts, duration, video.recipe.filter)
     if reason is not None:
         raise LeftOutError(reason)
-    return to_bytes(counts)
+    return dump_result(counts)
 
 
 def _end_of_speech(transcript: Transcript) -> float:
@@ -294,7 +294,7 @@ def ground_coarsely(video: VideoContext) -> bytes:
         *written.notes,
         *inside.warnings,
     )
-    return to_bytes(
+    return dump_result(
         CoarseSteps(
             duration=duration,
             transcript=inside.transcript,
@@ -357,12 +357,12 @@ def judge(video: VideoContext) -> bytes:
     visual = _read_features(video)
     # Without pictures, nothing can say that a sentence is shown.
     if visual.features is None and visual.activity is None:
-        return to_bytes(JudgedTranscript(transcript=transcript))
+        return dump_result(JudgedTranscript(transcript=transcript))
     detector = _detector(settings.judge, settings.vision)
     transcript, judge_name = judge_sentences(
         transcript, grounded.steps, alignment, visual, settings.judge, detector
     )
-    return to_bytes(JudgedTranscript(transcript=transcript, judge=judge_name))
+    return dump_result(JudgedTranscript(transcript=transcript, judge=judge_name))
 
 
 def _read_features(video: VideoContext) -> VisualFeatures:

@@ -152,19 +152,21 @@ def refine(dataset: DatasetContext) -> None:
         left_out[id] = StageFailure(id, "refine", "left out", reason)
 
     # The final places, by the network with its P(shown) fitted.
-    vectors = StepVectors(open_store(sources.features), FeatureStore(folder / "vectors" / "step"))
+    stores = StepFeatureStores(
+        open_store(sources.features), FeatureStore(folder / "vectors" / "step")
+    )
     placing = dataset.recipe.place
     aligner = load_aligner(folder / "aligner.safetensors")
-    aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
+    aligner, report = calibrate(aligner, texts, tasks, stores, placing)
     dataset.say(report)
     records = (record for record in read_parquet(folder / REFINED_FILE) if record.steps)
-    placed = (assign_final_spans(record, aligner, vectors, placing) for record in records)
+    placed = (assign_final_spans(record, aligner, stores, placing) for record in records)
     count = write_dataset(dataset.folder, placed, left_out)
     dataset.say(f"{count} videos placed for good")
 
 
 @dataclass(frozen=True)
-class StepVectors:
+class StepFeatureStores:
     """Visual features of videos and text vectors of their steps.
 
     Attributes:
@@ -175,7 +177,7 @@ class StepVectors:
     features: FeatureStore
     texts: FeatureStore
 
-    def vectors(self, texts: LabelledTexts) -> Matrix:
+    def step_vectors(self, texts: LabelledTexts) -> Matrix:
         """Return the vectors (K, C) of the steps of a video.
 
         Raises StoreError if the stored vectors are those of other texts.
@@ -208,7 +210,7 @@ def calibrate(
     loaded: LoadedAligner,
     videos: Sequence[LabelledTexts],
     tasks: Sequence[str | None],
-    vectors: StepVectors,
+    stores: StepFeatureStores,
     settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
     """Return the network with calibrated P(shown), and a progress message.
@@ -219,14 +221,14 @@ def calibrate(
         loaded: the network.
         videos: the labelled steps of each video.
         tasks: task of each video, None if unknown.
-        vectors: visual features and step vectors of the videos.
+        stores: visual features and step vectors of the videos.
         settings: whether to calibrate, and the expected share of shown steps.
     """
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
 
     def read(index: int) -> Matrix:
-        return vectors.vectors(videos[index])
+        return stores.step_vectors(videos[index])
 
     def score_pairs() -> Iterator[tuple[TextScores, TextScores]]:
         for index, (other, rows) in enumerate(choose_foreign_texts(tasks, read)):
@@ -234,8 +236,8 @@ def calibrate(
             own = read(index)
             # As many foreign texts as its own, so that both kinds count alike.
             both = np.concatenate([own, read(other)[rows[: len(own)]]])
-            own_scores = vectors.score_steps(loaded, video, own, settings)
-            yield own_scores, vectors.score_steps(loaded, video, both, settings)
+            own_scores = stores.score_steps(loaded, video, own, settings)
+            yield own_scores, stores.score_steps(loaded, video, both, settings)
 
     try:
         # Without enough videos the network stays as it is.
@@ -249,19 +251,19 @@ def calibrate(
 
 
 def assign_final_spans(
-    record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
+    record: Record, loaded: LoadedAligner, stores: StepFeatureStores, settings: PlacingSettings
 ) -> Record:
     """Return a record with the spans, scores and statuses that the network gives its steps.
 
     Args:
         record: the record.
         loaded: the network after self-training.
-        vectors: visual features and step vectors of the videos.
+        stores: visual features and step vectors of the videos.
         settings: how the network places steps.
     """
     # The labels are those of self-training, and the places are the network's.
-    steps = vectors.vectors(next(iterate_labelled_texts([record], "step")))
-    scores = vectors.score_steps(loaded, record.video.id, steps, settings)
+    steps = stores.step_vectors(next(iterate_labelled_texts([record], "step")))
+    scores = stores.score_steps(loaded, record.video.id, steps, settings)
     grounding = place_steps(
         record.steps,
         scores,

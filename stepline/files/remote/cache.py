@@ -45,17 +45,17 @@ class CachedFolder:
     """
 
     def __init__(
-        self, url: str, settings: RemoteSettings = DEFAULT_SETTINGS, *, most: int | None = None
+        self, url: str, settings: RemoteSettings = DEFAULT_SETTINGS, *, max_bytes: int | None = None
     ) -> None:
         """List a remote folder.
 
         Args:
             url: URL of the folder.
             settings: limits and options of the requests.
-            most: maximal bytes of all files in the cache. None: half of the free disk space.
+            max_bytes: maximal bytes of all files in the cache. None: half of the free disk space.
         """
         self._remote = RemotePath(url, settings)
-        self._max_bytes = most
+        self._max_bytes = max_bytes
         entries = sorted(self._remote.list(), key=lambda entry: entry.name)
         self._entries = {entry.name: entry for entry in entries}
         self.folder = _cache_folder_of(

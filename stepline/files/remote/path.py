@@ -210,7 +210,7 @@ class RemotePath:
         atomic on a disk without links, and in a store without conditional writes. Two concurrent
         calls may then both return True, and the last data stays.
 
-        data: content that differs from that of every other caller.
+        data: content, which no other caller may write.
         """
         if (path := self.local) is not None:
             return self._with_retries(lambda: create_local(path, data))
@@ -444,7 +444,7 @@ def local_files(
         parents: (device, inode) of the parent folders, to detect links that lead back.
     """
 
-    def report_unreadable(path: str | Path, name: str, error: OSError) -> None:
+    def skip_or_raise(path: str | Path, name: str, error: OSError) -> None:
         if skipped is None:
             raise StoreError(
                 f"{path}: cannot be read ({error.strerror}); allow it, or move it"
@@ -458,7 +458,7 @@ def local_files(
     except FileNotFoundError:
         return
     except OSError as error:
-        report_unreadable(folder, prefix or "/", error)
+        skip_or_raise(folder, prefix or "/", error)
         return
     # A link that leads back to a parent folder is not followed.
     parents |= {(status.st_dev, status.st_ino)}
@@ -475,7 +475,7 @@ def local_files(
         except FileNotFoundError:  # gone, or a link that leads nowhere
             continue
         except OSError as error:
-            report_unreadable(entry.path, name, error)
+            skip_or_raise(entry.path, name, error)
             continue
         if stat.S_ISDIR(status.st_mode):
             if (status.st_dev, status.st_ino) not in parents:

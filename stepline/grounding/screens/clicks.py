@@ -400,19 +400,18 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
     return -min(MAX_CURSOR_AWAY_LOG_ODDS, distance / (CURSOR_REACH_FRACTION * height))
 
 
-def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
+def _lag_log_odds(lags: Floats, mean: float, deviation: float) -> Floats:
     """Return (K, E) log odds that words and change belong together, by the lag between them.
 
     They compare a normal density with a uniform one, and are -inf for lags beyond 7 s.
 
     Args:
         lags: (K, E) seconds from the middle of the words to the change.
-        middle: mean of the normal density, in seconds.
-        spread: standard deviation of the normal density, in seconds.
+        mean: mean of the normal density, in seconds.
+        deviation: standard deviation of the normal density, in seconds.
     """
-    deviations = (lags - middle) / spread
-    whole = spread * math.sqrt(2 * math.pi)
-    density = np.exp(-(deviations**2) / 2) / whole
+    normalized = (lags - mean) / deviation
+    density = np.exp(-(normalized**2) / 2) / (deviation * math.sqrt(2 * math.pi))
     # the constant keeps a far pair possible
     odds: Floats = np.log(density * CHANGE_WINDOW_SECONDS + 1e-2)
     odds[np.abs(lags) > MAX_LAG_SECONDS] = -np.inf

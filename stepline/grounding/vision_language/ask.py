@@ -5,7 +5,7 @@
         choose_questions(...)                 by the expected gain of their answers
         answers, several at a time            from the cache, else from the server, checked
         infer(...)                            joint inference of the places of steps and the model's reliability
-    move_steps(...)                           if the model is reliable; otherwise nothing changes
+    update_placements(...)                    if the model is reliable; otherwise nothing changes
 
 Letters: K steps, P places.
 """
@@ -19,9 +19,9 @@ from pydantic import JsonValue
 
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language.places import (
-    move_steps,
     picture_seconds,
     place_probabilities,
+    update_placements,
     video_places,
 )
 from stepline.grounding.vision_language.questions import (
@@ -63,7 +63,7 @@ class GroundedVideo:
         shots: slices of whole seconds that cover the video.
         pictures: function that reads JPEGs by their seconds.
         duration: duration in seconds.
-        start: second of the whole video at which the part begins. The report counts times from there.
+        offset: second of the whole video at which the part begins. The report adds it to all times.
     """
 
     steps: Sequence[Step]
@@ -71,7 +71,7 @@ class GroundedVideo:
     shots: Sequence[slice]
     pictures: PictureReader
     duration: float
-    start: float = 0.0
+    offset: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class StepInquiry:
                 if reply.answer is not None:
                     place = question.choices[reply.answer]
                     seconds[k, place] = question.seconds[reply.answer]
-        moved, alignment = move_steps(
+        moved, alignment = update_placements(
             video.steps,
             video.alignment,
             video.shots,
@@ -354,7 +354,7 @@ class StepInquiry:
                     count = len(answered.question.choices)
                     remark = f"against: a vision-language model sees it in none of {count} places"
                 else:
-                    at = self.video.start + second
+                    at = self.video.offset + second
                     remark = f"for: a vision-language model sees it at {at:.1f} s"
                 remarks = dict.fromkeys((*steps[k].seen, remark))
                 update: dict[str, object] = {"seen": tuple(remarks)}
@@ -392,7 +392,7 @@ class StepInquiry:
             seconds: list[JsonValue] = []
             for reply in answered.replies:
                 second = answered.chosen_second(reply)
-                seconds.append(None if second is None else self.video.start + second)
+                seconds.append(None if second is None else self.video.offset + second)
             question = self._question_report(answered.question)
             question["answers"] = seconds
             question["refused"] = [reply.refusal or None for reply in answered.replies]
@@ -409,7 +409,7 @@ class StepInquiry:
     def _question_report(self, question: Question) -> dict[str, JsonValue]:
         return {
             "steps": [self.video.steps[k].id for k in question.steps],
-            "pictures": [self.video.start + second for second in question.seconds],
+            "pictures": [self.video.offset + second for second in question.seconds],
         }
 
     def dry_run_report(self) -> tuple[dict[str, JsonValue], str]:

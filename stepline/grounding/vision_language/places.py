@@ -91,18 +91,18 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
     return np.asarray(np.minimum(seconds, last_picture_second(duration)))
 
 
-def move_steps(
+def update_placements(
     steps: Sequence[Step],
     alignment: Alignment,
     shots: Sequence[slice],
     seconds: Array,
-    before: Array,
-    after: Array,
+    old_probabilities: Array,
+    new_probabilities: Array,
     *,
     duration: float,
     settings: GroundSettings,
 ) -> tuple[tuple[Step, ...], Alignment]:
-    """Return the steps and the alignment that follow from new probabilities of the places.
+    """Return the steps and their alignment after new probabilities of where each step is shown.
 
     A step whose most likely place is the same keeps its second. It does not change at all if its P(shown)
     is also about the same.
@@ -112,25 +112,27 @@ def move_steps(
         alignment: (K, T) P(step k is being shown in second t), one column per second.
         shots: slices of whole seconds that cover the video.
         seconds: (K, P) second around which step k is shown, if it is shown in place p.
-        before: (K, P + 1) old probabilities, from `place_probabilities`.
-        after: (K, P + 1) new probabilities, with the same columns.
+        old_probabilities: (K, P + 1), from `place_probabilities`.
+        new_probabilities: (K, P + 1), with the same columns.
         duration: duration of the video in seconds.
         settings: settings of grounding, for spans and verdicts.
     """
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
     # steps with another place, or another P(shown)
-    stays = before[:, :-1].argmax(axis=1) == after[:, :-1].argmax(axis=1)  # (K,)
-    changes = np.abs(after - before)[:, -1]
+    old_places = old_probabilities[:, :-1].argmax(axis=1)  # (K,)
+    stays = old_places == new_probabilities[:, :-1].argmax(axis=1)  # (K,)
+    changes = np.abs(new_probabilities - old_probabilities)[:, -1]
     is_moved = ~stays | (changes > MIN_SHOWN_CHANGE)
     for k in np.flatnonzero(is_moved).tolist():
-        score = float(1 - after[k, -1])
+        score = float(1 - new_probabilities[k, -1])
         if stays[k]:
             # The same place: the row keeps its shape.
             row = rows[k] / max(rows[k].max(), MIN_NORM)
         else:
             # Another place: the row follows from the new probabilities.
-            row = _shown_by_second(after[k, :-1], seconds[k], shots, score, rows.shape[1], settings)
+            beliefs = new_probabilities[k, :-1]
+            row = _shown_by_second(beliefs, seconds[k], shots, score, rows.shape[1], settings)
         moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
         rows[k] = row * score
     scores = rows.astype(np.float32)

@@ -94,8 +94,8 @@ class LoadedAligner(LoadedNetwork):
         text = self.space.text
         unknown = text in UNKNOWN_SOURCES
         if unknown or not (text in known_weights() or Path(text).is_dir()):
-            whose = "of an encoder that it does not name" if unknown else f"of {text!r}"
-            vectors = f"its texts are vectors {width} wide {whose}"
+            origin = "of an encoder that it does not name" if unknown else f"of {text!r}"
+            vectors = f"its texts are vectors {width} wide {origin}"
             raise ModelError(f"{self.path}: {vectors}; give {option}, their features")
         return text
 

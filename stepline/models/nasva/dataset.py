@@ -291,7 +291,7 @@ def _prepare_sample(
 
 
 def _shrink_indices(indices: RowIndices) -> SmallIndices:
-    """Return indices as 16-bit integers where all of them fit. A dataset has a hundred million."""
+    """Return indices as 16-bit integers if all fit, to save memory: a dataset has 100 million."""
     return indices if indices.max() > np.iinfo(np.int16).max else indices.astype(np.int16)
 
 

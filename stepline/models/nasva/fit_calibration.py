@@ -60,9 +60,9 @@ class CalibrationQuality:
         videos: number of videos.
         texts: number of their texts.
         shown_share: fraction of the texts that are shown.
-        error_before: expected calibration error (ECE) of the stand-in for P(shown).
+        error_before: expected calibration error (ECE) of the uncalibrated P(shown).
         error_after: ECE of the fitted P(shown).
-        area_before: ROC-AUC of the stand-in.
+        area_before: ROC-AUC of the uncalibrated P(shown).
         area_after: ROC-AUC of the fitted P(shown).
     """
 
@@ -259,11 +259,11 @@ def choose_foreign_texts(
     """Yield for each of V videos the index of another video, and the rows of its texts that the
     video surely does not show.
 
-    Of the other video, the half of its texts that are least similar to the video's own texts is
-    taken. For two videos of one task these are steps that one of them skips.
+    Taken is the half of the other video's texts that is least similar to the video's own texts. If
+    both videos are of one task, these are steps that the first one skips.
 
     Args:
-        tasks: of each video. A video without a known task, or alone in its task, is paired with the
+        tasks: task of each video. A video without a known task, or alone in its task, is paired with the
             video of the most similar texts.
         read_vectors: returns the text vectors (K, D) of a video.
     """
@@ -311,8 +311,12 @@ def find_least_similar(own: Matrix, other: Matrix) -> RowIndices:
 
 
 def _find_nearest_videos(videos: Sequence[int], means: Matrix) -> dict[int, int]:
-    """Return the video whose mean text vector is most similar to that of each given video. means:
-    (V, D)."""
+    """Return for each given video the index of the other video with the most similar texts.
+
+    Args:
+        videos: indices of the given videos.
+        means: (V, D) mean text vector of each video.
+    """
     rng = np.random.default_rng(0)
     nearest = {}
     numbers = np.arange(len(means))

@@ -68,9 +68,9 @@ class PackedRows:
     are the same.
 
     Attributes:
-        batch: number of videos.
-        longest: N, rows per video with padding.
-        lengths: rows of each video in the matrix.
+        batch: B, number of videos.
+        longest: N, number of rows of the longest video, to which the others are padded.
+        lengths: number of rows of each video that are in the matrix.
         index: (R,) which of the B x N rows are in the matrix. None: all.
         key_keep: (B, 1, 1, N) True on keys that attention may see. None: all keys in the matrix.
     """

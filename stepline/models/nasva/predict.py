@@ -78,7 +78,7 @@ class AlignerReport:
 
 @dataclass(frozen=True)
 class AlignerGrounding:
-    """Steps that a trained network localized. Its fields are those of the result of `ground`.
+    """Steps that a trained network localized. It has the fields of `Grounding`.
 
     Attributes:
         steps: K steps with span, best second, P(shown) as the score, and status.

@@ -304,7 +304,7 @@ class _VideoReader:
         return tuple(span if span is not None and span.start < seconds else None for span in spans)
 
     def _find_said_spans(self, record: Record) -> dict[str, Span | None]:
-        """Return by step id where the most similar sentences are said."""
+        """Return step id -> span of the most similar sentences, None if no sentence is similar."""
         if self._encode is None:
             self._encode = self._load_linking_encoder()
         settings = self._settings.coarse
@@ -328,9 +328,9 @@ class _VideoReader:
         return {step.id: step.said for step in steps}
 
     def _load_linking_encoder(self) -> TextEncoder:
-        """Return the text encoder g by which steps and sentences are compared, to unit vectors.
+        """Return the text encoder (g of section 3.1) that compares steps with sentences, by unit vectors.
 
-        Raises SettingsError where it is that of a backbone whose weights no one names.
+        Raises SettingsError if it belongs to a backbone and the settings do not name its weights.
         """
         settings = self._settings.coarse
         name = settings.encoder

@@ -59,7 +59,8 @@ class AlignerNetworkSettings(Settings):
     )
     form: NetworkForm = Field(
         "released",
-        description='positions at every attention and LayerNorm on projections. "paper": neither',
+        description='"released": as the published code, with positions at every attention and LayerNorm '
+        'on projections. "paper": neither',
     )
     feature_scale: FeatureScale = Field(
         "unit_variance",

@@ -33,7 +33,7 @@ class AttendedLevels:
     Attributes:
         values: (B P, D) projected values of P positions of each of B videos.
         hints: (B P, D) projected keys, from which attention weights are computed.
-        first: (M,) index of the first row of each caption's video.
+        first_rows: (M,) index in `values` of the first row of each caption's video.
         boxes: (M, 2) center and length of each caption's step as fractions of the video.
         queries: (M, D) decoder query of each caption.
         lengths: number of positions of each temporal scale. They sum to P.
@@ -41,7 +41,7 @@ class AttendedLevels:
 
     values: Tensor
     hints: Tensor
-    first: Tensor
+    first_rows: Tensor
     boxes: Tensor
     queries: Tensor
     lengths: tuple[int, ...]
@@ -85,8 +85,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         values = values.flatten(0, 1)  # (B P, D)
         hints = self.hint(values)
         # Levels are flat over videos, so that a lookup needs one index alone.
-        first = context.video * levels.shape[1]
-        return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
+        first_rows = context.video * levels.shape[1]
+        return AttendedLevels(values, hints, first_rows, boxes, context.queries, context.lengths)
 
     def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
         """Return the attended video features of each of M captions, (M, D).
@@ -105,7 +105,7 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         by_level = locations.unflatten(1, (self.settings.levels, -1))
         by_level = by_level[:, None, None]  # (M, 1, 1, L, K)
         points = sampling_points(by_level, attended.lengths, backward=False)
-        rows = points.position.flatten(1) + attended.first[:, None]  # (M, 2 L K)
+        rows = points.position.flatten(1) + attended.first_rows[:, None]  # (M, 2 L K)
         left_weight = points.left_weight.flatten(1)
         right_weight = points.right_weight.flatten(1)
         sides = torch.cat((left_weight, right_weight), dim=1)  # (M, 2 L K)

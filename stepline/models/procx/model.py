@@ -392,7 +392,7 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
 class Temperature(nn.Module):  # type: ignore[misc]
     """Learned temperature sigma of the contrastive loss (equation 15), at least 0.01.
 
-    start: initial value. The paper gives none, 0.07 is that of CoCa and CLIP.
+    start: initial value. The paper states none. CoCa and CLIP use 0.07.
     """
 
     def __init__(self, start: float = 0.07) -> None:

@@ -70,9 +70,9 @@ class ProcxSources:
 
     Attributes:
         features: path or URL of a feature store.
-        steps: source of the annotated videos, as `read_records` takes it.
-        subset: split of the source. None: all videos.
-        words: further sources whose texts also go into the vocabulary, such as those of a later
+        steps: the annotated videos: records, or DATASET:PATH, as `read_records` takes them.
+        subset: split of `steps`, such as "train". None: all videos.
+        words: further sources like `steps`, whose texts also go into the vocabulary, such as those of a later
             fine-tuning.
         excluded: files with ids of evaluation videos to leave out, written by `stepline curate
             excluded`.

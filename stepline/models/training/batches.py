@@ -141,18 +141,18 @@ class GatheredSamples(LazySamples[S], Generic[P, S]):
         """Return the number of omitted items by reason, the most frequent first."""
         return count_reasons(self.omitted)
 
-    def split_parts(self, fraction: float, most: int) -> tuple[list[P], list[P]]:
+    def split_parts(self, fraction: float, max_parts: int) -> tuple[list[P], list[P]]:
         """Return the parts of the training samples, and the parts of the held-out samples.
 
         A video is held out by its id only.
 
         Args:
             fraction: fraction of the videos that is held out, 0 to 1.
-            most: greatest number of held-out parts that are returned.
+            max_parts: maximal number of held-out parts that are returned.
         """
         training = [part for part in self.parts if not is_held_out(part.video, fraction)]
         held_out = [part for part in self.parts if is_held_out(part.video, fraction)]
-        return training, held_out[:most]
+        return training, held_out[:max_parts]
 
 
 def is_held_out(video: str, fraction: float) -> bool:

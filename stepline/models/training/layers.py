@@ -227,64 +227,76 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
 
     The dropout scale 1 / (1 - rate) multiplies the first layer's weights. They are fewer than the
     layer's outputs.
+
+    Its inputs are rows (N, D), the weights and biases of the wide layer (D to F) and of the narrow layer
+    (F to D), and the dropout rate.
     """
 
     @staticmethod
     def forward(
         context: Any,
         rows: Tensor,
-        wide: Tensor,
+        wide_weight: Tensor,
         wide_bias: Tensor,
-        narrow: Tensor,
+        narrow_weight: Tensor,
         narrow_bias: Tensor,
         rate: float,
     ) -> Tensor:
         # What is not dropped grows by 1 / (1 - rate), so that the mean stays.
         context.scale = 1 / (1 - rate)
         if rate:
-            wide = wide * context.scale
+            wide_weight = wide_weight * context.scale
             wide_bias = wide_bias * context.scale
         learns = any(context.needs_input_grad)
         hidden = []
-        # Block by block, so that the wide tensor is never whole.
-        out = rows.new_empty(len(rows), len(narrow))
+        # Block by block, so that the hidden layer is never whole.
+        out = rows.new_empty(len(rows), len(narrow_weight))
         blocks = rows.split(ROWS_PER_BLOCK)
         for block, target in zip(blocks, out.split(ROWS_PER_BLOCK), strict=True):
-            inner = linear_no_grad(block, wide, wide_bias, relu=True)  # (BLOCK, F)
+            inner = linear_no_grad(block, wide_weight, wide_bias, relu=True)  # (BLOCK, F)
             if rate:
                 dropout_(inner, rate)
-            target.copy_(linear_no_grad(inner, narrow, narrow_bias))
+            target.copy_(linear_no_grad(inner, narrow_weight, narrow_bias))
             if learns:
                 hidden.append(inner)
-        context.save_for_backward(rows, wide, narrow, *hidden)  # what is positive was not dropped
+        context.save_for_backward(
+            rows, wide_weight, narrow_weight, *hidden
+        )  # what is positive was not dropped
         return out
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         # Gradients, summed over blocks. The order of the six is that of forward's arguments.
-        rows, wide, narrow, *hidden = context.saved_tensors
+        rows, wide_weight, narrow_weight, *hidden = context.saved_tensors
         gradient = gradient.contiguous()
-        to_rows = torch.empty_like(rows)
-        to_wide = wide.new_zeros(wide.shape[::-1])
-        to_narrow = torch.zeros_like(narrow)
-        to_wide_bias = wide.new_zeros(len(wide))
+        rows_gradient = torch.empty_like(rows)
+        wide_gradient = wide_weight.new_zeros(wide_weight.shape[::-1])
+        narrow_gradient = torch.zeros_like(narrow_weight)
+        wide_bias_gradient = wide_weight.new_zeros(len(wide_weight))
         blocks = rows.split(ROWS_PER_BLOCK)
         gradients = gradient.split(ROWS_PER_BLOCK)
-        targets = to_rows.split(ROWS_PER_BLOCK)
+        targets = rows_gradient.split(ROWS_PER_BLOCK)
         for inner, block, above, target in zip(hidden, blocks, gradients, targets, strict=True):
-            to_narrow += linear_no_grad(above.t(), inner.t(), None)
-            below = linear_no_grad(above, narrow.t(), None)  # (BLOCK, F)
+            narrow_gradient += linear_no_grad(above.t(), inner.t(), None)
+            below = linear_no_grad(above, narrow_weight.t(), None)  # (BLOCK, F)
             # ReLU and dropout together: what either made 0 passes no gradient.
             torch.ops.aten.threshold_backward.grad_input(below, inner, 0, grad_input=below)
             # (D, F): faster than its transpose
-            to_wide += linear_no_grad(block.t(), below.t(), None)
-            to_wide_bias += below.sum(0)
-            target.copy_(linear_no_grad(below, wide.t(), None))
+            wide_gradient += linear_no_grad(block.t(), below.t(), None)
+            wide_bias_gradient += below.sum(0)
+            target.copy_(linear_no_grad(below, wide_weight.t(), None))
         # The scale was in the weights of the first layer, so it is in their gradients too.
-        to_wide = to_wide.mul_(context.scale).t().contiguous()
-        to_wide_bias = to_wide_bias.mul_(context.scale)
-        return to_rows, to_wide, to_wide_bias, to_narrow, gradient.sum(0), None
+        wide_gradient = wide_gradient.mul_(context.scale).t().contiguous()
+        wide_bias_gradient = wide_bias_gradient.mul_(context.scale)
+        return (
+            rows_gradient,
+            wide_gradient,
+            wide_bias_gradient,
+            narrow_gradient,
+            gradient.sum(0),
+            None,
+        )
 
 
 LOG_SUM_EXP_ROWS = 128  # rows whose products are in memory at a time: 5 MB for 9,600 columns

@@ -182,13 +182,13 @@ def check_network_weights(build: "Callable[[], nn.Module]", weights: Weights, pa
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """The features that a network was trained on.
+    """The features that a network was trained on: which networks made them, and how often.
 
     Attributes:
-        video: backbone of the video features. "": not known.
+        video: name of the backbone of the video features, such as "s3d". "": not known.
         text: name of the text encoder for `text.embed`, such as "minilm", or a backbone with its own
             text encoder, such as "clip". "": not known.
-        rate: feature rows per second. None: not known.
+        rate: video feature rows per second. None: not known.
     """
 
     video: str = ""
@@ -215,41 +215,44 @@ class LoadedNetwork:
     width: int
     accepts_unit_rows: bool
 
-    def check_features(self, features: FeatureSequence, texts: str = "") -> None:
+    def check_features(self, features: FeatureSequence, text_encoder: str = "") -> None:
         """Check that features have the network's width, backbone and rate, and that texts have its
         encoder.
 
         Args:
             features: feature rows of a video.
-            texts: name of the text vectors' encoder. "": not known, which passes.
+            text_encoder: name of the encoder of the text vectors. "": not known, which passes.
         """
         self.check_width(features.backbone, features.values.shape[1])
-        self.check_space(features.backbone, texts, rate=features.rate)
+        self.check_space(features.backbone, text_encoder, rate=features.rate)
 
-    def check_width(self, video: str, width: int | None) -> None:
+    def check_width(self, backbone: str, width: int | None) -> None:
         """Check that feature rows have the network's width.
 
         Args:
-            video: backbone of the video features.
-            width: width of its rows. None: not known, which passes.
+            backbone: name of the backbone of the rows, for the message.
+            width: width of the rows. None: not known, which passes.
         """
         if width not in (None, self.width):
-            own = f"trained on features {self.width} wide"
-            raise ModelError(f"{self.path}: {own}, {video} features are {width} wide; {self._cure}")
+            raise ModelError(
+                f"{self.path}: trained on features {self.width} wide, {backbone} features are {width} "
+                f"wide; {self._cure}"
+            )
 
-    def check_space(self, video: str, texts: str = "", *, rate: float) -> None:
+    def check_space(self, backbone: str, text_encoder: str = "", *, rate: float) -> None:
         """Check that features come from the network's backbone, text encoder and rate.
 
         Args:
-            video: backbone of the video features. An unknown one passes.
-            texts: encoder of the text vectors. An unknown one passes.
+            backbone: name of the backbone of the video features. An unknown one passes.
+            text_encoder: name of the encoder of the text vectors. An unknown one passes.
             rate: feature rows per second.
         """
         space = self.space
-        for what, own, other in (("features", space.video, video), ("texts", space.text, texts)):
-            if own != other and {own, other}.isdisjoint(UNKNOWN_SOURCES):
+        pairs = (("features", space.video, backbone), ("texts", space.text, text_encoder))
+        for what, own, given in pairs:
+            if own != given and {own, given}.isdisjoint(UNKNOWN_SOURCES):
                 raise ModelError(
-                    f"{self.path}: trained on {what} of {own!r}, given are {other!r}; {self._cure}"
+                    f"{self.path}: trained on {what} of {own!r}, given are {given!r}; {self._cure}"
                 )
         if space.rate is not None and space.rate != rate:
             rates = f"trained at {space.rate:g} rows per second, given are {rate:g}"

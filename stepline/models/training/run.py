@@ -59,8 +59,8 @@ class TrainingRun(Generic[ResultT]):
 
     Attributes:
         folder: folder of all files of the run.
-        spec: file format of the network. Its first file name is that of the best network, its last
-            one that of the final network.
+        spec: file format of the network. Its first file name is for the best network, its last
+            one for the final network.
         identity: settings and sources as JSON values. A folder with another identity is refused.
         write: writes a network to a file, given the network and the path.
         facts: further JSON values of run.json, which may change when the run is resumed, such as

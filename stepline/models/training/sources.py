@@ -113,12 +113,11 @@ def read_transcripts(*sources: str, videos: Container[str] | None = None) -> dic
 
 @dataclass(frozen=True)
 class NarratedRecords:
-    """Records that can be iterated several times. Records without a transcript get the one of
-    another source.
+    """Records that can be iterated several times, each with a transcript if any source has one.
 
     Attributes:
         read: yields the records.
-        narrations: sources of transcripts, as `read_records` takes them.
+        narrations: sources of transcripts for records without one, as `read_records` takes them.
     """
 
     read: Callable[[], Iterable[Record]]
@@ -237,8 +236,8 @@ def iterate_labelled_texts(
 
 
 def _choose_label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
-    """Return the span that labels a step: the first one in which it is shown, else the one in which
-    it is said. Empty if the step has neither."""
+    """Return the span that labels a step: its first shown span, else its spoken span. Empty if the
+    step has neither."""
     if step.spans and source != "said":
         return step.spans[:1]
     if step.said is not None and source != "shown":
@@ -386,8 +385,8 @@ def read_feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]
 class FeatureJoin:
     """Decides for one video after another whether it can be trained on.
 
-    A video must be new and not excluded. Its features must have rows, and must be of the first
-    video's width and backbone. A stated duration must be that of the features. Only the index of a
+    A video must be new and not excluded. Its features must have rows, with the width and backbone of
+    the first video. A stated duration must equal the duration of the features. Only the index of a
     feature store is read.
 
     Attributes:

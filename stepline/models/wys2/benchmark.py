@@ -72,7 +72,7 @@ class LabelledClip(Protocol):
 
 
 @dataclass(frozen=True)
-class DetectorForBenchmarks(LoadedNetwork):
+class BenchmarkDetector(LoadedNetwork):
     """A trained detector with its text encoder. The detector may lack a calibration.
 
     Attributes:
@@ -119,7 +119,7 @@ class DetectorForBenchmarks(LoadedNetwork):
         return score_pairs(self.network, pairs)
 
 
-def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
+def load_for_benchmarks(path: Path) -> BenchmarkDetector:
     """Return the detector of a file or a run folder. Raises ModelError if the file does not name
     its text encoder."""
     file = NETWORK.find_file(path)
@@ -129,11 +129,11 @@ def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
         raise ModelError(f"{fault}; train it by `stepline train wys2`")
     width = network.settings.video_width
     encode = load_text_encoder(space.text)
-    return DetectorForBenchmarks(file, sha256(file), space, width, True, network, encode)
+    return BenchmarkDetector(file, sha256(file), space, width, True, network, encode)
 
 
 def write_clip_scores(
-    clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read_video: VideoReader, out: Path
+    clips: Sequence[LabelledClip], loaded: BenchmarkDetector, read_video: VideoReader, out: Path
 ) -> BenchmarkAnswers[float]:
     """Write the scores of benchmark clips as JSON {clip id: score}, and return them.
 
@@ -173,7 +173,7 @@ def write_clip_scores(
 def write_sentence_scores(
     texts: Mapping[str, Sequence[str]],
     spoken: Mapping[str, npt.NDArray[np.float64]],
-    loaded: DetectorForBenchmarks,
+    loaded: BenchmarkDetector,
     read_video: VideoReader,
     out: Path,
 ) -> BenchmarkAnswers[dict[str, list[float]]]:

@@ -475,7 +475,7 @@ def make_omission_check(
     if isinstance(source, StoredClips):
         return FeatureJoin(source.store, excluded=excluded).reason_to_omit
 
-    def find_omission(video: str) -> OmitReason | None:
+    def reason_to_omit(video: str) -> OmitReason | None:
         return (EXCLUDED_REASON, "") if video in excluded else source.reason_to_omit(video)
 
-    return find_omission
+    return reason_to_omit

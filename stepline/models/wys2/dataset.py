@@ -130,12 +130,11 @@ def iterate_narrated_videos(
         excluded: ids of videos to leave out.
         once: True: a second record of the same video is omitted.
     """
-    find_omission = make_omission_check(source, excluded)
+    reason_to_omit = make_omission_check(source, excluded)
     seen_ids: set[str] = set()
     for record in records:
         video = record.video.id
-        # Why the video cannot serve.
-        omit_reason = find_omission(video)
+        omit_reason = reason_to_omit(video)
         if once and video in seen_ids:
             omit_reason = (SEEN_TWICE, "")
         seen_ids.add(video)

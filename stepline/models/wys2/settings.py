@@ -144,7 +144,8 @@ class JudgeSettings(Settings):
         "grounded steps",
     )
     seconds: Positive = Field(
-        3.0, description="least length in seconds of the clip in which a sentence is judged"
+        3.0,
+        description="seconds: shorter sentences are judged in a clip of this length around them",
     )
 
 

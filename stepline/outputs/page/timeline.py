@@ -95,7 +95,7 @@ def ticks(total: float) -> list[View]:
     labelled_ticks = []
     for second in range(0, int(total) + 1, _tick_stride(total)):
         tick = {"x": percent(second, total), "label": clock(second)}
-        labelled_ticks.append(tick | {"anchor": _anchor(second / total)})
+        labelled_ticks.append(tick | {"anchor": _label_anchor(second / total)})
     return labelled_ticks
 
 
@@ -106,8 +106,9 @@ def _tick_stride(total: float) -> int:
     return next((stride for stride in TICK_SECONDS if total / stride <= MAX_TICKS), longest)
 
 
-def _anchor(fraction: float) -> str:
-    # the last label would stick out
+def _label_anchor(fraction: float) -> str:
+    """Return the SVG text-anchor of a tick's label. fraction: of the axis before the tick."""
+    # A centred label at an end of the axis would stick out.
     last = "end" if fraction > 0.94 else "middle"
     return "start" if fraction == 0 else last
 

@@ -55,7 +55,7 @@ def page_html(
     own_policy = None
     if style is not None:
         style = base_style() + style
-        own_policy = policy(style, script, answers=answers)
+        own_policy = content_security_policy(style, script, answers=answers)
     return template(text).render(
         style=None if style is None else Markup(style),
         script=None if script is None else Markup(script),
@@ -72,7 +72,7 @@ def base_style() -> str:
     return BASE_STYLE.read_text(encoding="utf-8")
 
 
-def policy(style: str, script: str | None = None, *, answers: bool = False) -> str:
+def content_security_policy(style: str, script: str | None = None, *, answers: bool = False) -> str:
     """Return the Content-Security-Policy of a page.
 
     It allows the given script and style, images inside the page, and video files next to the page.

@@ -30,7 +30,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from stepline.errors import SettingsError, SteplineError
-from stepline.pages.layout import base_style, page_html, policy
+from stepline.pages.layout import base_style, content_security_policy, page_html
 from stepline.pages.web.connections import MAX_WAITING_CLIENTS, LimitedProtocol
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -63,7 +63,7 @@ def is_this_machine(host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Guards:
+class RequestGuards:
     """Checks of every request to an application, and security headers of every response.
 
     Attributes:
@@ -138,7 +138,7 @@ class Guards:
         return self.sets_header and headers.get("Authorization", "").startswith("Bearer ")
 
 
-def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
+def local_application(routes: Sequence[BaseRoute], guards: RequestGuards) -> Starlette:
     """Return an application with these routes behind the guards.
 
     A SteplineError of a route becomes a response with its message (409). A ValueError, LookupError,
@@ -191,7 +191,9 @@ def _route_error_response(request: Request, status: int, reason: str) -> Respons
         return error_response(status, reason)
     page = page_html(ERROR_PAGE, style="", footer="", status=int(status), reason=reason)
     # the server's own policy allows no style inside a page
-    return HTMLResponse(page, status, {"Content-Security-Policy": policy(base_style())})
+    return HTMLResponse(
+        page, status, {"Content-Security-Policy": content_security_policy(base_style())}
+    )
 
 
 def error_response(status: int, reason: str) -> Response:
@@ -248,7 +250,7 @@ LONG_NUMBER = re.compile(rb"\d{19,}")  # more than any file has bytes
 
 
 def file_response(request: Request, path: Path, media_type: str) -> Response:
-    """Return a file, or the one range of bytes that the request names.
+    """Return a file, or a part of it if the request has a Range header with one range of bytes.
 
     A range beyond the file gives status 416. Several ranges, reversed ranges and other units are
     ignored, and the whole file is sent, as RFC 9110, section 14.2 allows.
@@ -389,4 +391,4 @@ def serve_page(
         token: value that the header X-Stepline must have in requests except GET and HEAD.
         policy: Content-Security-Policy of the page.
     """
-    return LocalServer(local_application(routes, Guards(token, policy)), port)
+    return LocalServer(local_application(routes, RequestGuards(token, policy)), port)

@@ -521,14 +521,14 @@ def _read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
     elif b"\0" in data:
         yield file.reject("binary junk")
     else:
-        yield from read_item(_parse_text(data.decode("utf-8-sig")), file.path.stem, file)
+        yield from read_item(_parse_markdown(data.decode("utf-8-sig")), file.path.stem, file)
 
 
-def _parse_text(text: str) -> dict[str, object]:
-    """Return what a plain or Markdown text holds, by field.
+def _parse_markdown(text: str) -> dict[str, object]:
+    """Return the title, the steps and the YAML front matter of a Markdown or plain text, by field name.
 
-    "title" is its first heading. "steps" is its numbered list, else its bullets, else its paragraphs.
-    The YAML lines between "---" at its beginning are further fields.
+    "title" is the first heading, "" without one. "steps" are the items of numbered lists, else of
+    bulleted lists, else the paragraphs. Each `name: value` line of the front matter is a field.
     """
     fields: dict[str, object] = {}
     front_matter = _FRONT_MATTER.match(text)

@@ -24,7 +24,7 @@ from stepline.networks.device import Device
 from stepline.networks.weights import find_weights
 from stepline.numeric import softmax
 from stepline.text.encoder import TokenEncoder, load_encoder_weights, read_encoder_config
-from stepline.text.narration.windows import Window, pad_windows
+from stepline.text.narration.windows import TokenWindow, pad_windows
 
 Array: TypeAlias = npt.NDArray[np.float32]
 
@@ -54,7 +54,7 @@ class AdaptedEncoder:
         self._heads = {name: value for name, value in weights.items() if name.startswith("head.")}
         self.tokenizer = load_plain_tokenizer(folder)
 
-    def encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:
+    def encode(self, windows: Sequence[TokenWindow]) -> list[tuple[TokenWindow, Array]]:
         """Return each window with the vectors of its L tokens, (L, D)."""
         encoded = []
         for begin in range(0, len(windows), BATCH_WINDOWS):

@@ -42,20 +42,20 @@ class WordSpan:
 
 
 @dataclass(frozen=True)
-class Window:
-    """One input of the network.
+class TokenWindow:
+    """One input sequence of the narration network: some sentences, with the words around them as context.
 
     Attributes:
-        ids: token ids, context included.
-        spans: the words that the network predicts in this window, one span per sentence. Words of
-            the context are in none.
+        ids: token ids, with those of the context.
+        spans: the words for which the network predicts tags, one span per sentence. Words of the
+            context are in no span.
     """
 
     ids: tuple[int, ...]
     spans: tuple[WordSpan, ...]
 
 
-def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
+def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[TokenWindow]:
     """Return windows that cover each sentence once, with one neighbour on either side as context."""
     # Tokens word by word, so that each word's are known.
     tokens = [_word_tokens(spoken_words(text), tokenizer) for text in sentences]
@@ -76,11 +76,11 @@ def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Win
             free_tokens = MAX_WINDOW_TOKENS - len(ids) - 1
             ids += _flatten(tokens[end])[: min(TARGET_TOKENS // 2, free_tokens)]
             ids.append(SEPARATOR_TOKEN)
-        windows.append(Window(tuple(ids), tuple(spans)))
+        windows.append(TokenWindow(tuple(ids), tuple(spans)))
     return windows
 
 
-def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
+def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[TokenWindow]:
     """Return windows that cover each word once, without punctuation, for unpunctuated speech."""
     tokens = _word_tokens([bare_word(word) for word in words], tokenizer)
     windows = []
@@ -90,11 +90,11 @@ def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
         span = _append_words(ids, tokens[start:end], start)
         ids += _flatten(tokens[end : end + CONTEXT_WORDS])
         # One place is left for the separator.
-        windows.append(Window((*ids[: MAX_WINDOW_TOKENS - 1], SEPARATOR_TOKEN), (span,)))
+        windows.append(TokenWindow((*ids[: MAX_WINDOW_TOKENS - 1], SEPARATOR_TOKEN), (span,)))
     return windows
 
 
-def pad_windows(windows: Sequence[Window]) -> tuple[TokenIdArray, npt.NDArray[np.bool_]]:
+def pad_windows(windows: Sequence[TokenWindow]) -> tuple[TokenIdArray, npt.NDArray[np.bool_]]:
     """Return the token ids of B windows padded with 0, (B, L), and a mask that is True at tokens and
     False at padding, (B, L)."""
     shape = (len(windows), max(len(window.ids) for window in windows))

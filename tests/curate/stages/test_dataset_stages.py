@@ -26,9 +26,9 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
+    dump_result,
     pack,
     pack_features,
-    to_bytes,
 )
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore
@@ -78,19 +78,19 @@ def cells(number: int) -> dict[str, bytes]:
     shown = tuple(step.model_copy(update=update) for step in steps)
     values = rng.standard_normal((12, 24)).astype(np.float32)
     return {
-        "probe": to_bytes(
+        "probe": dump_result(
             ProbeResult(duration=12.0, picture=True, sound=True, digest=f"digest {number}")
         ),
-        "transcribe": to_bytes(Speech(transcript=said)),
+        "transcribe": dump_result(Speech(transcript=said)),
         "encode": pack_features(VisualFeatures(FeatureSequence(values, 1.0, "conse"), end=12.0)),
-        "coarse": to_bytes(
+        "coarse": dump_result(
             CoarseSteps(duration=12.0, transcript=said, steps=steps, warnings=("dark",))
         ),
         "ground": pack(
             GroundedSteps(steps=shown, kind="probability"),
             {"scores": np.full((2, 12), 0.1, np.float32)},
         ),
-        "judge": to_bytes(JudgedTranscript(transcript=said, judge="grounding")),
+        "judge": dump_result(JudgedTranscript(transcript=said, judge="grounding")),
     }
 
 

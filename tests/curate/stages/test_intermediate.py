@@ -7,11 +7,11 @@ from stepline.curate.stages.intermediate import (
     FeatureHeader,
     GroundedSteps,
     ProbeResult,
-    from_bytes,
+    dump_result,
+    load_result,
     pack,
     pack_features,
     round_seconds,
-    to_bytes,
     unpack,
     unpack_features,
 )
@@ -24,8 +24,8 @@ from stepline.vision import Activity, PictureCues, ScreenText
 def test_a_part_comes_back_from_its_bytes() -> None:
     step = Step(id="1", text="chop", said=Span(1.0, 2.5), spans=(Span(3.0, 4.0),))
     grounded = GroundedSteps(steps=(step,), kind="probability", report={"lag": 0.5})
-    assert from_bytes(GroundedSteps, to_bytes(grounded)) == grounded
-    assert to_bytes(grounded) == to_bytes(from_bytes(GroundedSteps, to_bytes(grounded)))
+    assert load_result(GroundedSteps, dump_result(grounded)) == grounded
+    assert dump_result(grounded) == dump_result(load_result(GroundedSteps, dump_result(grounded)))
 
 
 def test_arrays_come_back_and_the_same_values_give_the_same_bytes() -> None:
@@ -40,7 +40,7 @@ def test_arrays_come_back_and_the_same_values_give_the_same_bytes() -> None:
 
 def test_a_damaged_cell_is_reported_as_one() -> None:
     with pytest.raises(StoreError, match="is not a ProbeResult"):
-        from_bytes(ProbeResult, b"{}")
+        load_result(ProbeResult, b"{}")
     with pytest.raises(StoreError, match="has no arrays of FeatureHeader"):
         unpack(FeatureHeader, b"not safetensors at all")
 

@@ -20,9 +20,9 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     JudgedTranscript,
     ProbeResult,
-    from_bytes,
+    dump_result,
+    load_result,
     pack_features,
-    to_bytes,
     unpack,
     unpack_features,
 )
@@ -57,14 +57,18 @@ Then fry the onion in a pan.
 
 def test_captions_replace_recognition(tmp_path: Path) -> None:
     (tmp_path / "one.vtt").write_text(VTT)
-    spoken = from_bytes(Speech, per_video.transcribe(work(Recipe(), captions=tmp_path / "one.vtt")))
+    spoken = load_result(
+        Speech, per_video.transcribe(work(Recipe(), captions=tmp_path / "one.vtt"))
+    )
     assert spoken.transcript.sentences[0].text == "Chop the onion into small pieces."
 
 
 def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> None:
     item = VideoItem("one", duration=30.0)
-    assert from_bytes(Speech, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
-    assert from_bytes(ProbeResult, per_video.probe(work(Recipe(), item))).duration == 30.0
+    assert (
+        load_result(Speech, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
+    )
+    assert load_result(ProbeResult, per_video.probe(work(Recipe(), item))).duration == 30.0
     assert unpack_features(per_video.encode(work(Recipe(), item))).features is None
 
 
@@ -81,7 +85,7 @@ def test_what_is_said_in_a_video_is_recognised(
     for name, seconds, sound in (("two", 2, True), ("silent", 2, False)):
         draw_video(tmp_path / f"{name}.mp4", seconds=seconds, sound=sound)
         video = work(Recipe(), VideoItem(name), media=tmp_path / f"{name}.mp4")
-        sentences = from_bytes(Speech, per_video.transcribe(video)).transcript.sentences
+        sentences = load_result(Speech, per_video.transcribe(video)).transcript.sentences
         said[name] = [sentence.text for sentence in sentences]
     assert said == {"two": ["It lasts 2 seconds."], "silent": []}
 
@@ -97,9 +101,9 @@ def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_no
 def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[str, bytes]:
     rows = np.eye(20, 384, dtype=np.float32)
     return {
-        "probe": to_bytes(ProbeResult(duration=duration, picture=True, sound=True)),
-        "transcribe": to_bytes(Speech(transcript=transcript(*texts))),
-        "write": to_bytes(WrittenSteps(steps=steps)),
+        "probe": dump_result(ProbeResult(duration=duration, picture=True, sound=True)),
+        "transcribe": dump_result(Speech(transcript=transcript(*texts))),
+        "write": dump_result(WrittenSteps(steps=steps)),
         "encode": pack_features(VisualFeatures(FeatureSequence(rows, 1.0, "conse"), end=duration)),
     }
 
@@ -107,7 +111,7 @@ def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[
 def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
     steps = (Step(id="1", text="fry the onion"), Step(id="2", text="chop the onion"))
     results = cells(*NARRATION.split(". "), steps=steps)
-    placed = from_bytes(CoarseSteps, per_video.ground_coarsely(work(Recipe(), results=results)))
+    placed = load_result(CoarseSteps, per_video.ground_coarsely(work(Recipe(), results=results)))
     first, second = placed.steps
     assert first.said is not None
     assert second.said is not None
@@ -125,10 +129,10 @@ def test_the_line_model_places_steps_in_their_order_where_the_recipe_asks_for_it
     steps = (Step(id="1", text="chop the onion"), Step(id="2", text="fry the onion"))
     results = cells(*sentences, steps=steps)
     recipe = load_settings(Recipe, None, ["steps.nasva.coarse.matching=line-model"])
-    by_likeness = from_bytes(
+    by_likeness = load_result(
         CoarseSteps, per_video.ground_coarsely(work(Recipe(), results=results))
     )
-    in_order = from_bytes(CoarseSteps, per_video.ground_coarsely(work(recipe, results=results)))
+    in_order = load_result(CoarseSteps, per_video.ground_coarsely(work(recipe, results=results)))
     assert [step.sources for step in by_likeness.steps] == [(2,), (0,)]
     assert [step.sources for step in in_order.steps] == [(2,), (3,)]
 
@@ -138,7 +142,7 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
     said = transcript(*NARRATION.split(". ")).sentences
     steps = tuple(Step(id=str(n), text="do it", said=said[n].span, sources=(n,)) for n in (0, 2))
     results = cells(*NARRATION.split(". "), steps=steps, duration=7.0)
-    placed = from_bytes(CoarseSteps, per_video.ground_coarsely(work(recipe, results=results)))
+    placed = load_result(CoarseSteps, per_video.ground_coarsely(work(recipe, results=results)))
     assert [step.sources for step in placed.steps] == [(0,)]
     assert placed.duration == 7.0
     assert [one.what for one in placed.dropped] == ["sentence", "step"]
@@ -154,7 +158,7 @@ def test_captions_without_a_video_last_until_their_last_sentence_ends() -> None:
     results = cells("Chop the onion.", "Fry it.", steps=(), duration=0.0)
     results["encode"] = pack_features(VisualFeatures())
     context = work(Recipe(), VideoItem("v", captions="v.vtt"), results=results)
-    placed = from_bytes(CoarseSteps, per_video.ground_coarsely(context))
+    placed = load_result(CoarseSteps, per_video.ground_coarsely(context))
     assert placed.duration == placed.transcript.sentences[-1].span.end
 
 
@@ -168,7 +172,7 @@ def test_steps_that_no_one_can_see_are_only_said_and_not_judged() -> None:
     grounded, arrays = unpack(GroundedSteps, results["ground"])
     assert [step.status for step in grounded.steps] == ["said"]
     assert arrays == {}
-    judged = from_bytes(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
+    judged = load_result(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
     assert judged.judge is None
 
 
@@ -180,7 +184,7 @@ def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     grounded, arrays = unpack(GroundedSteps, results["ground"])
     assert arrays["scores"].shape == (1, 20)
     assert grounded.steps[0].status in ("shown", "unclear", "said")
-    judged = from_bytes(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
+    judged = load_result(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
     assert judged.judge == "grounding"
     assert judged.transcript.sentences[0].shown is not None
 
@@ -228,12 +232,12 @@ def test_the_stage_counts_words_and_raises_the_reason() -> None:
     spoken = Speech(transcript=transcript(*NARRATION.split(". ")))
     steps = tuple(Step(id=str(n), text="chop it") for n in range(2))
     results = {
-        "probe": to_bytes(ProbeResult(duration=20.0, picture=True, sound=True)),
-        "transcribe": to_bytes(spoken),
-        "write": to_bytes(WrittenSteps(steps=steps)),
+        "probe": dump_result(ProbeResult(duration=20.0, picture=True, sound=True)),
+        "transcribe": dump_result(spoken),
+        "write": dump_result(WrittenSteps(steps=steps)),
     }
     assert b'"words":18' in per_video.filter_video(work(Recipe(), results=results))
-    few = results | {"write": to_bytes(WrittenSteps(steps=()))}
+    few = results | {"write": dump_result(WrittenSteps(steps=()))}
     with pytest.raises(LeftOutError, match="too few steps"):
         per_video.filter_video(work(Recipe(), results=few))
 
