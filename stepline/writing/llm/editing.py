@@ -327,7 +327,10 @@ def check_lines(
     faults = []
     for doc in parse([as_order(text) for text in reply.texts]):
         reason = line_fault(doc, said)
-        if doc.text in written and not content_words([doc.text])[0] <= content_words([chunk.text])[0]:
+        if (
+            doc.text in written
+            and not content_words([doc.text])[0] <= content_words([chunk.text])[0]
+        ):
             reason = REPEATED_REASON
         if reason is not None:
             dropped.append(Rejected(what="step", text=doc.text, reason=reason))
