@@ -469,12 +469,10 @@ def test_a_cache_that_cannot_be_written_is_noted_and_costs_nothing_else(
     assert "STEPLINE_CACHE" in written.notes[0]
 
 
-@pytest.mark.parametrize(
-    "named", [{}, {"base_url": "http://127.0.0.1:9/v1", "gguf": Path("x.gguf")}]
-)
-def test_the_one_who_answers_must_be_named_and_be_one(named: dict[str, Any]) -> None:
+def test_only_one_model_may_be_named() -> None:
+    named = LlmSettings(base_url="http://127.0.0.1:9/v1", gguf=Path("x.gguf"))
     with pytest.raises(WriterError, match=r"llm\.base_url"):
-        write_llm(SPEECH, LlmSettings(**named))
+        write_llm(SPEECH, named)
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_without_a_named_model_the_fetched_one_writes(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STEPLINE_WEIGHTS", str(tmp_path))
-    with pytest.raises(ModelError, match=r"stepline weights get qwen2\.5-coder-1\.5b.* base_url"):
+    with pytest.raises(ModelError, match=r"stepline weights get qwen2\.5-coder-1\.5b.*base_url"):
         check_writer(WritingSettings(writer="llm"))
     path = tmp_path / "qwen2.5-coder-1.5b" / "model.gguf"
     monkeypatch.setattr("stepline.writing.settings.weights_fetched", lambda name: True)

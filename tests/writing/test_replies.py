@@ -223,7 +223,7 @@ def test_a_time_that_the_speaker_said_stays() -> None:
 
 
 def test_an_item_without_words_or_with_a_paragraph_is_dropped_with_its_reason() -> None:
-    reading = parse_reply(f"1. 0:15\n2. ...\n3. {'very ' * 60}long\n4. Cut")
+    reading = parse_reply(f"1. 0:15\n2. ...\n3. {'very ' * 100}long\n4. Cut")
     assert reading.texts == ("Cut",)
     assert [d.reason for d in reading.dropped] == [
         "holds no words",
