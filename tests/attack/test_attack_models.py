@@ -20,6 +20,8 @@ class CommonParams:
         self.model, self.mmproj = SimpleNamespace(), SimpleNamespace()
         self.cpuparams, self.cpuparams_batch = SimpleNamespace(), SimpleNamespace()
 
+llama_load_mode = SimpleNamespace(LLAMA_LOAD_MODE_NONE=0)
+
 class Server:
     def __init__(self, parameters):
         if b"trap" in open(parameters.model.path, "rb").read():
