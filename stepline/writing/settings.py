@@ -18,7 +18,7 @@ WRITE_WORDS = 2500  # of speech that `writing.llm.form=write` asks about at a ti
 WRITE_TIMEOUT = 300.0  # seconds of such a request
 WRITE_MAX_TOKENS = 6000  # of the reply to such a request
 WORDS_PER_DEADLINE = 1500  # for which `writing.llm.deadline` is meant; more have longer
-# The forms of 0.1.0, under its setting `writing.llm.prompt`.
+# Values of the earlier setting `writing.llm.prompt`, with the forms that do the same.
 EARLIER_PROMPTS = {"steps": "edit", "whole": "write", "nasva": "nasva"}
 
 
@@ -39,7 +39,7 @@ class FormSettings(ChatServerSettings):
     @model_validator(mode="before")
     @classmethod
     def _read_earlier_prompt(cls, values: Any) -> Any:
-        """Read the setting `prompt` of 0.1.0, and set longer limits for form="write" if none are
+        """Read the earlier setting `prompt`, and set longer limits for form="write" if none are
         given."""
         if not isinstance(values, dict):
             return values

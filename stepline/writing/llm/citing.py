@@ -121,19 +121,36 @@ def _support_together(support: SupportScores, k: int, rows: list[int], floor: fl
     return cosine >= floor or has_words
 
 
-def unsaid_reason(step: Step, chunk: Chunk, before: str = "") -> str | None:
-    """Return that a step names a number that is not said near its sources, None if all are said.
+def reject_unsaid(
+    steps: Sequence[Step], chunk: Chunk, before: str = ""
+) -> tuple[list[Step], list[tuple[Step, Rejected]]]:
+    """Return the steps whose numbers are all said near their sources, and the others, each with its
+    rejection.
 
-    before: what was said just before the chunk, where that counts as near.
+    Args:
+        steps: of the chunk, with their sources.
+        chunk: the sentences that they were written from.
+        before: what was said just before the chunk, where that counts as near.
     """
+    said_steps: list[Step] = []
+    rejected: list[tuple[Step, Rejected]] = []
+    for step in steps:
+        unsaid = _unsaid_numbers(step, chunk, before)
+        if unsaid:
+            names = ", ".join(f"{number:g}" for number in sorted(unsaid))
+            reason = f"names {names}, which is not said there"
+            rejected.append((step, Rejected(what="step", text=step.text, reason=reason)))
+        else:
+            said_steps.append(step)
+    return said_steps, rejected
+
+
+def _unsaid_numbers(step: Step, chunk: Chunk, before: str) -> set[float]:
     first = chunk.indices.index(step.sources[0])
     last = chunk.indices.index(step.sources[-1])
     near = chunk.sentences[max(0, first - NEAR_SENTENCES) : last + NEAR_SENTENCES + 1]
     said = numbers(" . ".join([before, *(sentence.text for sentence in near)]))
-    unsaid = numbers(step.text) - said - {1.0}
-    if not unsaid:
-        return None
-    return f"names {', '.join(f'{number:g}' for number in sorted(unsaid))}, which is not said there"
+    return numbers(step.text) - said - {1.0}
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> SupportScores:

@@ -10,16 +10,18 @@ that were kept. Each line of an answer is checked by itself. What fails is asked
 the fault named. Where the answer still fails, the extractive writer's steps take its place.
 """
 
-import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from stepline.llm import quoted
 from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests
 from stepline.llm.servers import Answer, Conversation
+from stepline.numeric import logit
 from stepline.records import Rejected, Sentence, Step, covering_span
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
@@ -33,10 +35,10 @@ from stepline.writing.llm.citing import (
     Embed,
     cite_sources,
     content_words,
-    unsaid_reason,
+    reject_unsaid,
 )
 from stepline.writing.llm.prompts import Chunk, ChunkSteps, read_template
-from stepline.writing.llm.replies import ParsedReply, parse_reply
+from stepline.writing.llm.replies import parse_reply
 from stepline.writing.quantities import numbers, quantities
 from stepline.writing.settings import LlmSettings
 
@@ -50,6 +52,7 @@ MIN_EDITED_PROBABILITY = 0.2  # P(a sentence describes a step) from which it is 
 # gives to the line alone.
 MIN_LINE_LOG_ODDS: dict[Amount, float] = {"few": 1.0, "usual": 0.0, "all": -2.0}
 LINE_WEIGHT = 0.5
+MARGIN = 0.001  # of probabilities, from 0 and 1
 PASSAGE_WORDS = 32  # of consecutive chosen sentences that are written up together
 FRAGMENT_WORDS = 3  # so few still join a full passage: "Let it run for." "10 seconds."
 MAX_PASSAGE_PAUSE_SECONDS = 5.0  # between two sentences of one passage
@@ -113,6 +116,7 @@ def choose_passages(narration: ParsedNarration, withheld: Sequence[int] = ()) ->
         withheld: indices of the transcript's sentences to leave out.
     """
     probabilities = step_probabilities(narration.sentence_tags, narration.texts)
+    log_odds = logit(probabilities, MARGIN)
     passages: list[Passage] = []
     indices: list[int] = []
     sentences: list[Sentence] = []
@@ -127,7 +131,7 @@ def choose_passages(narration: ParsedNarration, withheld: Sequence[int] = ()) ->
             for held in (indices, sentences, before, odds):
                 held.clear()
 
-    for unit, probability in zip(narration.units, probabilities, strict=True):
+    for unit, probability, unit_odds in zip(narration.units, probabilities, log_odds, strict=True):
         unit_indices = range(unit.first_sentence, unit.first_sentence + len(unit.sentences))
         if not set(withheld).isdisjoint(unit_indices):
             continue
@@ -144,15 +148,9 @@ def choose_passages(narration: ParsedNarration, withheld: Sequence[int] = ()) ->
                 end_passage()
         indices += unit_indices
         sentences += unit.sentences
-        odds.append(log_odds(float(probability)))
+        odds.append(float(unit_odds))
     end_passage()
     return passages
-
-
-def log_odds(probability: float) -> float:
-    """Return log(p / (1 - p)), between -7 and 7."""
-    bounded = min(max(probability, 0.001), 0.999)
-    return math.log(bounded / (1 - bounded))
 
 
 @cache
@@ -186,13 +184,11 @@ class CheckedLines:
     """The lines of an answer, checked.
 
     Attributes:
-        reply: the lines as they were read.
         texts: the lines that are steps.
         dropped: the others, with their reasons.
         fault: what is asked for once more, "" if nothing is.
     """
 
-    reply: ParsedReply
     texts: tuple[str, ...]
     dropped: tuple[Rejected, ...]
     fault: str
@@ -255,14 +251,8 @@ class Editor(CheckedRequests):
         steps, unsupported = cite_sources(
             best.texts, chunk, floor=MIN_SUPPORT_COSINE, embed=self.embed
         )
-        kept: list[Step] = []
-        dropped = [*best.dropped, *unsupported]
-        for step in steps:
-            unsaid = unsaid_reason(step, chunk, passage.before)
-            if unsaid is None:
-                kept.append(step)
-            else:
-                dropped.append(Rejected(what="step", text=step.text, reason=unsaid))
+        kept, unsaid = reject_unsaid(steps, chunk, passage.before)
+        dropped = [*best.dropped, *unsupported, *(rejected for _, rejected in unsaid)]
         # Our own step tells an amount that the model loses.
         said = numbers(" . ".join(step.text for step in kept))
         lost = {
@@ -295,8 +285,8 @@ class Editor(CheckedRequests):
     def _is_likely(self, passage: Passage, line: str) -> bool:
         """Return whether a line likely is a step of the work, by its sentence and its own words."""
         tags = load_tagger().tag_sentences([f"{line}."])[0]
-        odds = passage.log_odds + LINE_WEIGHT * log_odds(tags.step_probability)
-        return odds >= MIN_LINE_LOG_ODDS[self.amount]
+        line_odds = float(logit(np.array(tags.step_probability), MARGIN))
+        return passage.log_odds + LINE_WEIGHT * line_odds >= MIN_LINE_LOG_ODDS[self.amount]
 
 
 def check_lines(
@@ -327,11 +317,10 @@ def check_lines(
     faults = []
     for doc in parse([as_order(text) for text in reply.texts]):
         reason = line_fault(doc, said)
-        if (
-            doc.text in written
-            and not content_words([doc.text])[0] <= content_words([chunk.text])[0]
-        ):
-            reason = REPEATED_REASON
+        if doc.text in written:
+            line_words, chunk_words = content_words([doc.text, chunk.text])
+            if not line_words <= chunk_words:
+                reason = REPEATED_REASON
         if reason is not None:
             dropped.append(Rejected(what="step", text=doc.text, reason=reason))
             continue
@@ -345,7 +334,7 @@ def check_lines(
         faults.append(f"keep {', '.join(f'{number:g}' for number in sorted(lost))}")
     if reply.refusal is not None or (not texts and drafts):
         faults = ["write one order a line, each beginning with its verb"]
-    return CheckedLines(reply, tuple(texts), tuple(dropped), "; ".join(faults))
+    return CheckedLines(tuple(texts), tuple(dropped), "; ".join(faults))
 
 
 def as_order(text: str) -> str:
@@ -395,7 +384,10 @@ def _begins_with_verb(doc: "Doc") -> bool:
 def _is_verb_at(words: Sequence[str], index: int) -> bool:
     while index < len(words) and (_is_adverb(words[index]) or words[index] in ("", "then")):
         index += 1
-    return index < len(words) and words[index] in (verbs() - NO_ACTION_VERBS) | NEGATIONS
+    if index == len(words):
+        return False
+    word = words[index]
+    return word in NEGATIONS or (word in verbs() and word not in NO_ACTION_VERBS)
 
 
 def _is_adverb(word: str) -> bool:

@@ -185,7 +185,9 @@ def parse_reply(
         return ParsedReply(refusal=f"the reply is longer than {MAX_REPLY_CHARS} characters")
     if _NO_STEPS.match(text):
         return ParsedReply()
-    items = _ITEM_READERS[form](text, complete)
+    items = _ITEM_READERS[form](text)
+    if not complete and items.lines:
+        items.truncated_line = items.lines.pop()
     refusal = _prose_refusal(text, items) if form == "list" or not items.lines else None
     if refusal is not None:
         return ParsedReply(refusal=refusal)
@@ -211,7 +213,7 @@ def _without_invisible(text: str) -> str:
     )
 
 
-def _cited_items(text: str, complete: bool) -> _ReplyItems:
+def _cited_items(text: str) -> _ReplyItems:
     """Return the steps of lines such as "12, 13: Whisk the eggs"."""
     items = _ReplyItems()
     for line in text.splitlines():
@@ -223,33 +225,26 @@ def _cited_items(text: str, complete: bool) -> _ReplyItems:
             numbers += range(int(first), min(int(last or first), int(first) + MAX_CITED) + 1)
         items.lines.append(match.group(2))
         items.cited.append(tuple(numbers[:MAX_CITED]))
-    if not complete and items.lines:
-        items.truncated_line = items.lines.pop()
     return items
 
 
-def _listed_items(text: str, complete: bool) -> _ReplyItems:
-    """Return the lines of a numbered list. If the reply is not complete, the last line is truncated."""
+def _listed_items(text: str) -> _ReplyItems:
+    """Return the lines of a numbered list."""
     matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
-    items = _ReplyItems([match.group(2) for match in matches if match is not None])
-    if not complete and items.lines:
-        items.truncated_line = items.lines.pop()
-    return items
+    return _ReplyItems([match.group(2) for match in matches if match is not None])
 
 
-def _plain_items(text: str, complete: bool) -> _ReplyItems:
+def _plain_items(text: str) -> _ReplyItems:
     """Return the steps of a reply of one sentence a line, numbered or not."""
     items = _ReplyItems()
     for line in _FENCE_LINE.sub("", text).splitlines():
         match = _ITEM_LINE.match(line)
         plain_line = line.strip() if match is None else match.group(2)
         items.lines += filter(None, _SENTENCE_END.split(plain_line))
-    if not complete and items.lines:
-        items.truncated_line = items.lines.pop()
     return items
 
 
-_ITEM_READERS: Final[dict[ReplyForm, Callable[[str, bool], _ReplyItems]]] = {
+_ITEM_READERS: Final[dict[ReplyForm, Callable[[str], _ReplyItems]]] = {
     "list": _listed_items,
     "cited": _cited_items,
     "lines": _plain_items,

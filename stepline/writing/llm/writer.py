@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import groupby
 from typing import Literal
 
@@ -37,7 +37,7 @@ from stepline.writing.llm.citing import (
     cite_sources,
     content_words,
     name_different_things,
-    unsaid_reason,
+    reject_unsaid,
 )
 from stepline.writing.llm.editing import (
     CHARS_PER_TOKEN,
@@ -111,9 +111,13 @@ def write_llm(
     )
     if len(withheld) == len(transcript.sentences):
         return WrittenSteps(dropped=withheld_records)
-    write_fallback = cache(
-        partial(fallback or partial(write_extractive, narration=narration), transcript)
-    )
+
+    @cache
+    def write_fallback() -> WrittenSteps:
+        if fallback is not None:
+            return fallback(transcript)
+        return write_extractive(transcript, narration=narration)
+
     # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
         note = dry_run_note(transcript, settings, withheld)
@@ -132,6 +136,7 @@ def write_llm(
     try:
         limits = RequestLimits()
         if prompt is None and settings.form == "edit":
+            # parsed before the fallback reads it too
             narration = narration or parse_narration(transcript)
             passages = choose_passages(narration, withheld)
             drafts = write_fallback().steps
@@ -263,22 +268,14 @@ class ChunkWriter(CheckedRequests):
         reason = ""
         if unsupported and not steps:
             reason = "no sentence supports any step of the reply"
-        said_steps = []
-        retold: list[int] = []
-        for step in steps:
-            unsaid = unsaid_reason(step, chunk)
-            if unsaid is None:
-                said_steps.append(step)
-            else:
-                dropped.append(Rejected(what="step", text=step.text, reason=unsaid))
-                retold += step.sources
+        said_steps, unsaid = reject_unsaid(steps, chunk)
         return ChunkSteps(
             chunk,
             tuple(said_steps),
-            (*dropped, *unsupported),
+            (*dropped, *(rejected for _, rejected in unsaid), *unsupported),
             tuple(notes),
             reason,
-            retold=tuple(retold),
+            retold=tuple(index for step, _ in unsaid for index in step.sources),
         )
 
 
