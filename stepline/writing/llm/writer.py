@@ -136,13 +136,7 @@ def write_llm(
         settings = _with_chosen_form(settings, replies, until, is_english=is_english)
     start = time.monotonic()
     server = open_server(settings)
-
-    def report(part: ChunkSteps) -> ChunkSteps:
-        if progress is not None:
-            second = part.chunk.sentences[-1].span.end
-            progress("writing", second, transcript.sentences[-1].span.end)
-        return part
-
+    report = _progress_report(transcript, progress)
     try:
         limits = RequestLimits()
         if prompt is None and settings.form == "edit":
@@ -180,6 +174,20 @@ def write_llm(
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
     notes = filled.notes + ((replies.write_error,) if replies.write_error else ())
     return WrittenSteps(number_steps(merged), (*withheld_records, *filled.dropped), notes)
+
+
+def _progress_report(
+    transcript: Transcript, progress: Progress | None
+) -> Callable[[ChunkSteps], ChunkSteps]:
+    """Return a function that reports the progress after a chunk, and returns the chunk."""
+
+    def report(part: ChunkSteps) -> ChunkSteps:
+        if progress is not None:
+            second = part.chunk.sentences[-1].span.end
+            progress("writing", second, transcript.sentences[-1].span.end)
+        return part
+
+    return report
 
 
 def _with_chosen_form(
