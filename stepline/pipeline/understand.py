@@ -353,6 +353,7 @@ def _read_sound_and_picture(
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = VisualOptions(
+            key_frames=_needs_key_frames_only(run),
             screens=True,
             progress=progress,
             stop=stop,
@@ -395,6 +396,14 @@ def _read_sound_and_picture(
             raise
         finally:
             stop.set()
+
+
+def _needs_key_frames_only(run: VideoRun) -> bool:
+    """Return whether no network or model of the user's needs a picture of every second."""
+    vision, networks = run.settings.vision, run.networks
+    is_usual = vision.look == "auto" and vision.backbone == "conse" and vision.rate == 1.0
+    users = (networks.aligner, networks.detector, networks.describer)
+    return is_usual and not vision.vlm.named and all(network is None for network in users)
 
 
 def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAndVisuals | None:

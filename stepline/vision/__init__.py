@@ -20,7 +20,7 @@ from stepline.vision.encode import (
     encode_video,
     frames_per_row,
 )
-from stepline.vision.motion import Activity, ActivityMeter, measure_activity
+from stepline.vision.motion import Activity, ActivityMeter, KeyFrameMeter, measure_activity
 from stepline.vision.on_screen_text import ScreenText
 from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed
 from stepline.vision.settings import VisionSettings
@@ -31,6 +31,7 @@ __all__ = [
     "ActivityMeter",
     "Backbone",
     "CueMeter",
+    "KeyFrameMeter",
     "PictureCues",
     "PrecomputedBackbone",
     "ScreenText",
