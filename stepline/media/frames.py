@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.media.hdr import is_high_range, standard_image
-from stepline.records import Span
 
 Image = npt.NDArray[np.uint8]  # (H, W, 3) RGB
 
@@ -172,17 +171,17 @@ class Thumbnails:
             self._byte_count += len(jpeg)
         self._jpegs[time] = self._last[1]
 
-    def nearest_jpeg(self, second: float, span: Span, side: int) -> bytes | None:
-        """Return the thumbnail nearest to a second as JPEG bytes. None if there is none in the span.
+    def nearest_jpeg(self, second: float, within: tuple[float, float], side: int) -> bytes | None:
+        """Return the thumbnail nearest to a second as JPEG bytes. None if there is none near.
 
         Args:
             second: time in seconds.
-            span: seconds in which the frame may be.
+            within: first and last second at which the frame may be.
             side: maximal pixels of the longer side.
         """
         from PIL import Image as Pillow
 
-        times = [time for time in self._jpegs if span.start <= time <= span.end]
+        times = [time for time in self._jpegs if within[0] <= time <= within[1]]
         if not times:
             return None
         jpeg = self._jpegs[min(times, key=lambda time: abs(time - second))]

@@ -174,10 +174,11 @@ def keyframes(
         else SMALL_KEYFRAME_PIXELS
     )
     pictures: dict[float, bytes] = {}
-    for second, span in span_by_second.items() if thumbnails is not None else ():
-        near = Span(max(0.0, span.start - start), max(0.0, span.end - start))
-        picture = thumbnails.nearest_jpeg(second - start, near, side)
-        if picture is not None:
+    for second, span in span_by_second.items():
+        within = (max(0.0, span.start - start), span.end - start)
+        if thumbnails is not None and (
+            picture := thumbnails.nearest_jpeg(second - start, within, side)
+        ):
             pictures[second] = picture
     missing = [second for second in second_by_step.values() if second not in pictures]
     try:

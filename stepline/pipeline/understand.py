@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +77,7 @@ from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
 
 if TYPE_CHECKING:
-    from stepline.grounding.speech import TaskGraph, TextPlacement
+    from stepline.grounding.speech import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing.extractive.narration import ParsedNarration
 
@@ -217,10 +217,7 @@ def _make_record(
     inside = drop_speech_past_end(
         duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
     )
-    lines = written.placement if isinstance(written, PlacedUserLines) else None
-    placed = place_steps(
-        request, run.info, inside, visual, settings, networks, duration, lines=lines
-    )
+    placed = place_steps(request, run.info, inside, visual, settings, networks, duration)
     # The changes of a screen place its steps, unless a trained network has placed them.
     if visual.screen is not None and networks.aligner is None:
         placed = place_steps_at_clicks(placed, inside.transcript, visual.screen, duration)
@@ -478,23 +475,12 @@ def propose_steps(
     )
 
 
-@dataclass(frozen=True)
-class PlacedUserLines(WrittenSteps):
-    """The user's lines as steps.
-
-    Attributes:
-        placement: where the speech says each line, with probabilities.
-    """
-
-    placement: "TextPlacement | None" = field(default=None, compare=False)
-
-
 def place_user_lines(
     lines: Sequence[str],
     transcript: Transcript,
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
-) -> PlacedUserLines:
+) -> WrittenSteps:
     """Return the user's lines as steps, in their order. A line that the speech says has `said`.
 
     Args:
@@ -517,7 +503,7 @@ def place_user_lines(
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
         graph=graph,
     )
-    return PlacedUserLines(placed.steps, placement=placed)
+    return WrittenSteps(placed)
 
 
 def _find_materials_and_tools(

@@ -124,13 +124,14 @@ class CueMeter:
         """Run the detectors on a key frame, which stands for the seconds up to the next one."""
         first = math.floor((key.time + ROW_SLACK) * self._rate)
         self._next_row = max(first + 1, math.ceil(key.end * self._rate))
-        self._measure(key.image, range(first, self._next_row))
+        # text may come and go until then, a face hardly
+        self._measure(key.image, range(first, self._next_row), text_rows=1)
 
-    def _measure(self, image: Image, rows: range) -> None:
+    def _measure(self, image: Image, rows: range, text_rows: int = ROWS_PER_FRAME) -> None:
         if self._faces is not None:
             self._presenter |= dict.fromkeys(rows, self._faces.presenter(image))
         if self._text is not None:
-            seconds = Span(rows.start / self._rate, rows.stop / self._rate)
+            seconds = Span(rows.start / self._rate, (rows.start + text_rows) / self._rate)
             self._letters |= dict.fromkeys(rows, self._text.add(image, seconds))
 
     def finish(self) -> PictureCues:

@@ -148,7 +148,9 @@ class KeyFrameMeter(ActivityMeter):
 
     def __init__(self, *, rate: float = 1.0) -> None:
         super().__init__(rate=rate)
-        self._keys: dict[int, float] = {}  # number of a key frame's change -> seconds since the last
+        self._keys: dict[
+            int, float
+        ] = {}  # number of a key frame's change -> seconds since the last
         self._last_key = 0.0
         self._rows = 0
 
