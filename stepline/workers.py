@@ -5,7 +5,7 @@
 
 The target names a function of an importable module. The child calls it once, with the setup and a
 function that sends a message. It returns the function that does a task. A worker has limits of time
-and memory, and ends with its parent and all its descendants.
+and memory, and ends with its parent and all its descendant_pids.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import psutil
 
-from stepline.errors import error_line
+from stepline.errors import format_error_line
 from stepline.processes import kill_group, start_module
 
 Send: TypeAlias = Callable[[object], None]
 
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
 POLL_SECONDS = 0.5  # between two checks of a worker that sends nothing
-FAMILY_POLL_SECONDS = 0.5  # between two measurements of the memory of a worker's descendants
+FAMILY_POLL_SECONDS = 0.5  # between two measurements of the memory of a worker's descendant_pids
 MAX_OUTPUT_CHARS = 400  # of the last line that a worker printed
 INTERRUPTED_EXIT_CODE = 130  # as a shell reports a program that Ctrl-C ended
 
@@ -117,7 +117,7 @@ class WorkerProcess:
             target: "module:function" that the worker runs.
             setup: first argument of that function.
             variables: environment variables, in addition to those of `child_environment`.
-            max_bytes: limit in bytes on the memory of the process and its descendants during a
+            max_bytes: limit in bytes on the memory of the process and its descendant_pids during a
                 task.
             start_seconds: seconds that the start may take.
             show_output: whether the stderr of the worker goes to this process's stderr. If False,
@@ -234,7 +234,7 @@ class WorkerProcess:
             self._process.send_signal(signal.SIGINT)
 
     def close(self, seconds: float = 0.0) -> None:
-        """End the process and its descendants.
+        """End the process and its descendant_pids.
 
         seconds: time that they have to end by themselves before they are killed.
         """
@@ -272,19 +272,19 @@ class WorkerProcess:
             self.connection.send(message)
 
     def _kill_group(self, limit: Literal["time", "memory"] | None = None) -> WorkerDeath:
-        """Kill the process with its descendants and return its death."""
+        """Kill the process with its descendant_pids and return its death."""
         kill_group(self._process)
         if not self.is_ready:
             self.failed_starts += 1
         self._output.seek(0)
         lines = self._output.read().decode(errors="replace").strip().splitlines()
-        last_line = error_line(lines[-1])[:MAX_OUTPUT_CHARS] if lines else ""
+        last_line = format_error_line(lines[-1])[:MAX_OUTPUT_CHARS] if lines else ""
         return WorkerDeath(self._process.returncode, limit, last_line)
 
     def _used_bytes(self) -> int:
         """Return the memory of the process in bytes.
 
-        Every FAMILY_POLL_SECONDS the memory of its descendants is measured and added too.
+        Every FAMILY_POLL_SECONDS the memory of its descendant_pids is measured and added too.
         """
         if self._max_bytes == math.inf:
             return 0
@@ -292,7 +292,7 @@ class WorkerProcess:
         if time.monotonic() < self._family_poll_time or process_bytes > self._max_bytes:
             return process_bytes
         self._family_poll_time = time.monotonic() + FAMILY_POLL_SECONDS
-        family = [self.pid, *descendants(self.pid)]
+        family = [self.pid, *descendant_pids(self.pid)]
         total = sum(memory_bytes(pid, "rss") for pid in family)
         # RSS counts pages that a fork shares with its parent twice. PSS takes longer.
         if total > self._max_bytes:
@@ -368,8 +368,8 @@ class WorkerPool(Generic[W]):
                 worker.close(max(0.0, end - time.monotonic()))
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the process ids of all descendants of a process."""
+def descendant_pids(pid: int) -> list[int]:
+    """Return the process ids of all descendant_pids of a process."""
     # Without /proc, psutil reads all processes of the system.
     if not Path(f"/proc/{pid}/task/{pid}/children").exists():
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -315,7 +315,7 @@ def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
         )
     agreements = annotator_agreements(sample, verdict_list)
     for agreement in agreements:
-        name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.coefficient]
+        name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.kappa_author]
         people = ", ".join(agreement.people)
         kappa = f"{name} kappa {agreement} over {agreement.texts} texts"
         print_data(f"{agreement.question}: {kappa} by {people}")

@@ -158,15 +158,15 @@ class TrainingProgressLine(ProgressLine):
         if not is_first():
             return
         # A run that goes on began with some steps, which cost it nothing now.
-        seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
+        seconds_per_step = progress.seconds / max(progress.steps_since_start, 1)
         parts = [f"loss {progress.loss:.3f}"]
         if progress.score is not None:
             parts.append(f"held out {progress.score:.3f}")
-        parts.append(f"{seconds_per_step * (progress.steps - progress.step):.0f} s left")
+        parts.append(f"{seconds_per_step * (progress.step_count - progress.step):.0f} s left")
         parts.append(f"at most {peak_memory() / GIB_BYTES:.2f} GiB")
         self.show(
-            f"step {progress.step} of {progress.steps}: {', '.join(parts)}",
-            always=progress.score is not None or progress.step >= progress.steps,
+            f"step {progress.step} of {progress.step_count}: {', '.join(parts)}",
+            always=progress.score is not None or progress.step >= progress.step_count,
         )
 
 

@@ -176,8 +176,8 @@ class AnnotatorAgreement:
     same: float | None
 
     @property
-    def coefficient(self) -> str:
-        """ "Cohen" for two annotators, "Fleiss" for more."""
+    def kappa_author(self) -> str:
+        """Author of the kappa coefficient: "Cohen" for two annotators, "Fleiss" for more."""
         return "Cohen" if len(self.people) == 2 else "Fleiss"
 
     def __str__(self) -> str:

@@ -144,7 +144,7 @@ def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
     )
     assert calibration_error(np.array(truth), p) < 0.1
     assert p[np.array(truth)].mean() - p[~np.array(truth)].mean() > 0.4
-    assert calibration.aligner == "abc"
+    assert calibration.aligner_sha256 == "abc"
 
 
 def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_estimated_is_an_error() -> None:

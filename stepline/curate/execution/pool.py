@@ -20,7 +20,7 @@ from stepline.curate.stage import FailureKind, StageFailure
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote.settings import BYTES_PER_MIB
-from stepline.processes import worker_variables
+from stepline.processes import thread_limit_variables
 from stepline.workers import Reply, WorkerDeath, WorkerPool, WorkerProcess, WorkerReady
 
 START_SECONDS = 180.0  # that a process may take to start
@@ -48,7 +48,7 @@ class TaskWorker(WorkerProcess):
         super().__init__(
             "stepline.curate.execution.worker:start_worker",
             replace(setup, stages=stages),
-            variables=worker_variables(threads=1),
+            variables=thread_limit_variables(threads=1),
             max_bytes=setup.recipe.limits.memory * BYTES_PER_MIB,
             start_seconds=START_SECONDS,
         )

@@ -22,7 +22,7 @@ from stepline.curate.store.results import remove_partials
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote.settings import BYTES_PER_MIB
 from stepline.networks.device import core_count
-from stepline.processes import module_folders
+from stepline.processes import import_folders
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ def _shared_module_folders() -> Iterator[None]:
     """Let new processes import modules from the folders of this process, in a `with` block."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())
+    os.environ["PYTHONPATH"] = os.pathsep.join(import_folders())
     try:
         yield
     finally:

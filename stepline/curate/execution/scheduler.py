@@ -20,7 +20,7 @@ from stepline.curate.execution.worker import (
     TaskRequest,
     WorkerSetup,
     disk_is_full,
-    make_reason_portable,
+    remove_paths_from_reason,
 )
 from stepline.curate.plan import KEYED_VERSIONS, Plan, StageTask
 from stepline.curate.stage import StageFailure, VideoItem, input_files
@@ -316,7 +316,7 @@ class Scheduler:
             out_of_reach = isinstance(error, OutOfReachError) and not on_the_web
             if out_of_reach or disk_is_full(error):
                 raise
-            reason = make_reason_portable(str(error), addresses, item.id)
+            reason = remove_paths_from_reason(str(error), addresses, item.id)
             self._record_outcome(task, StageFailure(item.id, task.stage, "error", reason))
             return None
         if files is None:

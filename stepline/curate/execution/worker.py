@@ -25,7 +25,7 @@ from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import causes
 from stepline.networks.device import current_device, is_gpu_error, set_device
-from stepline.numeric import one_blas_thread
+from stepline.numeric import limit_blas_to_one_thread
 from stepline.version import minor_version
 from stepline.workers import Send
 
@@ -127,7 +127,7 @@ class TaskRunner:
         self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote), listed=False)
         self._loaded: set[str] = set()
 
-    @one_blas_thread()
+    @limit_blas_to_one_thread()
     def run(self, request: TaskRequest) -> TaskReply:
         """Run a task, store its result, and return the outcome with its time and memory."""
         stage = self._setup.stages[request.task.stage]
@@ -161,7 +161,7 @@ class TaskRunner:
             return TaskReply(kind, " ".join(reason.split()))
         if data is None:
             files = map(str, request.files.values())
-            return TaskReply(kind, make_reason_portable(reason, files, request.task.item.id))
+            return TaskReply(kind, remove_paths_from_reason(reason, files, request.task.item.id))
         try:
             self._results.write_result(stage, request.task.key, data)
         except SteplineError as error:
@@ -283,7 +283,7 @@ def peak_memory() -> int:
     return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
 
 
-def make_reason_portable(reason: str, files: Iterable[str], identity: str) -> str:
+def remove_paths_from_reason(reason: str, files: Iterable[str], video_id: str) -> str:
     """Return an error message as one line without paths and memory addresses of this machine.
 
     Failure reasons are part of the dataset, so they must be equal on all machines.
@@ -292,11 +292,11 @@ def make_reason_portable(reason: str, files: Iterable[str], identity: str) -> st
         reason: error message.
         files: paths of the files of the video, which are replaced by its id. All other paths become
             `(a path)`.
-        identity: id of the video.
+        video_id: id of the video.
     """
     # Longest first, since one path may begin with another.
     for name in sorted(files, key=len, reverse=True):
-        reason = reason.replace(name, identity)
+        reason = reason.replace(name, video_id)
     line = PATH_PATTERN.sub("(a path)", " ".join(reason.split()))
     line = ADDRESS_PATTERN.sub("0x...", line)
     return line if len(line) <= MAX_REASON_CHARS else line[:MAX_REASON_CHARS] + "..."

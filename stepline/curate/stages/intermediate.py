@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 METADATA_KEY = "stepline"  # the one key of metadata
-CUE_ARRAYS = ("presenter", "letters")  # arrays of PictureCues
+# array name in stored results -> field of PictureCues
+CUE_ARRAYS = {"presenter": "presenter_probability", "letters": "text_area"}
 Array = npt.NDArray[np.generic]
 Result = TypeVar("Result")
 Header = TypeVar("Header", bound=FrozenModel)
@@ -258,13 +259,13 @@ def pack_features(visual: VisualFeatures) -> bytes:
         facts["rate"] = features.rate
     if activity is not None:
         arrays["motion"] = activity.motion
-        arrays["peaks"] = activity.peaks
-        arrays["looks"] = activity.looks.astype(np.float16)
+        arrays["peaks"] = activity.peak_changes
+        arrays["looks"] = activity.thumbnails.astype(np.float16)
         facts["cuts"] = tuple(map(float, activity.cuts))
         facts["rate"] = activity.rate
     if cues is not None:
-        for name in CUE_ARRAYS:
-            arrays[name] = getattr(cues, name)
+        for name, field in CUE_ARRAYS.items():
+            arrays[name] = getattr(cues, field)
         facts["lines"] = cues.lines
         facts["rate"] = cues.rate
     return pack(header.model_copy(update=facts), arrays)
@@ -288,7 +289,8 @@ def unpack_features(data: bytes) -> VisualFeatures:
     if header.cuts is not None:
         activity = Activity(arrays["motion"], header.cuts, rate, arrays["peaks"], arrays["looks"])
     if header.lines is not None:
-        cues = PictureCues(rate, **{name: arrays[name] for name in CUE_ARRAYS}, lines=header.lines)
+        cue_arrays = {field: arrays[name] for name, field in CUE_ARRAYS.items()}
+        cues = PictureCues(rate, **cue_arrays, lines=header.lines)
     return VisualFeatures(
         features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
     )

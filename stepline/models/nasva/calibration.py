@@ -34,11 +34,11 @@ class Calibration:
     """Logistic regressions that turn calibration features into P(shown).
 
     Attributes:
-        aligner: sha256 of the network's file that they were fitted on.
+        aligner_sha256: sha256 of the network's file that they were fitted on.
         modes: one regression for steps, one for narrations.
     """
 
-    aligner: str
+    aligner_sha256: str
     modes: Mapping[Mode, Logistic]
 
 
@@ -116,17 +116,17 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
     modes = {mode: asdict(logistic) for mode, logistic in calibration.modes.items()}
     tree = {
         "kind": "stepline.nasva.shown",
-        "aligner": calibration.aligner,
+        "aligner": calibration.aligner_sha256,
         "evidence": FEATURE_NAMES,
         "modes": modes,
     }
     write_atomic(path, json.dumps(tree, indent=1) + "\n")
 
 
-def read_calibration(path: Path, aligner: str) -> Calibration | None:
+def read_calibration(path: Path, aligner_sha256: str) -> Calibration | None:
     """Return the calibration in a file, or None when there is no file.
 
-    aligner: sha256 of the network's file. Raises ModelError for a damaged file, and for a
+    aligner_sha256: sha256 of the network's file. Raises ModelError for a damaged file, and for a
     calibration of another network.
     """
     if not path.exists():
@@ -143,8 +143,8 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
         raise ModelError(
             f"{path}: not a calibration ({error}); fit it again with `stepline train calibrate`"
         ) from error
-    if calibration.aligner != aligner:
-        other = calibration.aligner[:12]
+    if calibration.aligner_sha256 != aligner_sha256:
+        other = calibration.aligner_sha256[:12]
         cure = "fit it again with `stepline train calibrate`, or remove it"
         raise ModelError(f"{path}: fitted on another network, of sha256 {other}; {cure}")
     return calibration

@@ -156,7 +156,12 @@ def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> Calibra
 
 
 def _stack_features(scored_videos: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
-    """Return the calibration features (N, E) of all texts, and whether each text is shown (N,)."""
+    """Return the calibration features (N, 6) of the N texts of all videos, and whether each text is
+    shown (N,).
+
+    scored_videos: for each video, the network's scores of its K texts, and flags (K,), True for a
+    text that the video shows. N is the sum of all K.
+    """
     rows = np.concatenate([compute_calibration_features(scores) for scores, _ in scored_videos])
     flags = np.concatenate([flags for _, flags in scored_videos])
     return rows, flags

@@ -70,7 +70,17 @@ def grounding_loss(
 
 
 def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
-    """Return log sum exp over all real seconds of the batch, (L, B, K). text: divided by tau."""
+    """Return for each text the log of the sum, over all real seconds of the batch, of exp(text .
+    second), (L, B, K).
+
+    It is the InfoNCE denominator of the released code. L decoder layers, B videos, K texts, T
+    seconds.
+
+    Args:
+        text: (L, B, K, d) unit vectors of the texts, divided by tau.
+        video: (B, T, d) unit vectors of the seconds.
+        video_pad: (B, T), True on padding, which is left out of the sum.
+    """
     far = NEGATIVE_INFINITY if use_cpu_kernels(text) else FAR_LOGIT
     # (B T,), added in the product itself: that matrix is large
     apart = torch.where(video_pad.flatten(), far, 0.0)

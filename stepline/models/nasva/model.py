@@ -224,8 +224,14 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
     def _compute_attention(
         self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None
     ) -> Tensor:
-        """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B,
-        M, D)."""
+        """Return the multi-head attention softmax(Q K^T / sqrt(D / H)) V, (B, N, D).
+
+        Args:
+            query: (B, N, D) query vectors, which are split into H heads.
+            key: (B, M, D) key vectors.
+            value: (B, M, D) value vectors.
+            key_keep: (B, 1, 1, M), True on keys that attention may see. None: all keys.
+        """
         queries, keys, values = (
             rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, N or M, D/H)
             for rows in (query, key, value)

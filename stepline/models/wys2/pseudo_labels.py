@@ -140,11 +140,11 @@ class ClipStream:
         pairs: list[ClipTextPair] = []
         for number, (record, clips) in enumerate(self._iterate_videos([])):
             self._check_unchanged(number, record)
-            rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
+            rows = [(number, clip.sentence_index, clip.span.start, clip.span.end) for clip in clips]
             references.append(np.array(rows, dtype=CLIP_COLUMNS))
             vectors = self._require_vectors().matrix(record.video.id)
             for clip in clips:
-                text = vectors[clip.sentence : clip.sentence + 1]
+                text = vectors[clip.sentence_index : clip.sentence_index + 1]
                 pairs.append(self._source.make_pair(record.video.id, clip.span, text))
             if len(pairs) >= CLIPS_PER_BLOCK:
                 yield np.concatenate(references), pairs

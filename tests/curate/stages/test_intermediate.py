@@ -56,7 +56,7 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
     )
     lines = (ScreenText("Stir", Span(0.0, 2.0), 0.1),)
     cues = PictureCues(
-        1.0, np.array([0.5, np.nan], np.float32), letters=np.ones(2, np.float32), lines=lines
+        1.0, np.array([0.5, np.nan], np.float32), text_area=np.ones(2, np.float32), lines=lines
     )
     visual = VisualFeatures(
         FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",), cues
@@ -66,8 +66,10 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
     assert seen.activity is not None
     assert np.allclose(seen.features.values, values, atol=1e-3)
     assert seen.cues is not None
-    assert np.array_equal(seen.cues.presenter, cues.presenter, equal_nan=True)
-    assert (seen.cues.letters.tolist(), seen.cues.lines) == ([1.0, 1.0], lines)
+    assert np.array_equal(
+        seen.cues.presenter_probability, cues.presenter_probability, equal_nan=True
+    )
+    assert (seen.cues.text_area.tolist(), seen.cues.lines) == ([1.0, 1.0], lines)
     assert (seen.activity.cuts, seen.end, seen.warnings, seen.backbone) == (
         (1.0,),
         2.0,
