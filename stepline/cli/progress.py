@@ -176,13 +176,13 @@ def curation_progress() -> Iterator[Callable[["PhaseProgress"], None]]:
     with ProgressLine() as line:
 
         def report(progress: "PhaseProgress") -> None:
-            parts = [f"{progress.earlier} of an earlier run"]
+            parts = [f"{progress.finished_earlier} of an earlier run"]
             if progress.rate:
                 parts = [f"{progress.rate:,.0f} an hour"]
             if progress.seconds_left:
                 parts.append(f"{progress.seconds_left / 60:.0f} min left")
-            if progress.kinds["left out"]:
-                parts.append(f"{progress.kinds['left out']} left out")
+            if progress.failures_by_kind["left out"]:
+                parts.append(f"{progress.failures_by_kind['left out']} left out")
             if progress.failed:
                 parts.append(f"{progress.failed} failed")
             text = f"{progress.finished} of {progress.total} videos: {', '.join(parts)}"

@@ -288,7 +288,7 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
             options, "features", "key_steps", "narrations", "unlabelled", "vectors", "excluded"
         ),
         videos=videos,
-        s3d=options["weights"],
+        s3d_weights=options["weights"],
     )
 
     # the training, a round after the other
@@ -300,8 +300,8 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     rounds = []
     for row in run.rounds:
         clip_count = f"{row.pairs} clips"
-        if row.of:
-            clip_count += f", {row.pseudo_labelled} of {row.of} unlabelled ones"
+        if row.scored_count:
+            clip_count += f", {row.pseudo_labelled} of {row.scored_count} unlabelled ones"
         print_message(f"round {row.number}: {clip_count}; ROC-AUC on validation {row.auc:.3f}")
         rounds.append({name: row.as_row()[name] for name in ("number", "pairs", "kept", "auc")})
     print_message(run.calibration_report)

@@ -485,17 +485,19 @@ def judge_sentences(
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_DETECTOR
     if not _is_english(transcript):
         return transcript, None
-    from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
+    from stepline.models.wys2.judge import estimate_shown_by_grounding, estimate_shown_by_words
 
     if alignment is not None and visual.features is not None:
-        p_shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds)
+        p_shown = estimate_shown_by_grounding(
+            transcript, steps, alignment, seconds=settings.seconds
+        )
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
     from stepline.text import embed
 
     # Without pictures, the wording counts, and whether a step cites the sentence.
     cited = {source for step in steps for source in step.sources}
     is_cited = [number in cited for number in range(len(transcript.sentences))]
-    p_shown = judge_by_words(embed(_sentence_texts(transcript)), is_cited)
+    p_shown = estimate_shown_by_words(embed(_sentence_texts(transcript)), is_cited)
     return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_WORDS
 
 
@@ -514,7 +516,7 @@ def _judge_by_detector(
     media: Path | None,
 ) -> Sequence[float]:
     """Return P(shown) of every sentence, by a trained detector of features or of frames."""
-    from stepline.models.wys2.predict import encode_texts, judge_by_detector
+    from stepline.models.wys2.predict import encode_texts, estimate_shown_by_detector
     from stepline.vision import PrecomputedBackbone
 
     backbone = visual.backbone
@@ -529,7 +531,9 @@ def _judge_by_detector(
             raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
         video = media
     vectors = encode_texts(detector.space.text, backbone, _sentence_texts(transcript))
-    return judge_by_detector(detector, transcript.sentences, video, vectors, settings.seconds)
+    return estimate_shown_by_detector(
+        detector, transcript.sentences, video, vectors, settings.seconds
+    )
 
 
 def _sentence_texts(transcript: Transcript) -> list[str]:

@@ -315,7 +315,7 @@ def test_clips_above_the_threshold_join_the_training():
     assert calls == [(0, [5.0, 6.0]), (1, [0.7, 2.0, 5.0, 6.0])]
     first, second = made.rounds
     assert (first.pseudo_labelled, first.threshold, first.auc) == (0, None, 1.0)
-    assert (second.pseudo_labelled, second.of, second.pairs) == (2, 4, 4)
+    assert (second.pseudo_labelled, second.scored_count, second.pairs) == (2, 4, 4)
     assert second.threshold == pytest.approx(0.7)
 
 

@@ -55,7 +55,7 @@ class TaskWorker(WorkerProcess):
 
     def can_do(self, request: TaskRequest) -> bool:
         """Return whether the worker can run a task: it has a GPU, or the task needs none."""
-        return self.has_gpu or not request.gpu
+        return self.has_gpu or not request.uses_gpu
 
     def restart(self) -> None:
         """Replace the process by a new one, which has loaded no models."""
@@ -240,10 +240,10 @@ class TaskPool(WorkerPool[TaskWorker]):
                 "ok": reply.kind == "done",
                 "kind": reply.kind,
                 "again": again,
-                "first": reply.first,
+                "first": reply.is_first_run,
                 "cpu": round(reply.cpu_seconds, 4),
                 "wall": round(reply.wall_seconds, 4),
                 "peak_rss": reply.peak_rss,
-                "bytes": reply.bytes,
+                "bytes": reply.result_bytes,
             },
         )

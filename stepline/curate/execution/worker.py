@@ -69,12 +69,12 @@ class TaskRequest:
         task: the stage and the video.
         files: local paths of the files that the stage reads, by kind: "media", "captions",
             "features".
-        gpu: whether the task runs on the GPU of the worker. False: on the CPU.
+        uses_gpu: whether the task runs on the GPU of the worker. False: on the CPU.
     """
 
     task: StageTask
     files: Mapping[str, Path] = field(default_factory=dict)
-    gpu: bool = False
+    uses_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class TaskReply:
         cpu_seconds: CPU time of the task.
         wall_seconds: elapsed time of the task.
         peak_rss: peak memory of the process in bytes.
-        bytes: size of the result.
-        first: whether the process ran this stage for the first time, so that it loaded models.
+        result_bytes: size of the result.
+        is_first_run: whether the process ran this stage for the first time, so that it loaded models.
         notes: further numbers for the log, by name.
     """
 
@@ -97,8 +97,8 @@ class TaskReply:
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     peak_rss: int = 0
-    bytes: int = 0
-    first: bool = False
+    result_bytes: int = 0
+    is_first_run: bool = False
     notes: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -144,7 +144,7 @@ class TaskRunner:
             cpu_seconds=time.process_time() - cpu_start,
             wall_seconds=time.monotonic() - wall_start,
             peak_rss=peak_memory(),
-            first=first,
+            is_first_run=first,
             notes=notes,
         )
 
@@ -166,7 +166,7 @@ class TaskRunner:
             self._results.write_result(stage, request.task.key, data)
         except SteplineError as error:
             return TaskReply("run", str(error))
-        return TaskReply("done", bytes=len(data))
+        return TaskReply("done", result_bytes=len(data))
 
     def _make_context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
         """Return the inputs of a task, and select its device.
@@ -186,7 +186,7 @@ class TaskRunner:
                     f"the driver {version or 'none'}; "
                     "install the same version on every machine"
                 )
-        set_device(self._setup.device if request.gpu else "cpu")
+        set_device(self._setup.device if request.uses_gpu else "cpu")
         # What it needs: results from the store, and folders on this machine.
         results = {}
         for need, key in request.task.needs.items():

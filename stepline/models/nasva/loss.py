@@ -37,12 +37,17 @@ NEGATIVE_INFINITY = -torch.inf
 def grounding_loss(
     aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings | None = None
 ) -> Loss:
-    """Multi-positive InfoNCE of an alignment matrix, in the form that the settings name.
+    """Return the multi-positive InfoNCE of an alignment matrix, in the form that the settings name.
 
-    paper: the negatives of a text are the seconds of its own video. The mean is over labelled
-    texts, and the last decoder layer counts. release: the negatives are the seconds of all videos
-    of the batch. The mean is over all B x K text rows, padding included, and over the decoder
-    layers.
+    "paper": the negatives of a text are the seconds of its own video. The mean is over labelled
+    texts, and only the last decoder layer counts. "release": the negatives are the seconds of all
+    videos of the batch. The mean is over all B x K text rows, padding included, and over the
+    decoder layers.
+
+    Args:
+        aligned: output of the network for the batch: vectors of B x K texts and B x T seconds.
+        batch: labels (B, K, T) and padding masks.
+        settings: form and temperature of the loss. None: the defaults.
     """
     settings = settings or AlignerLossSettings()
     release = settings.form == "release"
@@ -91,11 +96,16 @@ def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> T
 
 
 def alignability_loss(aligned: AlignerOutput, batch: Batch) -> Loss:
-    """Binary cross-entropy of the alignability head: whether each text has a label.
+    """Return the binary cross-entropy of the alignability head, summed over texts, and their
+    number. The target is whether a text has a label.
+
+    Args:
+        aligned: output of the network for the batch.
+        batch: texts, seconds and labels.
 
     Raises ShapeError when the network has no such head.
     """
-    logits = aligned.alignable
+    logits = aligned.alignability_logits
     if logits is None:
         raise ShapeError("the network has no alignability head; set model.alignability=true")
     labelled = (batch.positive & ~batch.video_pad[:, None]).any(dim=2)  # (B, K)

@@ -100,10 +100,11 @@ class TrainingTask(Generic[SampleT]):
 
 @dataclass(frozen=True)
 class HeldOutScorer(Generic[SampleT]):
-    """Scores the network every `score_every` epochs on held-out samples, and keeps the best one.
+    """Scores the network every `score_every` epochs on held-out samples, and keeps the best
+    network.
 
     Attributes:
-        samples: the held-out samples, which are not trained on.
+        samples: the held-out samples, which are not used for training.
         batch: largest number of samples that are scored together.
         score: returns the sum of the scores of some samples, and the number of scored items. The
             network's score is the total sum divided by the total number. Higher is better.

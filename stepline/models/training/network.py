@@ -1,7 +1,7 @@
 """One specification for the file of every trained network (NaSVA's aligner, ProcX, WYS2's
 detector), and the checks of its inputs.
 
-    NETWORK = NetworkSpec(kind="stepline.nasva.aligner", ..., parse=_parse, build=_build)
+    NETWORK = NetworkFileFormat(kind="stepline.nasva.aligner", ..., parse=_parse, build=_build)
     NETWORK.write(path, network, {"space": ...})        # the settings are added to the header
     header, network = NETWORK.load(path)                # in evaluation mode
 
@@ -43,7 +43,7 @@ UNKNOWN_SOURCES = ("", "unknown", "precomputed")
 
 
 @dataclass(frozen=True)
-class NetworkSpec(Generic[H, N]):
+class NetworkFileFormat(Generic[H, N]):
     """The file format of one kind of trained network.
 
     Attributes:

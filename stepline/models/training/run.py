@@ -35,7 +35,7 @@ from stepline.errors import ModelError, SettingsError, StoreError, first_line
 from stepline.files.atomic_files import atomic_path, check_plain_file, write_atomic
 from stepline.limits import parse_json
 from stepline.models.training.distributed import is_first, wait_for_all
-from stepline.models.training.network import NetworkSpec, parse_settings, read_tensors
+from stepline.models.training.network import NetworkFileFormat, parse_settings, read_tensors
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 from stepline.settings import Settings, add_constant_settings
 
@@ -69,7 +69,7 @@ class TrainingRun(Generic[ResultT]):
     """
 
     folder: Path
-    spec: NetworkSpec[Any, Any]
+    spec: NetworkFileFormat[Any, Any]
     identity: Mapping[str, Any]
     write: Callable[[ResultT, Path], None]
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -21,7 +21,12 @@ from torch import Tensor
 from stepline.errors import DatasetError, MediaError, ShapeError
 from stepline.features import FeatureStore
 from stepline.models.training.batches import TensorRecord, pad_rows
-from stepline.models.training.sources import EXCLUDED_REASON, ExcludedIds, FeatureJoin, OmitReason
+from stepline.models.training.sources import (
+    EXCLUDED_REASON,
+    ExcludedIds,
+    OmitReason,
+    TrainingVideoFilter,
+)
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.text.narration import load_tagger
@@ -473,7 +478,7 @@ def make_omission_check(
         excluded: ids of videos to leave out.
     """
     if isinstance(source, StoredClips):
-        return FeatureJoin(source.store, excluded=excluded).reason_to_omit
+        return TrainingVideoFilter(source.store, excluded=excluded).reason_to_omit
 
     def reason_to_omit(video: str) -> OmitReason | None:
         return (EXCLUDED_REASON, "") if video in excluded else source.reason_to_omit(video)

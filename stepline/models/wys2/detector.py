@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.models.training.loop import Loss
-from stepline.models.training.network import FeatureSpace, Header, NetworkSpec, parse_settings
+from stepline.models.training.network import FeatureSpace, Header, NetworkFileFormat, parse_settings
 from stepline.models.wys2.clips import ClipTextBatch, ClipTextPair, collate_pairs
 from stepline.models.wys2.settings import ContrastSettings, DetectorSettings
 from stepline.networks.device import current_device, device_of
@@ -309,7 +309,7 @@ def _parse(header: Header) -> SettingsAndSpace:
     return settings, FeatureSpace(str(header.get("video", "")), str(header.get("text", "")), None)
 
 
-NETWORK = NetworkSpec[SettingsAndSpace, Detector](
+NETWORK = NetworkFileFormat[SettingsAndSpace, Detector](
     kind="stepline.wys2.detector",
     version=1,
     title="a WYS2 detector",

@@ -9,10 +9,10 @@ from stepline.curate.stages.intermediate import (
     ProbeResult,
     dump_result,
     load_result,
-    pack,
+    pack_arrays,
     pack_features,
     round_seconds,
-    unpack,
+    unpack_arrays,
     unpack_features,
 )
 from stepline.errors import StoreError
@@ -30,19 +30,19 @@ def test_a_part_comes_back_from_its_bytes() -> None:
 
 def test_arrays_come_back_and_the_same_values_give_the_same_bytes() -> None:
     arrays = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.ones(2, dtype=np.float16)}
-    data = pack(FeatureHeader(backbone="conse", cuts=(1.5,)), arrays)
-    looked, back = unpack(FeatureHeader, data)
+    data = pack_arrays(FeatureHeader(backbone="conse", cuts=(1.5,)), arrays)
+    looked, back = unpack_arrays(FeatureHeader, data)
     assert looked == FeatureHeader(backbone="conse", cuts=(1.5,))
     assert sorted(back) == ["a", "b"]
     assert np.array_equal(back["b"], arrays["b"])
-    assert data == pack(looked, dict(reversed(arrays.items())))
+    assert data == pack_arrays(looked, dict(reversed(arrays.items())))
 
 
 def test_a_damaged_cell_is_reported_as_one() -> None:
     with pytest.raises(StoreError, match="is not a ProbeResult"):
         load_result(ProbeResult, b"{}")
     with pytest.raises(StoreError, match="has no arrays of FeatureHeader"):
-        unpack(FeatureHeader, b"not safetensors at all")
+        unpack_arrays(FeatureHeader, b"not safetensors at all")
 
 
 def test_pictures_come_back_with_their_motion_and_shots() -> None:
