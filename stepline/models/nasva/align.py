@@ -115,7 +115,7 @@ def score_texts(
                 total[:, window] += window_scores[:texts, : window.stop - window.start]
                 count[window] += 1
             if alignable is not None:
-                logits = output.alignable.float().cpu().numpy()[:, :texts]  # (B, K)
+                logits = output.alignability_logits.float().cpu().numpy()[:, :texts]  # (B, K)
                 alignable = np.maximum(alignable, logits.max(axis=0))
     finally:
         aligner.train(was_training)
