@@ -194,6 +194,17 @@ def test_where_no_bar_can_be_drawn_a_line_comes_now_and_then(monkeypatch, capsys
     )
 
 
+def test_the_time_that_a_language_model_still_needs_is_shown(monkeypatch, capsys):
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with progress.progress_bars() as report:
+        for second in (10, 20, 40):
+            now += 60.0
+            report("writing", float(second), 100.0)
+    # 30 of the film's seconds took 120, and 60 are left
+    assert capsys.readouterr().err.splitlines()[-1] == "writing: 40 of 100 s, 4 min left"
+
+
 def test_the_page_is_opened_when_asked_for(
     small_video, captions_file, tmp_path, stepline, monkeypatch
 ):

@@ -67,10 +67,18 @@ def progress_bars() -> Iterator["Progress"]:
     """Yield a callback that shows the progress of the stages of finding steps."""
     with ProgressLine() as line:
         stages: dict[str, str] = {}  # sound and picture are read at the same time
+        began: tuple[float, float] | None = None  # of writing: the clock, and the second reached
 
         def report(stage: str, second: float, duration: float) -> None:
+            nonlocal began
             total = f" of {duration:.0f}" if duration else ""
             stages[stage] = f"{stage}: {second:.0f}{total} s"
+            if stage == "writing":  # by a language model, which can take minutes
+                now = time.monotonic()
+                began = began or (now, second)
+                if second > began[1]:
+                    seconds_left = (now - began[0]) / (second - began[1]) * (duration - second)
+                    stages[stage] += f", {rough_time(seconds_left)} left"
             line.show(", ".join(stages.values()))
 
         yield report

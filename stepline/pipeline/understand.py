@@ -387,7 +387,7 @@ def _read_sound_and_picture(
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = sentences_near_video(speech.transcript, info.duration)
             narration = _parse_narration(request, near, settings)
-            written = propose_steps(request, near, settings, narration)
+            written = propose_steps(request, near, settings, narration, progress)
             evidence = SpeechAndVisuals(speech, written, look.result(), narration)
             return _use_screen_captions(run, evidence) or evidence
         except StoppedError:
@@ -448,6 +448,7 @@ def propose_steps(
     transcript: Transcript,
     settings: StepsSettings,
     narration: "ParsedNarration | None" = None,
+    progress: Progress | None = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, or what a writer makes of the transcript.
 
@@ -456,13 +457,16 @@ def propose_steps(
         transcript: what is said.
         settings: settings of all stages of finding steps.
         narration: the parsed transcript. None: the writer parses it.
+        progress: called with the stage's name, the second reached and the duration in s.
     """
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
         return place_user_lines(request.texts, transcript, settings, request.graph)
     title = (request.origin and request.origin.title) or ""
-    return write_steps(transcript, settings.writing, title=title, narration=narration)
+    return write_steps(
+        transcript, settings.writing, title=title, narration=narration, progress=progress
+    )
 
 
 @dataclass(frozen=True)

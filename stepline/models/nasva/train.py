@@ -104,7 +104,7 @@ def make_aligner_task(
         batch = collate(batch_samples).to(device_of(network))
         alignment = network(batch)
         terms = [grounding_loss(alignment, batch, settings)]
-        if alignment.alignable is not None:
+        if alignment.alignability_logits is not None:
             terms.append(alignability_loss(alignment, batch))
         return terms
 
