@@ -42,7 +42,7 @@ def elide_middle(text: str) -> str:
 
 
 def format_error_line(text: str) -> str:
-    """Return a message as one escape_control_characters line, with long quotes shortened."""
+    """Return a message as one printable line, with long quotes shortened."""
     return elide_middle(
         escape_control_characters(" ".join(filter(None, map(str.strip, text.splitlines()))))
     )
@@ -82,7 +82,7 @@ def explain_missing_extra(error: BaseException) -> str | None:
 
 
 class SteplineError(Exception):
-    """Base class of the errors that a user can cause and cure. As text it is one escape_control_characters line."""
+    """Base class of the errors that a user can cause and cure. As text it is one printable line."""
 
     def __str__(self) -> str:
         return format_error_line(super().__str__())

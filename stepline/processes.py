@@ -96,7 +96,7 @@ def start_module(
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process of `start_module` with all its descendant_pids, and wait for its end."""
+    """Kill a process of `start_module` with all its descendants, and wait for its end."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

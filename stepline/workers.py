@@ -5,7 +5,7 @@
 
 The target names a function of an importable module. The child calls it once, with the setup and a
 function that sends a message. It returns the function that does a task. A worker has limits of time
-and memory, and ends with its parent and all its descendant_pids.
+and memory, and ends with its parent and all its descendants.
 """
 
 import contextlib
@@ -117,7 +117,7 @@ class WorkerProcess:
             target: "module:function" that the worker runs.
             setup: first argument of that function.
             variables: environment variables, in addition to those of `child_environment`.
-            max_bytes: limit in bytes on the memory of the process and its descendant_pids during a
+            max_bytes: limit in bytes on the memory of the process and its descendants during a
                 task.
             start_seconds: seconds that the start may take.
             show_output: whether the stderr of the worker goes to this process's stderr. If False,
@@ -234,7 +234,7 @@ class WorkerProcess:
             self._process.send_signal(signal.SIGINT)
 
     def close(self, seconds: float = 0.0) -> None:
-        """End the process and its descendant_pids.
+        """End the process and its descendants.
 
         seconds: time that they have to end by themselves before they are killed.
         """
@@ -272,7 +272,7 @@ class WorkerProcess:
             self.connection.send(message)
 
     def _kill_group(self, limit: Literal["time", "memory"] | None = None) -> WorkerDeath:
-        """Kill the process with its descendant_pids and return its death."""
+        """Kill the process with its descendants and return its death."""
         kill_group(self._process)
         if not self.is_ready:
             self.failed_starts += 1
@@ -284,7 +284,7 @@ class WorkerProcess:
     def _used_bytes(self) -> int:
         """Return the memory of the process in bytes.
 
-        Every FAMILY_POLL_SECONDS the memory of its descendant_pids is measured and added too.
+        Every FAMILY_POLL_SECONDS the memory of its descendants is measured and added too.
         """
         if self._max_bytes == math.inf:
             return 0
@@ -369,7 +369,7 @@ class WorkerPool(Generic[W]):
 
 
 def descendant_pids(pid: int) -> list[int]:
-    """Return the process ids of all descendant_pids of a process."""
+    """Return the process ids of all descendants of a process."""
     # Without /proc, psutil reads all processes of the system.
     if not Path(f"/proc/{pid}/task/{pid}/children").exists():
         with contextlib.suppress(psutil.NoSuchProcess):

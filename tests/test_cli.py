@@ -55,7 +55,7 @@ def test_the_json_has_the_promised_form(finished):
         assert {"text", "start", "end", "at", "score", "sources", "status", "spans", "said"} <= set(
             step
         )
-        assert step["status"] in ("shown", "unclear", "said", "not found")
+        assert step["status"] in ("seen", "placed", "said_only", "not_found")
         assert step["sources"]
         assert all(0 <= start < end <= 16.3 for start, end in step["spans"])
 
@@ -286,7 +286,7 @@ def test_clips_are_cut_for_steps_that_have_a_place(small_video, captions_file, t
     assert result.exit_code == 0, result.output
     steps = read_record(tmp_path / "small.json").steps
     # the words are another film's
-    placed = [step for step in steps if step.status in ("shown", "unclear")]
+    placed = [step for step in steps if step.status in ("seen", "placed")]
     assert placed
     assert len(list((tmp_path / "small.clips").glob("*.mp4"))) == len(placed)
 

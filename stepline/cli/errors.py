@@ -84,7 +84,7 @@ class Group(click.Group):
             sys.exit(print_error(error, _existing_files(arguments)))
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
-        """Parse the arguments. Usage errors are escape_control_characters."""
+        """Parse the arguments. Usage errors are printed with control characters escaped."""
         with _printable_usage_errors():
             return super().make_context(*arguments, **extra)
 

@@ -150,7 +150,7 @@ class RunOutcome:
 
 
 def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
-    """Run a recipe over its source, publish_folder the dataset and write the report.
+    """Run a recipe over its source, publish the dataset and write the report.
 
     Return the outcome and the output folder. Finished results are kept if the run ends early.
 

@@ -140,6 +140,7 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
         "score": step.score,
         "status": step.status,
         "basis": step.basis,
+        "doubt": step.doubt,
     }
     return original.model_copy(update=changes)
 

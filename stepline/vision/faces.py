@@ -29,7 +29,7 @@ ANCHOR_STRIDES = (
     16,
     16,
     16,
-)  # px of the detector's feature maps, two anchor_centers per cell of each
+)  # px of the detector's feature maps, two anchors per cell of each
 MIN_PROBABILITY = 0.5  # from which a detection counts
 MAX_LOGIT = 80.0  # Beyond it an exponential may overflow, and the sigmoid is 0 or 1 anyway.
 MAX_OVERLAP = 0.3  # intersection over union of the boxes of two faces
@@ -89,7 +89,7 @@ class FaceDetector:
         logits = np.clip(scores.ravel().astype(np.float64), -MAX_LOGIT, MAX_LOGIT)
         probabilities = sigmoid(logits)  # (A,)
 
-        # from the units of the anchor_centers to pixels of the image
+        # from the units of the anchors to pixels of the image
         corner = np.array([x, y])
         detections = []
         for n in np.flatnonzero(probabilities > MIN_PROBABILITY):
@@ -116,7 +116,7 @@ class FaceDetector:
 
 
 def anchor_centers(side: int) -> Floats:
-    """Return the centres of the detector's anchor_centers, (A, 2) x and y in [0, 1].
+    """Return the centres of the detector's anchors, (A, 2) x and y in [0, 1].
 
     Every feature map cell has two. Feature maps of the same size are interleaved cell by cell.
 

@@ -96,7 +96,7 @@ def test_a_trained_network_finds_the_steps(trained):
         assert starts == sorted(starts)
         assert [step.id for step in found.steps] == ["1", "2"]
         for step in found.steps:
-            assert step.status == "shown"
+            assert step.status == "seen"
             assert step.text
             assert step.at in step.spans[0]
             assert 0 < step.score < 1

@@ -63,7 +63,7 @@ class DatasetCounts:
         left_out: videos that are left out, by reason.
         dropped_sentences: dropped sentences by reason.
         dropped_steps: dropped steps by reason.
-        statuses: steps by status, such as "shown".
+        statuses: steps by status, such as "placed".
         languages: videos by language of the speech.
         licences: steps from a text base, by licence of their text.
         recognisers: videos by speech recogniser.

@@ -148,7 +148,7 @@ def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str 
         return NO_STEP_WORDING
     if scores.support < settings.supported:
         return NO_SUPPORT
-    is_placed = step.status in ("shown", "unclear") and step.spans
+    is_placed = step.status in ("seen", "placed") and step.spans
     if not is_placed or scores.visibility < settings.shown:
         return NOT_SHOWN
     if scores.agreement < settings.placed:
@@ -205,7 +205,8 @@ def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
                 spans=(span,),
                 at=span.center,
                 said=span,
-                status="shown",
+                status="seen",
+                basis="network",
                 score=sentence.shown,
                 sources=(number,),
             )

@@ -36,6 +36,7 @@ from stepline.curate.stages.intermediate import (
 )
 from stepline.errors import MediaError, ModelError, WriterError
 from stepline.files.digests import sha256
+from stepline.grounding.fusion import without_place
 from stepline.networks.device import Device, current_device
 from stepline.numeric import unit_rows
 from stepline.pipeline.networks import load_aligner, load_judge_detector, shared_recognisers
@@ -333,8 +334,7 @@ def run_ground(video: VideoContext) -> bytes:
     duration = coarse.duration
     visual = _read_features(video)
     if not steps or not (visual.features is not None or visual.activity is not None):
-        update = {"status": "said", "score": 0.0}
-        unseen = tuple(step.model_copy(update=update) for step in steps)
+        unseen = tuple(without_place(step, 0.0) for step in steps)
         return pack_arrays(GroundedSteps(steps=unseen), {})
     # The default grounder or a trained network, and then a model that is asked.
     aligner = _aligner(settings)

@@ -17,6 +17,7 @@ from stepline.datasets.excluded import read_excluded
 from stepline.datasets.registry import DATASETS
 from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureLocation, FeatureStore, open_video_store
+from stepline.grounding.fusion import picture_status
 from stepline.grounding.speech import place_steps
 from stepline.models.nasva.dataset import (
     NO_TEXT,
@@ -238,7 +239,7 @@ def make_refined_records(
             if span is None:
                 dropped.append(Rejected(what="step", text=step.text, reason=NO_LABEL_REASON))
             else:
-                changes = {"spans": (span,), "at": None, "status": "shown"}
+                changes = {"spans": (span,), "at": None, **picture_status("network")}
                 steps.append(step.model_copy(update=changes))
         yield record.model_copy(update={"steps": tuple(steps), "dropped": tuple(dropped)})
 

@@ -361,7 +361,10 @@ def _description(
         span = Span(start, end)
         at = round(span.center, ROUND_DECIMALS)
         score = round(score, ROUND_DECIMALS)
-        steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
+        step = Step(
+            id="0", text=text, spans=(span,), at=at, status="seen", basis="network", score=score
+        )
+        steps.append(step)
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
     # Numbered last, so that dropped proposals leave no gap.
     numbered = (step.model_copy(update={"id": str(n)}) for n, step in enumerate(steps, start=1))

@@ -172,7 +172,7 @@ def train_vocabulary(
 
 
 def _single_character_tokens(words: Counter[str], settings: VocabularySettings) -> list[str]:
-    """Return the characters that are tokens: escape_control_characters ASCII, and other characters that occur at
+    """Return the characters that are tokens: printable ASCII, and other characters that occur at
     least `rare` times."""
     counts = Counter[str]()
     for word, times in words.items():

@@ -18,7 +18,7 @@ MIN_ADDED_SECONDS = 0.1  # by which a value is divided
 ROUNDING_SECONDS = 1e-9
 TOUCHING_SECONDS = 1e-6  # between the start of speech and a time that is its start
 MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
-SUMMARIZED_STATUSES = ("shown", "unclear")
+SUMMARIZED_STATUSES = ("seen", "placed")
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def cells(number: int) -> dict[str, bytes]:
         Step(id=str(n + 1), text=f"{verb} the {thing}", said=said.sentences[n].span, sources=(n,))
         for n, verb in enumerate(("chop", "fry"))
     )
-    update = {"spans": (Span(1.0, 4.0),), "status": "shown", "score": 0.7}
+    update = {"spans": (Span(1.0, 4.0),), "status": "placed", "score": 0.7}
     shown = tuple(step.model_copy(update=update) for step in steps)
     values = rng.standard_normal((12, 24)).astype(np.float32)
     return {
@@ -122,7 +122,7 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
         12.0,
     )
     assert first.video.path is None  # of this machine; what publishes it knows where it lies
-    assert [step.status for step in first.steps] == ["shown", "shown"]
+    assert [step.status for step in first.steps] == ["seen", "seen"]
     assert (first.models["judge"], first.models["vision"], first.warnings) == (
         "grounding",
         "conse",
@@ -197,7 +197,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
     records = list(read_parquet(tmp_path / "one/refine" / RECORDS_FILE))
     assert len(records) == 24
     for refined in records:
-        assert all((step.status == "shown") == bool(step.spans) for step in refined.steps)
+        assert all((step.status == "seen") == bool(step.spans) for step in refined.steps)
         assert refined.models["placing"] == {"network": "self-trained", "calibrated": True}
     network = "run/aligner.safetensors"
     for name in (

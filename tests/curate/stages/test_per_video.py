@@ -182,7 +182,7 @@ def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     results["ground"] = per_video.run_ground(work(Recipe(), results=results))
     grounded, arrays = unpack_arrays(GroundedSteps, results["ground"])
     assert arrays["scores"].shape == (1, 20)
-    assert grounded.steps[0].status in ("shown", "unclear", "said")
+    assert grounded.steps[0].status in ("seen", "placed", "said_only")
     judged = load_result(JudgedTranscript, per_video.run_judge(work(Recipe(), results=results)))
     assert judged.judge == "grounding"
     assert judged.transcript.sentences[0].shown is not None
