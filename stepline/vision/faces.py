@@ -24,12 +24,7 @@ from stepline.vision.tflite import load_tflite
 Image = npt.NDArray[np.uint8]  # (H, W, 3) RGB
 Floats = npt.NDArray[np.float64]
 
-ANCHOR_STRIDES = (
-    8,
-    16,
-    16,
-    16,
-)  # px of the detector's feature maps, two anchors per cell of each
+ANCHOR_STRIDES = (8, 16, 16, 16)  # px of the detector's feature maps, two anchors per cell of each
 MIN_PROBABILITY = 0.5  # from which a detection counts
 MAX_LOGIT = 80.0  # Beyond it an exponential may overflow, and the sigmoid is 0 or 1 anyway.
 MAX_OVERLAP = 0.3  # intersection over union of the boxes of two faces
