@@ -121,7 +121,7 @@ class MotionMeter:
         # A backbone may ask for more frames than motion needs. The others are skipped here.
         if frame.time * self._frame_rate >= self._next_frame:
             self.activity.add(frame)
-            self.screen.add(frame)
+            self.screen.add_frame(frame)
             self._next_frame = math.floor(frame.time * self._frame_rate) + 1
         self.cues.add(frame)
 
@@ -253,8 +253,8 @@ def _extract_from_key_frames(
             values.append(backbone.encode_images(key.image[None])[0])
             if key.later is not None:
                 pair = ScreenMeter()
-                pair.add(Frame(key.time, key.image))
-                pair.add(Frame(key.time, key.later))
+                pair.add_frame(Frame(key.time, key.image))
+                pair.add_frame(Frame(key.time, key.later))
                 pairs.append(pair.finish())
     screen = None
     if options.screens:

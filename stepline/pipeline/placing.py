@@ -290,11 +290,11 @@ def action_by_second(
     None if no faces were detected.
     """
     # Log odds are per second, so rows of any other rate do not fit.
-    if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
+    if visual.cues is None or not len(visual.cues.presenter_probability) or visual.cues.rate != 1.0:
         return None
     from stepline.grounding.shots import action_log_odds, step_and_other_speech
 
-    presenter = visual.cues.presenter.astype(np.float64)
+    presenter = visual.cues.presenter_probability.astype(np.float64)
     step_speech, other_speech = step_and_other_speech(steps, transcript, len(presenter))
     return action_log_odds(presenter, step_speech, other_speech)
 
@@ -343,7 +343,7 @@ def add_step_evidence(
 
 def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
     """Return whether a face looks at the camera for half of the span or longer."""
-    presenter = cues.between(span.start, span.end).presenter
+    presenter = cues.between(span.start, span.end).presenter_probability
     # NaN is a row in which no frame fell.
     confidence = presenter[np.isfinite(presenter)]
     if not len(confidence):
@@ -412,17 +412,19 @@ def judge_sentences(
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_DETECTOR
     if not _is_english(transcript):
         return transcript, None
-    from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
+    from stepline.models.wys2.judge import estimate_shown_by_grounding, estimate_shown_by_words
 
     if alignment is not None and visual.features is not None:
-        p_shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds)
+        p_shown = estimate_shown_by_grounding(
+            transcript, steps, alignment, seconds=settings.seconds
+        )
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
     from stepline.text import embed
 
     # Without pictures, the wording counts, and whether a step cites the sentence.
     cited = {source for step in steps for source in step.sources}
     is_cited = [number in cited for number in range(len(transcript.sentences))]
-    p_shown = judge_by_words(embed(_sentence_texts(transcript)), is_cited)
+    p_shown = estimate_shown_by_words(embed(_sentence_texts(transcript)), is_cited)
     return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_WORDS
 
 
@@ -441,7 +443,7 @@ def _judge_by_detector(
     media: Path | None,
 ) -> Sequence[float]:
     """Return P(shown) of every sentence, by a trained detector of features or of frames."""
-    from stepline.models.wys2.predict import encode_texts, judge_by_detector
+    from stepline.models.wys2.predict import encode_texts, estimate_shown_by_detector
     from stepline.vision import PrecomputedBackbone
 
     backbone = visual.backbone
@@ -456,7 +458,9 @@ def _judge_by_detector(
             raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
         video = media
     vectors = encode_texts(detector.space.text, backbone, _sentence_texts(transcript))
-    return judge_by_detector(detector, transcript.sentences, video, vectors, settings.seconds)
+    return estimate_shown_by_detector(
+        detector, transcript.sentences, video, vectors, settings.seconds
+    )
 
 
 def _sentence_texts(transcript: Transcript) -> list[str]:
