@@ -194,7 +194,7 @@ class KeyFrameReader:
             count = 0
             for packets in self._packet_runs(media):
                 key = self._decode(media, packets, scaler)
-                if key is None or key.time < 0:
+                if key is None or not 0 <= key.time < self._length:
                     continue
                 self._check_gap(key.time - (shown.time if shown else 0.0))
                 if shown is not None:

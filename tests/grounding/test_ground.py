@@ -38,7 +38,7 @@ def test_speech_alone_places_a_step_a_second_after_the_middle_of_its_words():
     assert [step.at for step in grounding.steps] == [12.5, 42.5]
     assert all(step.at in step.spans[0] for step in grounding.steps)
     assert [step.status for step in grounding.steps] == ["placed", "placed"]
-    assert grounding.report.note == "speech alone: no pictures were given"
+    assert grounding.report.note == "the words place the steps"
 
 
 def test_pictures_find_a_step_that_is_shown_long_after_its_words():
@@ -46,23 +46,24 @@ def test_pictures_find_a_step_that_is_shown_long_after_its_words():
     seen = pictures({0: 5, 1: 14, 2: 24, 3: 55, 4: 45})
     grounding = ground(steps, duration=60.0, features=seen, step_vectors=WORDS)
     assert grounding.report.likeness > 0
-    assert grounding.report.moved == 1
-    assert [
+    assert all(
         abs(step.at - center) <= 3.5
         for step, center in zip(grounding.steps, [5, 14, 24, 55, 45], strict=True)
-    ]
+    )
     assert abs(grounding.steps[3].at - 55) <= 3.5
 
 
 def test_pictures_of_noise_change_almost_nothing():
     steps = spoken(3, 13, 23, 33, 43)
+    alone = ground(steps, duration=60.0).steps
     moved = 0
     for seed in range(10):
         noise = np.random.default_rng(seed).normal(size=(60, 32)).astype(np.float32)
         seen = ground(
             steps, duration=60.0, features=FeatureSequence(noise, 1.0, "test"), step_vectors=WORDS
         )
-        moved += seen.report.moved
+        for step, other in zip(seen.steps, alone, strict=True):
+            moved += step.at is None or abs(step.at - other.at) > 2
     assert moved <= 5  # of 50 steps
 
 
@@ -74,7 +75,7 @@ def test_pictures_that_all_look_alike_change_nothing():
         ground(steps, duration=60.0, features=flat, step_vectors=WORDS),
     )
     assert seen.steps == alone.steps
-    assert "weigh nothing" in seen.report.note
+    assert seen.report.likeness == 0
 
 
 def test_motion_alone_moves_no_step_and_calls_none_only_said():
@@ -108,7 +109,7 @@ def test_spans_stop_at_cuts_and_at_the_end():
         duration=28.4,
         activity=Activity(np.zeros(29, np.float32), cuts=(9.0, 14.0), rate=1.0),
     )
-    assert grounding.steps[0].spans[0] == Span(9.0, 14.0)
+    assert grounding.steps[0].spans[0] == Span(9.5, 14.0)
     assert grounding.steps[1].spans[0].end == 28.4
 
 
@@ -142,9 +143,9 @@ def test_two_steps_said_together_share_the_seconds():
 
 def test_a_span_ends_before_the_second_at_which_another_step_is_most_likely():
     steps = ground(spoken(10.0, 12.0, 12.0, 16.0, 40.0), duration=60.0).steps
-    assert [step.at for step in steps] == [11.5, 14.5, 14.5, 19.5, 42.5]
+    assert [step.at for step in steps] == [12.5, 14.5, 14.5, 18.5, 42.5]
     spans = [step.spans[0] for step in steps]
-    assert [span.end for span in spans[:3]] == [13.0, 17.0, 17.0]  # halfway, on whole seconds
+    assert [span.end for span in spans[:3]] == [14.0, 17.0, 17.0]  # halfway, on whole seconds
     assert spans[1] == spans[2]  # nothing tells them apart
     assert all(step.at in span for step, span in zip(steps, spans, strict=True))
     assert not any(
@@ -284,7 +285,6 @@ def test_only_the_black_part_of_a_film_shows_nothing():
     half = Activity(film.motion, film.cuts, 1.0, peak_changes=film.peak_changes, thumbnails=looks)
     steps = ground(spoken(5.0, 22.0), duration=30.0, activity=half).steps
     assert [step.status for step in steps] == ["placed", "said_only"]
-    assert steps[0].doubt is None
     assert steps[0].at < 15
 
 
