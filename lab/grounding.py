@@ -89,8 +89,8 @@ def seen(video: Path, texts: Sequence[str]) -> Seen:
             features=features.values,
             motion=activity.motion,
             cuts=np.array(activity.cuts),
-            peaks=activity.peaks,
-            looks=activity.looks,
+            peaks=activity.peak_changes,
+            looks=activity.thumbnails,
         )
     with np.load(store) as arrays:
         features = FeatureSequence(arrays["features"], 1.0, "conse")

@@ -131,10 +131,10 @@ def write_pictures(visual: VisualFeatures, store: Path) -> None:
         lines=np.array(json.dumps(lines)),
         motion=visual.activity.motion,
         cuts=visual.activity.cuts,
-        peaks=visual.activity.peaks,
-        looks=visual.activity.looks,
+        peaks=visual.activity.peak_changes,
+        looks=visual.activity.thumbnails,
         features=visual.features.values,
-        presenter=visual.cues.presenter,
+        presenter=visual.cues.presenter_probability,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from stepline.errors import StoreError, first_line, printable
+from stepline.errors import StoreError, escape_control_characters, first_line
 from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.files.parquet import BATCH_ROWS, read_text_column
 from stepline.limits import MAX_RECORD_BYTES, LimitError, parse_json, read_limited
@@ -54,7 +54,7 @@ def to_json(record: Record) -> str:
     # The version and the id come first.
     ordered = {"version": tree.pop("version"), "id": tree.pop("id"), **tree}
     text = json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False)
-    return printable(text) + "\n"
+    return escape_control_characters(text) + "\n"
 
 
 def from_json(text: str | bytes, source: str = "JSON") -> Record:

@@ -166,15 +166,15 @@ class TrainingProgressLine(ProgressLine):
         if not is_first():
             return
         # A run that goes on began with some steps, which cost it nothing now.
-        seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
+        seconds_per_step = progress.seconds / max(progress.steps_since_start, 1)
         parts = [f"loss {progress.loss:.3f}"]
         if progress.score is not None:
             parts.append(f"held out {progress.score:.3f}")
-        parts.append(f"{seconds_per_step * (progress.steps - progress.step):.0f} s left")
+        parts.append(f"{seconds_per_step * (progress.step_count - progress.step):.0f} s left")
         parts.append(f"at most {peak_memory() / GIB_BYTES:.2f} GiB")
         self.show(
-            f"step {progress.step} of {progress.steps}: {', '.join(parts)}",
-            always=progress.score is not None or progress.step >= progress.steps,
+            f"step {progress.step} of {progress.step_count}: {', '.join(parts)}",
+            always=progress.score is not None or progress.step >= progress.step_count,
         )
 
 
@@ -184,13 +184,13 @@ def curation_progress() -> Iterator[Callable[["PhaseProgress"], None]]:
     with ProgressLine() as line:
 
         def report(progress: "PhaseProgress") -> None:
-            parts = [f"{progress.earlier} of an earlier run"]
+            parts = [f"{progress.finished_earlier} of an earlier run"]
             if progress.rate:
                 parts = [f"{progress.rate:,.0f} an hour"]
             if progress.seconds_left:
                 parts.append(f"{progress.seconds_left / 60:.0f} min left")
-            if progress.kinds["left out"]:
-                parts.append(f"{progress.kinds['left out']} left out")
+            if progress.failures_by_kind["left out"]:
+                parts.append(f"{progress.failures_by_kind['left out']} left out")
             if progress.failed:
                 parts.append(f"{progress.failed} failed")
             text = f"{progress.finished} of {progress.total} videos: {', '.join(parts)}"

@@ -242,7 +242,7 @@ class GroundingInputs:
     @property
     def has_thumbnails(self) -> bool:
         """Whether there are thumbnails of the pictures."""
-        return self.activity is not None and len(self.activity.looks) > 0
+        return self.activity is not None and len(self.activity.thumbnails) > 0
 
     @functools.cached_property
     def is_said(self) -> Flags:
@@ -306,8 +306,8 @@ class GroundingInputs:
                 activity,
                 motion=activity.motion[rows],
                 cuts=tuple(cuts),
-                peaks=activity.peaks[rows],
-                looks=activity.looks[rows],
+                peak_changes=activity.peak_changes[rows],
+                thumbnails=activity.thumbnails[rows],
             )
         return replace(self, features=features, activity=activity)
 

@@ -405,7 +405,7 @@ class CorrectedLibrary:
         # Read before the transaction, which other processes wait for.
         current = self.current(id)
         record = current.machine
-        with self.database.change() as connection:
+        with self.database.write_transaction() as connection:
             earlier = self.corrections(id)
             # A page that got no answer sends again.
             if _is_resent(correction, earlier):

@@ -20,7 +20,7 @@ from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected
-from stepline.settings import validate, without_constants
+from stepline.settings import remove_constant_settings, validate
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
 
@@ -110,7 +110,7 @@ def record_settings(record: Record) -> StepsSettings:
 
     Raises SettingsError if it was made without pictures, or from a part of the video.
     """
-    values = without_constants(record.settings)
+    values = remove_constant_settings(record.settings)
     inputs = values.pop("inputs", None)
     settings = validate(StepsSettings, values)
     if settings.vision.backbone in ("none", "precomputed"):

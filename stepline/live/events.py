@@ -16,7 +16,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stepline.errors import StoreError
 from stepline.files.append_log import AppendLog
-from stepline.files.atomic_files import check_own_file, write_atomic
+from stepline.files.atomic_files import check_plain_file, write_atomic
 from stepline.outputs.subtitles import webvtt
 from stepline.records import (
     Basis,
@@ -336,7 +336,7 @@ class RunFiles:
             return
         new_rows = np.ascontiguousarray(values[self.row_count - first :], np.float32)
         try:
-            check_own_file(self.rows)
+            check_plain_file(self.rows)
             with self.rows.open("ab") as file:
                 file.write(new_rows.tobytes())
         except OSError as error:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from stepline.errors import printable
+from stepline.errors import escape_control_characters
 from stepline.outputs.text import (
     WARNING_MARK,
     one_line,
@@ -187,7 +187,7 @@ def _shown_steps(record: Record) -> list[tuple[Span, Step]]:
 
 def _to_json(tree: JsonValue) -> str:
     text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
-    return printable(text) + "\n"
+    return escape_control_characters(text) + "\n"
 
 
 def _time_range(span: Span) -> JsonObject:

@@ -329,11 +329,11 @@ def action_by_second(
     None if no faces were detected.
     """
     # Log odds are per second, so rows of any other rate do not fit.
-    if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
+    if visual.cues is None or not len(visual.cues.presenter_probability) or visual.cues.rate != 1.0:
         return None
     from stepline.grounding.shots import action_log_odds, step_and_other_speech
 
-    presenter = visual.cues.presenter.astype(np.float64)
+    presenter = visual.cues.presenter_probability.astype(np.float64)
     step_speech, other_speech = step_and_other_speech(steps, transcript, len(presenter))
     return action_log_odds(presenter, step_speech, other_speech)
 
@@ -392,7 +392,7 @@ def _starts_at_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool
 
 def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
     """Return whether a face looks at the camera for half of the span or longer."""
-    presenter = cues.between(span.start, span.end).presenter
+    presenter = cues.between(span.start, span.end).presenter_probability
     # NaN is a row in which no frame fell.
     confidence = presenter[np.isfinite(presenter)]
     if not len(confidence):
@@ -446,7 +446,7 @@ def judge_sentences(
     """
     if not transcript.sentences:
         return transcript
-    from stepline.models.wys2.predict import encode_texts, judge_by_detector
+    from stepline.models.wys2.predict import encode_texts, estimate_shown_by_detector
     from stepline.vision import PrecomputedBackbone
 
     backbone = visual.backbone
@@ -462,7 +462,9 @@ def judge_sentences(
         video = media
     texts = [sentence.text for sentence in transcript.sentences]
     vectors = encode_texts(detector.space.text, backbone, texts)
-    sentences = judge_by_detector(detector, transcript.sentences, video, vectors, settings.seconds)
+    sentences = estimate_shown_by_detector(
+        detector, transcript.sentences, video, vectors, settings.seconds
+    )
     return transcript.model_copy(update={"sentences": sentences})
 
 

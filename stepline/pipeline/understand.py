@@ -35,7 +35,7 @@ from stepline.grounding.correspondence import TALK_WARNING
 from stepline.grounding.evidence import picture_warning
 from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.networks.device import current_device
-from stepline.numeric import one_blas_thread
+from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
 from stepline.pipeline.describe import describe_by_network
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
@@ -137,7 +137,7 @@ class SpeechAndVisuals:
 
 
 @embedding_cache()
-@one_blas_thread()
+@limit_blas_to_one_thread()
 def understand(
     request: Request,
     settings: StepsSettings,

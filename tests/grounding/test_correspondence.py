@@ -129,7 +129,7 @@ def test_a_step_of_a_talk_is_in_doubt_over_pictures_that_fit_the_talk(
     lines = [Line(sentence.text, sentence.span) for sentence in said[::2]]
     lines[:1] = [Line("city mayor mourns", said[0].span)]
     moving = Activity(
-        np.full(60, 0.1, np.float32), (20.1, 40.2), 1.0, peaks=np.full(60, 0.3, np.float32)
+        np.full(60, 0.1, np.float32), (20.1, 40.2), 1.0, peak_changes=np.full(60, 0.3, np.float32)
     )
     step = Step(id="1", text="mourn the mayor", said=said[4].span, sources=(4,))
     found = ground(
@@ -160,7 +160,9 @@ def test_what_is_said_last_and_for_some_cases_is_in_doubt(
     steps = [Step(id=str(n), text=texts[n], said=said[n].span, sources=(n,)) for n in (0, 1)]
     lines = [Line("Press the wound", sentence.span) for sentence in said]
     lines[1] = Line("wound press firmly", said[1].span)
-    moving = Activity(np.full(40, 0.1, np.float32), (), 1.0, peaks=np.full(40, 0.3, np.float32))
+    moving = Activity(
+        np.full(40, 0.1, np.float32), (), 1.0, peak_changes=np.full(40, 0.3, np.float32)
+    )
     found = ground(
         steps,
         duration=40.0,

@@ -233,8 +233,8 @@ def edited(scenes: list[str], seconds: int) -> Activity:
         motion,
         tuple(float(n * seconds) for n in range(1, len(scenes))),
         1.0,
-        peaks=peaks,
-        looks=looks,
+        peak_changes=peaks,
+        thumbnails=looks,
     )
 
 
@@ -274,7 +274,7 @@ def test_slides_that_say_the_steps_do_not_show_them(written: float, status: str)
     # it stop motion
     film = edited(["hands"], 30)
     peaks = np.where(np.arange(30) % 5 == 0, 0.1, 0.001).astype(np.float32)
-    slides = Activity(film.motion, (), 1.0, peaks=peaks, looks=film.looks)
+    slides = Activity(film.motion, (), 1.0, peak_changes=peaks, thumbnails=film.thumbnails)
     lines = [
         Line(f"step {n}", Span(t, min(t + 5, written)))
         for n, t in enumerate(np.arange(0, written, 5))
@@ -285,8 +285,8 @@ def test_slides_that_say_the_steps_do_not_show_them(written: float, status: str)
 
 def test_only_the_black_part_of_a_film_shows_nothing():
     film, black = edited(["hands", "hands"], 15), filmed("black", 15)
-    looks = np.concatenate([film.looks[:15], black.looks])
-    half = Activity(film.motion, film.cuts, 1.0, peaks=film.peaks, looks=looks)
+    looks = np.concatenate([film.thumbnails[:15], black.thumbnails])
+    half = Activity(film.motion, film.cuts, 1.0, peak_changes=film.peak_changes, thumbnails=looks)
     steps = ground(spoken(5.0, 22.0), duration=30.0, activity=half).steps
     assert [step.status for step in steps] == ["placed", "said_only"]
     assert steps[0].doubt is None
@@ -312,11 +312,11 @@ def test_what_is_said_just_after_the_picture_ends_is_not_shown():
 def stopped(moving: int, still: int) -> Activity:
     """Hands at work for so many seconds, then a picture that does not change."""
     film = edited(["hands"], moving + still)
-    peaks = np.array(film.peaks)
+    peaks = np.array(film.peak_changes)
     peaks[moving:] = 0.001
-    looks = np.array(film.looks)
+    looks = np.array(film.thumbnails)
     looks[moving:] = looks[moving]
-    return Activity(film.motion, (), 1.0, peaks=peaks, looks=looks)
+    return Activity(film.motion, (), 1.0, peak_changes=peaks, thumbnails=looks)
 
 
 def test_nothing_is_shown_in_a_still_stretch_past_its_first_seconds():

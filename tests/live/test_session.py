@@ -373,7 +373,7 @@ def test_live_rows_are_those_of_the_whole_video(small_video, monkeypatch):
     assert len(live.features.values) >= len(wanted.values) - 1
     activity, rows = measure_activity(frames), len(live.activity.motion)
     assert np.allclose(live.activity.motion, activity.motion[:rows], atol=1e-6)
-    assert np.allclose(live.activity.looks, activity.looks[:rows], atol=1e-6)
+    assert np.allclose(live.activity.thumbnails, activity.thumbnails[:rows], atol=1e-6)
     assert live.activity.cuts == pytest.approx([cut for cut in activity.cuts if cut < live.until])
 
 

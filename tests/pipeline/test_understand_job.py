@@ -277,7 +277,9 @@ def test_a_step_reports_what_the_picture_holds():
         ScreenText("later", Span(16, 18), 0.2),
     )
     activity = Activity(np.zeros(40, np.float32), (9.5, 23.0), 1.0)
-    visual = VisualFeatures(activity=activity, cues=PictureCues(1.0, presenter=faces, lines=lines))
+    visual = VisualFeatures(
+        activity=activity, cues=PictureCues(1.0, presenter_probability=faces, lines=lines)
+    )
     transcript = Transcript(sentences=sentences)
 
     def seen(**known):

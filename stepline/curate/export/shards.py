@@ -24,12 +24,12 @@ class Column:
     Attributes:
         name: name of the column.
         kind: Arrow type.
-        meaning: description for the dataset card.
+        description: description for the dataset card.
     """
 
     name: str
     kind: str
-    meaning: str
+    description: str
 
 
 RECORD_COLUMNS = (

@@ -98,7 +98,7 @@ def place_steps(
     *,
     settings: AlignerSettings | None = None,
     duration: float | None = None,
-    before: Array | None = None,
+    order_probabilities: Array | None = None,
 ) -> StepPlacement:
     """Return where each step is shown in a video, by the network's scores and the times of speech.
 
@@ -110,7 +110,7 @@ def place_steps(
         settings: how texts compete, whether their order counts, and how long spans are. None: the
             defaults.
         duration: length of the video in seconds. None: the length of its feature rows.
-        before: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
+        order_probabilities: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
             the settings.
 
     Raises ShapeError if there is not one row of scores per step.
@@ -132,7 +132,7 @@ def place_steps(
     # where and whether, with regard to the other steps
     prior = _compute_speech_prior(steps, text_scores)
     posterior = estimate_posterior(
-        text_scores.scores, p_shown, settings, prior=prior, before=before
+        text_scores.scores, p_shown, settings, prior=prior, order_probabilities=order_probabilities
     )
     if duration is None:
         duration = text_scores.scores.shape[1] / text_scores.rate
@@ -163,7 +163,7 @@ def ground_by_aligner(
     *,
     settings: AlignerSettings | None = None,
     duration: float | None = None,
-    before: Array | None = None,
+    order_probabilities: Array | None = None,
 ) -> AlignerGrounding:
     """Return the steps of a video with the spans in which a trained network finds them.
 
@@ -178,7 +178,7 @@ def ground_by_aligner(
         settings: settings of `place_steps`, and how long videos are split into windows. None: the
             defaults.
         duration: length of the video in seconds. None: the length of its feature rows.
-        before: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
+        order_probabilities: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
             the settings.
 
     Raises ModelError or ShapeError if the features or vectors do not fit the network.
@@ -187,7 +187,12 @@ def ground_by_aligner(
     loaded.check_features(features)
     text_scores = score_texts(loaded.aligner, features, vectors, settings)
     placement = place_steps(
-        steps, text_scores, loaded.calibration, settings=settings, duration=duration, before=before
+        steps,
+        text_scores,
+        loaded.calibration,
+        settings=settings,
+        duration=duration,
+        order_probabilities=order_probabilities,
     )
     placed_steps = placement.steps
     if settings.spans == "grown":

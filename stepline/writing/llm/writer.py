@@ -133,7 +133,7 @@ def write_llm(
     until = time.monotonic() + settings.deadline_for(words)
     replies = reply_cache.open_cache(settings.cache)
     if prompt is None:
-        settings = _with_chosen_form(settings, replies, until, is_english=is_english)
+        settings = _choose_request_form(settings, replies, until, is_english=is_english)
     start = time.monotonic()
     server = open_server(settings)
     report = _progress_report(transcript, progress)
@@ -190,17 +190,19 @@ def _progress_report(
     return report
 
 
-def _with_chosen_form(
+def _choose_request_form(
     settings: LlmSettings, replies: ReplyCache, until: float, *, is_english: bool
 ) -> LlmSettings:
-    """Return the settings with another form than "auto", and with one that fits the language.
+    """Return the settings with "auto" replaced by a request form that fits model and language.
+
+    A strong model is asked to "write", another to "edit". "edit" becomes "nasva" for a transcript
+    that is not English, because the scorer that chooses its sentences knows only English.
 
     Args:
         settings: server or model file, form and limits.
-        replies: the cache, which may hold the model's reply to the probe.
+        replies: the reply cache, which may hold the model's reply to the probe of its strength.
         until: deadline, in seconds of the clock `time.monotonic`.
-        is_english: whether the transcript is English. The scorer that chooses sentences for the
-            form "edit" knows no other language.
+        is_english: whether the transcript is English.
     """
     form = settings.form
     if form == "auto":

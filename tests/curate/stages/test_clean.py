@@ -80,7 +80,7 @@ def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path:
         records,
         {"c": StageFailure("c", "filter", "left out", "it is too short")},
     )
-    clean.clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
+    clean.run_clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS_FILE)] == ["a"]
     left_out = read_left_out(tmp_path / "clean")
     assert {id: one.reason for id, one in left_out.items()} == {
@@ -103,9 +103,7 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     assert [one.text for one in made.dropped] == ["I love this kitchen."]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
-    clean.select_shown_narrations(
-        gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"})
-    )
+    clean.run_visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
     assert (
         read_left_out(tmp_path / "visible")["b"].reason == "what is said in it could not be judged"
