@@ -143,13 +143,13 @@ def test_only_what_changes_is_read_again(index, folder):
     write_record(sink().model_copy(update={"steps": (more,)}), folder / "sink.json")
     os.utime(folder / "sink.json", ns=(1, 1))
     update = index.update()
-    assert (update.read, update.removed) == (1, 0)
+    assert (update.read_count, update.removed_count) == (1, 0)
     assert index.search("tighten")[0].text == "tighten the nut"
     assert "call a plumber" not in [
         moment.text for moment in index.search("plumber", max_moments=100)
     ]
     (folder / "sink.json").unlink()
-    assert index.update().removed == 1
+    assert index.update().removed_count == 1
     assert {moment.video for moment in index.search("tighten the nut", max_moments=100)} == {"demo"}
 
 
