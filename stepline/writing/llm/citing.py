@@ -113,7 +113,7 @@ def cite_sources(
 
 def _support_together(support: SupportScores, k: int, rows: list[int], floor: float) -> bool:
     """Return whether sentences support a step: one of them has a cosine of at least `floor`, or all
-    together say most of the step's words.
+    together say most of the step's words and one has a cosine not far below `floor`.
 
     Args:
         support: cosines and word overlap of all steps and sentences.
