@@ -74,17 +74,17 @@ class GroundedVideoSteps:
         steps: K steps.
         alignment: (K steps, T seconds) P(step k is shown at second t). None if no step was
             grounded.
-        grounding: the full result of the method that placed the steps. None if no step was
+        grounding: the full result of the method that grounded the steps. None if no step was
             grounded.
         answers: answers of a vision-language model about the steps. None if no model was asked.
-        is_talk: whether the speech from which the steps were written hardly instructs.
+        lacks_instructions: whether the speech from which the steps were written hardly instructs.
     """
 
     steps: tuple[Step, ...]
     alignment: Alignment | None
     grounding: "Grounding | AlignerGrounding | None"
     answers: "VisualAnswers | None"
-    is_talk: bool = False
+    lacks_instructions: bool = False
 
 
 def place_steps(
@@ -158,7 +158,14 @@ def _is_talk(
 def _crop_to_video(
     lines: "TextPlacement | None", steps: Sequence[Step], transcript: Transcript
 ) -> "TextPlacement | None":
-    """Return the lines with the sentences inside the video, which come first."""
+    """Return where the speech says the user's lines, restricted to the sentences inside the video,
+    which come first. None stays None.
+
+    Args:
+        lines: probabilities of lines and sentences. None: the steps are no lines of the user.
+        steps: K steps inside the video.
+        transcript: S sentences inside the video.
+    """
     if lines is None or len(lines.sentence_probabilities) != len(steps):
         return None
     count = len(transcript.sentences)
@@ -306,7 +313,13 @@ def describe_with_vlm(
 
 
 def _shot_slices(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video as slices of its seconds. One shot if the cuts are unknown."""
+    """Return the shots of a video as slices of its seconds. Without known cuts the whole video is
+    one shot.
+
+    Args:
+        visual: features of the video, with the seconds of its cuts.
+        seconds: length of the video in whole seconds.
+    """
     from stepline.grounding.evidence import shot_slices
 
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
@@ -401,7 +414,14 @@ def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
 
 
 def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[str]:
-    """Return a remark for each of the largest lines on screen within the span."""
+    """Return a remark for each of the largest lines of text on the screen during the span: whether
+    the line holds words of the step.
+
+    Args:
+        cues: lines of on-screen text with their seconds.
+        span: seconds of the step.
+        words: the words of the step and of its sentences.
+    """
     lines = []
     for line in cues.lines:
         # What is shown longer is a watermark, not text of the step.

@@ -38,7 +38,7 @@ from stepline.networks.device import current_device
 from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
 from stepline.pipeline.describe import describe_by_network
-from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.networks import Networks, describe_inputs, load_networks
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.pictures import (
     PREFETCHED_FRAMES,
@@ -167,7 +167,7 @@ def understand(
     run = VideoRun(request, settings, networks, media_info_of_part(whole, request.part))
     # Before the reading: a file that is replaced during it is then known by what was there first.
     digest = sha256(request.path)
-    run_fingerprint = fingerprint(request, settings, networks)
+    run_fingerprint = describe_inputs(request, settings, networks)
 
     evidence = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
@@ -290,7 +290,7 @@ def _grounding_warnings(
     is_comparable = (is_placed or not warnings) and not is_clicked
     if placed.grounding is not None and is_comparable:
         warnings += placed.grounding.report.warnings
-    if placed.is_talk:
+    if placed.lacks_instructions:
         warnings.append(TALK_WARNING)
     if placed.answers is not None:
         warnings += placed.answers.notes
@@ -350,11 +350,11 @@ def _read_sound_and_picture(
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = VisualOptions(
-            screens=True,
+            reads_screen=True,
             progress=progress,
-            stop=stop,
+            stop_event=stop,
             thumbnails=thumbnails,
-            ahead=PREFETCHED_FRAMES,
+            prefetched_frames=PREFETCHED_FRAMES,
         )
         look = pool.submit(extract_features, request, info, settings, options)
         look.add_done_callback(stop_if_failed)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stepline.evaluate.calibration import Logistic
+from stepline.evaluate.calibration import LogisticRegression
 from stepline.models.wys2.detector import Detector, write_detector
 from stepline.models.wys2.predict import DetectorCalibration, write_calibration
 from stepline.models.wys2.settings import DetectorSettings
@@ -16,7 +16,7 @@ def detector_of(folder, log_odds):
     path = folder / "detector.safetensors"
     settings = DetectorSettings(video_width=384, text_width=384, hidden=8, width=4)
     write_detector(Detector(settings), path, video="conse")
-    same = Logistic((0.0,), (1.0,), (0.0,), log_odds)
+    same = LogisticRegression((0.0,), (1.0,), (0.0,), log_odds)
     write_calibration(DetectorCalibration(same, 0.05), path)
     return path
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ModelError, SettingsError
-from stepline.evaluate.calibration import Logistic
+from stepline.evaluate.calibration import LogisticRegression
 from stepline.models.training.network import FeatureSpace, LoadedNetwork
 from stepline.models.wys2.detector import Detector, write_detector
 from stepline.models.wys2.predict import (
@@ -29,7 +29,7 @@ from stepline.vision.settings import VisionSettings
 
 WIDTH = 384
 SMALL = DetectorSettings(video_width=WIDTH, text_width=WIDTH, hidden=8, width=4)
-SURE = DetectorCalibration(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05)
+SURE = DetectorCalibration(LogisticRegression((0.0,), (1.0,), (1.0,), 0.0), 0.05)
 
 
 def spoken(*spans, language="en"):
