@@ -1,11 +1,11 @@
 """Grounding: when each step is shown, by its words, and by pictures where a network of the user's compares them.
 
 Example: in a video of 60 s only "Drain the pasta and rinse it." is said, at 10 to 14 s. The step "drain
-the pasta and rinse" is "placed" (9.5, 16), at 12.5, with a doubt: no picture was given. The step "slice
+the pasta and rinse" is "placed" (9.5, 18), at 12.5, with a doubt: no picture was given. The step "slice
 the bread" is "not_found".
 
-A step is shown .7 s after the middle of its words, and from half a second before them to 2 s after, but
-not across a cut. On real clips no other rule places it better (docs/real_clips.md). With the features of
+A step is shown .7 s after the middle of its words, and from half a second before them to 4 s after, or
+to where another step begins. On real clips no other rule places it better (docs/real_clips.md). With the features of
 an image-text network, for step k at second t:
 
     P_k(t) = prior(t | said_k) exp(w z_k(t)) unclaimed_k(t) / sum   w fitted from the video itself
@@ -328,7 +328,7 @@ def ground_window(
                 doubt=report.doubt,
             )
         else:
-            placed = place_by_words(step, inputs.cuts, inputs.end)
+            placed = place_by_words(step, inputs.end)
             update = {"score": probability * score, **picture_status(None, report.doubt)}
             placed = placed.model_copy(update=update)
         steps.append(placed)

@@ -34,10 +34,6 @@ MIN_CELL_CHANGE = 0.05  # change of grey of a cell that is visible at all
 JUMP_FLOOR = 0.25  # fraction of the cells that change at a cut between shots of the same colours
 JUMP_RATIO = 1.4  # times the greatest fraction among the neighbours
 THUMBNAIL_WIDTH = 3 * THUMBNAIL_SIDE**2  # numbers of a thumbnail
-# of key frames: a cut changes so many cells and colours. Encoders set such a key frame before it is due
-KEY_JUMP_FLOOR = 0.4
-KEY_COLOUR_FLOOR = 0.1
-MAX_EARLY_KEY_FRACTION = 0.95  # of the longest time between two key frames
 
 Floats = npt.NDArray[np.float64]
 
@@ -142,51 +138,38 @@ class ActivityMeter:
 
 
 class KeyFrameMeter(ActivityMeter):
-    """Measures the same of key frames: the picture of each holds until the next one.
+    """Measures motion and thumbnails of key frames: the picture of each holds until the next one.
 
-    Motion is that of the key frames with a later picture. Cuts are key frames of another picture that
-    the encoder has set before they were due, so that some cuts are not found.
+    Motion is that of the key frames with a later picture. Cuts between key frames are not found.
     """
 
     def __init__(self, *, rate: float = 1.0) -> None:
         super().__init__(rate=rate)
-        self._keys: dict[
-            int, float
-        ] = {}  # number of a key frame's change -> seconds since the last
-        self._last_key = 0.0
-        self._rows = 0
+        self._pairs: list[int] = []  # numbers of the changes from a key frame to its later picture
+        self._row_count = 0
 
     def add_key(self, key: "KeyFrame") -> None:
         """Add the next key frame."""
-        if self._last is not None:
-            self._keys[len(self._changes)] = key.time - self._last_key
-        self._last_key = key.time
         self.add(Frame(key.time, key.image))
         if key.later is not None:
+            self._pairs.append(len(self._changes))
             self.add(Frame(key.time + PAIR_SECONDS, key.later))
-        self._rows = max(math.ceil(key.end * self._rate), *(row + 1 for row in self._thumbnails))
+        last_row = max(self._thumbnails)
+        self._row_count = max(math.ceil(key.end * self._rate), last_row + 1)
 
     def finish(self) -> Activity:
-        """Return motion, shot boundaries and thumbnails of all key frames added."""
-        times, motions, peaks, jumps, recoloured = np.array(self._changes).reshape(-1, 5).T
-        longest = max(self._keys.values(), default=0.0)
-        cuts = []
-        for n, seconds in self._keys.items():
-            is_early = seconds < MAX_EARLY_KEY_FRACTION * longest
-            if is_early and jumps[n] > KEY_JUMP_FLOOR and recoloured[n] > KEY_COLOUR_FLOOR:
-                cuts.append(float(times[n]))
-        motion = np.full(self._rows, np.nan, dtype=np.float32)
-        peak = motion.copy()
-        for n in range(len(times)):
-            if n not in self._keys:
-                row = self._row(times[n])
-                motion[row], peak[row] = motions[n], peaks[n]
-        looks = np.full((self._rows, THUMBNAIL_WIDTH), np.nan, dtype=np.float32)
+        """Return motion and thumbnails of all key frames added."""
+        motion = np.full((self._row_count, 1), np.nan, dtype=np.float32)
+        peaks = motion.copy()
+        for n in self._pairs:
+            time, mean_change, peak, _, _ = self._changes[n]
+            row = self._row(time)
+            motion[row], peaks[row] = mean_change, peak
+        thumbnails = np.full((self._row_count, THUMBNAIL_WIDTH), np.nan, dtype=np.float32)
         for row, (total, count) in self._thumbnails.items():
-            looks[row] = (total / count).ravel()
-        held = [_hold(values) for values in (motion[:, None], peak[:, None], looks)]
-        motion = np.nan_to_num(held[0][:, 0])
-        return Activity(motion, tuple(cuts), self._rate, held[1][:, 0], held[2])
+            thumbnails[row] = (total / count).ravel()
+        motion, peaks, thumbnails = map(_hold, (motion, peaks, thumbnails))
+        return Activity(np.nan_to_num(motion[:, 0]), (), self._rate, peaks[:, 0], thumbnails)
 
 
 def _hold(rows: Matrix) -> Matrix:

@@ -103,14 +103,10 @@ def test_where_no_presenter_comes_again_the_words_decide_the_place_exactly():
     assert belong == pytest.approx([belong[0]] * 4)
 
 
-def test_spans_stop_at_cuts_and_at_the_end():
-    grounding = ground(
-        spoken(10.0, 26.0),
-        duration=28.4,
-        activity=Activity(np.zeros(29, np.float32), cuts=(9.0, 14.0), rate=1.0),
-    )
-    assert grounding.steps[0].spans[0] == Span(9.5, 14.0)
-    assert grounding.steps[1].spans[0].end == 28.4
+def test_spans_follow_the_words_and_stop_at_the_end():
+    grounding = ground(spoken(10.0, 26.0), duration=28.4)
+    assert grounding.steps[0].spans[0] == Span(9.5, 17.0)
+    assert grounding.steps[1].spans[0] == Span(25.5, 28.4)
 
 
 def test_a_line_that_no_one_says_and_nothing_shows_is_not_found():
