@@ -614,7 +614,8 @@ def index_path(folder: Path) -> Path:
 
 
 def random_queries(count: int, seed: int) -> list[str]:
-    """Return queries of one to four random words: of syllables, or every second of mere letters.
+    """Return queries of one to four random words without meaning. Every second query has words of
+    syllables, the others have words of random letters.
 
     Args:
         count: number of queries.

@@ -33,7 +33,8 @@ class _TimedLine:
 
 
 def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, ...]:
-    """Return the captions of a screen recording as sentences with their times, sorted by time.
+    """Return the captions that a screen recording shows as sentences with their times, sorted by
+    time.
 
     The result is () if there are fewer than 3 different captions.
 

@@ -276,7 +276,7 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, seconds: RowsWithPositions) -> RowsWithPositions:
-        """Return the seconds after the layer."""
+        """Return the rows of the seconds after the layer, in the same layout."""
         attended = self.attention.self_attend(seconds)  # (R, D)
         rows = self.attention_norm(seconds.values + self.dropout(attended))
         update = self.feed(rows)
@@ -299,7 +299,12 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, texts: RowsWithPositions, seconds: RowsWithPositions) -> RowsWithPositions:
-        """Return the texts after the layer."""
+        """Return the rows of the texts after the layer, in the same layout.
+
+        Args:
+            texts: rows of the texts, which attend to one another and to the seconds.
+            seconds: rows of the seconds after the encoder.
+        """
         attended = self.self_attention.self_attend(texts)  # (R, D)
         rows = self.self_norm(texts.values + self.dropout(attended))
         texts = replace(texts, values=rows)
@@ -334,8 +339,13 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.apply(_init_weights)
 
     def forward(self, batch: Batch) -> AlignerOutput:
-        """Return the unit vectors of a batch's texts and seconds. Raises ShapeError for inputs that
-        do not fit."""
+        """Return the network's output for B videos: unit vectors of K texts after each decoder
+        layer, of T seconds, and alignability logits.
+
+        batch: video feature rows (B, T, C), text vectors (B, K, C) and padding masks.
+
+        Raises ShapeError for inputs that do not fit the settings.
+        """
         self._check_batch(batch)
 
         # the seconds see each other

@@ -113,10 +113,11 @@ def _clause_features(tags: SentenceTags) -> Array:
 
 
 def step_probabilities(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) -> Array:
-    """Return P(a sentence describes a step) for each sentence of one narration, (S,).
+    """Return P(a sentence describes a step) for each of the S sentences of one narration, (S,).
 
-    In a narration of at most MAX_SHORT_NARRATION_SENTENCES, an order or a sentence with a high
-    P(step) by the tagger gets at least RAISED_STEP_PROBABILITY.
+    It is a logistic regression on `score_features`. In a narration of at most
+    MAX_SHORT_NARRATION_SENTENCES, an imperative sentence, or one with a high P(step) by the tagger,
+    gets at least RAISED_STEP_PROBABILITY.
 
     Args:
         sentence_tags: the tagger's probabilities of S sentences, in spoken order.
