@@ -417,7 +417,8 @@ class SearchIndex:
         return replace(moment, link=link)
 
     def _vectors(self) -> MomentRows:
-        """Return the ids, vectors and similarities to null queries of all moments, sorted by id."""
+        """Return three arrays for all N moments of the index, sorted by id: ids (N,), vectors (N,
+        D), and the similarity of each to null queries (N,)."""
         if self._moment_rows is None:
             files = self._rows(
                 "SELECT first, count, vectors, least FROM file "

@@ -55,7 +55,8 @@ def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, .
 
 
 def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
-    """Return the changes of the screen with all captions removed from them.
+    """Return the changes of the screen without the captions that a video editor added: caption
+    lines are removed from the text before and after each change.
 
     A change is left out if only captions appear or vanish in it.
 

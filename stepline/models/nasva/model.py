@@ -316,7 +316,8 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """NaSVA's network, with fresh weights."""
+    """NaSVA's network, a transformer encoder over seconds and a decoder over texts, with randomly
+    initialised weights."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
@@ -413,7 +414,8 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         return learned * batch.ordered[:, None, None]  # (B, K, D)
 
     def _scale_rows(self, rows: Tensor) -> Tensor:
-        """Return the rows scaled to mean square 1, or as they are. A row of zeros stays."""
+        """Return rows (R, C) scaled to mean square 1 each, or unchanged, as the setting
+        `feature_scale` says. A row of zeros stays zero."""
         if self.settings.feature_scale == "none":
             return rows
         mean_square = rows.square().mean(dim=-1, keepdim=True)
@@ -470,8 +472,8 @@ def _init_weights(module: nn.Module) -> None:
 
 
 def _normalize(rows: Tensor) -> Tensor:
-    """Return the rows at length 1. A row of zeros stays 0 and has no gradient, instead of a huge
-    one."""
+    """Return rows (..., D) scaled to length 1. A row of zeros stays 0 and gets gradient 0, where
+    plain normalization would give a huge one."""
     square = rows.square().sum(dim=-1, keepdim=True)
     # Clamped first: `where` also passes on the NaN of the side that it does not take.
     scaled = rows * square.clamp(min=MIN_LENGTH**2).rsqrt()

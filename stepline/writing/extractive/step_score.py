@@ -79,8 +79,9 @@ def _log_kinds(sentence_tags: Sequence[SentenceTags]) -> Array:
 
 
 def _edit_features(tags: SentenceTags) -> Array:
-    """Return four features of a sentence's words: the greatest P(an action begins with a word), the
-    mean P(a word is kept), the greatest P(a pronoun is replaced) and P(no verb is put in front)."""
+    """Return four features of a sentence's words, (4,): the greatest P(an action begins with a
+    word), the mean P(a word is kept), the greatest P(a pronoun is replaced) and P(no verb is put
+    in front)."""
     if not len(tags.edit_probabilities):
         return np.zeros(4)
     edits = tags.edit_probabilities.astype(np.float64)
@@ -93,8 +94,9 @@ def _edit_features(tags: SentenceTags) -> Array:
 
 
 def _clause_features(tags: SentenceTags) -> Array:
-    """Return six features of a sentence's C clauses: the greatest and the mean log P(step), the least
-    log P(talk) and log P(announcement), log C, and the greatest P(an action begins with a word)."""
+    """Return six features of a sentence's C clauses, (6,): the greatest and the mean log P(step),
+    the least log P(talk) and log P(announcement), log C, and the greatest P(an action begins
+    with a word)."""
     # A sentence that is not cut is its own clause.
     clauses = tags.clauses or (tags,)
     log_kinds = _log_kinds(clauses)  # (C, 8)
