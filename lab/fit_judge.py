@@ -34,8 +34,13 @@ from real_clips import pictures, records
 from scipy.optimize import minimize
 
 from lab.drawn_videos import true_record
-from stepline.evaluate.bootstrap import interval as interval_of
-from stepline.evaluate.bootstrap import over_sources, point_estimate, ratio, resample
+from stepline.evaluate.bootstrap import (
+    bootstrap_scores,
+    group_by_source,
+    point_estimate,
+    ratio_statistic,
+)
+from stepline.evaluate.bootstrap import percentile_interval as interval_of
 from stepline.files.atomic_files import write_atomic
 from stepline.grounding.ground import ground
 from stepline.models.wys2.judge import (
@@ -254,8 +259,8 @@ def without_own_maker(columns: Array, sentences: ClipSentences, prior: Array) ->
 def clip_figures(p: Array, describes: Array, sentences: ClipSentences) -> dict[str, Any]:
     """Return what P(shown), (N,), is worth on the clips."""
     is_shown = sentences.is_shown
-    right = ratio((p >= 0.5) == (is_shown > 0), np.ones(len(is_shown)))
-    draws = resample({"": over_sources(right, sentences.makers)})
+    right = ratio_statistic((p >= 0.5) == (is_shown > 0), np.ones(len(is_shown)))
+    draws = bootstrap_scores({"": group_by_source(right, sentences.makers)})
     clipped = np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     losses = -np.where(is_shown > 0, np.log(clipped), np.log(1 - clipped))
     is_instruction = describes > 0

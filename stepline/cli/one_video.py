@@ -28,7 +28,7 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.models.wys2.settings import SummarySettings
-    from stepline.pipeline.output_files import Summary
+    from stepline.pipeline.output_files import WrittenSummary
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument
     from stepline.records import Record
@@ -264,7 +264,7 @@ def parse_length(text: str | None) -> "SummarySettings":
     raise SettingsError(f"--length {text!r}: give seconds (45), minutes (1:30) or a share (25%)")
 
 
-def _summary_table(summary: "Summary") -> str:
+def _summary_table(summary: "WrittenSummary") -> str:
     from stepline.outputs.text import clock, step_line
 
     count = len(summary.segments)
@@ -276,14 +276,14 @@ def _summary_table(summary: "Summary") -> str:
     return "\n".join(lines)
 
 
-def _summary_json(summary: "Summary") -> str:
+def _summary_json(summary: "WrittenSummary") -> str:
     rows = []
     for segment in summary.segments:
         steps = [{"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps]
         row = {
             "start": segment.span.start,
             "end": segment.span.end,
-            "value": round(segment.value, 4),
+            "value": round(segment.p_shown, 4),
             "steps": steps,
         }
         rows.append(row)

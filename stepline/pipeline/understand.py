@@ -35,10 +35,10 @@ from stepline.grounding.correspondence import TALK_WARNING
 from stepline.grounding.evidence import picture_warning
 from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.networks.device import current_device
-from stepline.numeric import one_blas_thread
+from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
 from stepline.pipeline.describe import describe_by_network
-from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.networks import Networks, describe_inputs, load_networks
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.pictures import (
     PREFETCHED_FRAMES,
@@ -135,7 +135,7 @@ class SpeechAndVisuals:
 
 
 @embedding_cache()
-@one_blas_thread()
+@limit_blas_to_one_thread()
 def understand(
     request: Request,
     settings: StepsSettings,
@@ -165,7 +165,7 @@ def understand(
     run = VideoRun(request, settings, networks, media_info_of_part(whole, request.part))
     # Before the reading: a file that is replaced during it is then known by what was there first.
     digest = sha256(request.path)
-    run_fingerprint = fingerprint(request, settings, networks)
+    run_fingerprint = describe_inputs(request, settings, networks)
 
     evidence = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
@@ -293,7 +293,7 @@ def _grounding_warnings(
     is_comparable = (is_placed or not warnings) and not is_clicked
     if placed.grounding is not None and is_comparable:
         warnings += placed.grounding.report.warnings
-    if placed.is_talk:
+    if placed.lacks_instructions:
         warnings.append(TALK_WARNING)
     if placed.answers is not None:
         warnings += placed.answers.notes
@@ -353,11 +353,11 @@ def _read_sound_and_picture(
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = VisualOptions(
-            screens=True,
+            reads_screen=True,
             progress=progress,
-            stop=stop,
+            stop_event=stop,
             thumbnails=thumbnails,
-            ahead=PREFETCHED_FRAMES,
+            prefetched_frames=PREFETCHED_FRAMES,
         )
         look = pool.submit(extract_features, request, info, settings, options)
         look.add_done_callback(stop_if_failed)
@@ -387,7 +387,7 @@ def _read_sound_and_picture(
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = sentences_near_video(speech.transcript, info.duration)
             narration = _parse_narration(request, near, settings)
-            written = propose_steps(request, near, settings, narration)
+            written = propose_steps(request, near, settings, narration, progress)
             evidence = SpeechAndVisuals(speech, written, look.result(), narration)
             return _use_screen_captions(run, evidence) or evidence
         except StoppedError:
@@ -448,6 +448,7 @@ def propose_steps(
     transcript: Transcript,
     settings: StepsSettings,
     narration: "ParsedNarration | None" = None,
+    progress: Progress | None = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, or what a writer makes of the transcript.
 
@@ -456,13 +457,16 @@ def propose_steps(
         transcript: what is said.
         settings: settings of all stages of finding steps.
         narration: the parsed transcript. None: the writer parses it.
+        progress: called with the stage's name, the second reached and the duration in s.
     """
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
         return place_user_lines(request.texts, transcript, settings, request.graph)
     title = (request.origin and request.origin.title) or ""
-    return write_steps(transcript, settings.writing, title=title, narration=narration)
+    return write_steps(
+        transcript, settings.writing, title=title, narration=narration, progress=progress
+    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stepline.errors import error_line
+from stepline.errors import format_error_line
 from stepline.records import FrozenModel
 from stepline.storage import record_schema
 from stepline.studio.access import HEADER_VALUE
@@ -157,7 +157,7 @@ class ApiRoute(APIRoute):
                 is_plain = isinstance(fault["input"], str | int | float)
                 value = f", not {fault['input']!r}" if is_plain else ""
                 reason = f"{where}: {fault['msg']}{value}; /api/docs shows what it takes"
-                raise HTTPException(HTTPStatus.BAD_REQUEST, error_line(reason)) from error
+                raise HTTPException(HTTPStatus.BAD_REQUEST, format_error_line(reason)) from error
 
         return handle_bytes
 

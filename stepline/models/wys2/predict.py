@@ -16,7 +16,7 @@ import numpy as np
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import (
     MIN_ITEMS,
-    Logistic,
+    LogisticRegression,
     calibration_error,
     fit_logistic,
     read_logistic,
@@ -50,7 +50,7 @@ class LoadedDetector(LoadedNetwork):
     """
 
     network: Detector
-    logistic: Logistic
+    logistic: LogisticRegression
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DetectorCalibration:
         error: expected calibration error by two-fold cross-validation over clips.
     """
 
-    logistic: Logistic
+    logistic: LogisticRegression
     error: float
 
 
@@ -95,7 +95,7 @@ def load_detector(path: Path) -> LoadedDetector:
     return LoadedDetector(file, digest, space, width, True, network, logistic)
 
 
-def judge_by_detector(
+def estimate_shown_by_detector(
     loaded: LoadedDetector,
     sentences: Sequence[Sentence],
     video: FeatureSequence | Path,
