@@ -10,7 +10,7 @@ is shown (9, 12), most likely at 11.5, with score 0.90.
     drop_speech_past_end(...)    captions may run on after the video's last second   speech.py
     place_steps(...)             steps x picture -> where each is shown, how sure    placing.py
     describe_by_network(...)       steps that no speech names                          describe.py
-    judge_sentences(...)         does the picture show what is said?                 judging.py
+    judge_sentences(...)         a trained detector: does the picture show what is said?
 
 This is the only place that puts a Record together, and the only one that knows every stage. Sound
 and picture are each decoded once, side by side: while one core recognises speech and writes steps,
@@ -48,7 +48,9 @@ from stepline.pipeline.pictures import (
     load_text_encoder,
 )
 from stepline.pipeline.placing import (
+    JUDGED_BY_DETECTOR,
     GroundedVideoSteps,
+    decide_by_detector,
     describe_with_vlm,
     judge_sentences,
     place_steps,
@@ -233,19 +235,14 @@ def _make_record(
     if settings.vision.vlm.named and visual.features is not None and silent:
         descriptions = describe_with_vlm(request, visual, settings, duration)
 
-    # which sentences are shown
+    # what a trained detector of spoken sentences decides
     transcript, judge = inside.transcript, None
-    if run.info.has_picture:
-        transcript, judge = judge_sentences(
-            transcript,
-            placed.steps,
-            placed.alignment,
-            visual,
-            settings.judge,
-            networks.detector,
-            # A detector reads whole files, so a part of a video gives it none.
-            request.path if request.part is None else None,
-        )
+    if networks.detector is not None and run.info.has_picture:
+        # A detector reads whole files, so a part of a video gives it none.
+        media = request.path if request.part is None else None
+        judge = JUDGED_BY_DETECTOR
+        transcript = judge_sentences(transcript, visual, settings.judge, networks.detector, media)
+        placed = replace(placed, steps=decide_by_detector(placed.steps, transcript))
 
     seconds = run.info.duration if request.part else duration
     stage_warnings = _grounding_warnings(placed, visual, seconds)
