@@ -439,9 +439,7 @@ def test_a_share_of_one_video_is_one_page_and_of_several_a_zip(tmp_path, small_v
 def test_each_operation_is_described(server):
     told = server.read("/api/openapi.json")
     described = {(method, path) for path, rows in told["paths"].items() for method in rows}
-    assert described == {
-        (route.method.lower(), route.path_format) for route in api_routes()
-    }
+    assert described == {(route.method.lower(), route.path_format) for route in api_routes()}
     named = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(told))
     assert set(named) <= set(told["components"]["schemas"])
 
