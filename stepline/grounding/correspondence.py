@@ -58,13 +58,15 @@ PICTURES_DO_NOT_FIT = "the pictures of the whole video hardly fit its words"
 
 @dataclass(frozen=True)
 class CorrespondenceWeights:
-    """The fitted weights of the evidence that pictures belong to the speech.
+    """Fitted weights of the two kinds of evidence that the frames of a video belong to its
+    speech.
 
     Attributes:
         topic: weight of `Correspondence.topic`, less `usual_topic`.
         usual_topic: cosine that is no evidence for or against.
-        text: weight of `Correspondence.text`.
-        mean_pictures: name of the backbone -> mean unit feature of how-to pictures, D numbers.
+        text: weight of the evidence that on-screen text is being said.
+        mean_pictures: name of the backbone -> mean unit feature vector of frames of how-to videos,
+            D numbers.
     """
 
     topic: float
@@ -155,7 +157,8 @@ def coincidence_log_bayes(
 
 
 def instruction_log_bayes(with_step: int, sentences: int) -> float:
-    """Return the log Bayes factor that speech instructs, against other speech such as a talk.
+    """Return the log Bayes factor that speech gives instructions, against other speech such as a
+    talk, by how many of its sentences describe a step.
 
     Args:
         with_step: number of sentences that describe a step.

@@ -144,7 +144,8 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
 
 
 def _to_window_time(span: Span, window: GroundingWindow) -> Span:
-    """Return a span in seconds from the start of the window, cut at this start."""
+    """Return a span of the video as seconds from the start of a window. A span that starts before
+    the window is cut there."""
     origin = window.context.start
     start = max(0.0, span.start - origin)
     end = max(start + 0.1, span.end - origin)  # never empty
