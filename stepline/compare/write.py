@@ -125,7 +125,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
         comparison: the comparison of videos.
         folder: the folder of the page. Links to videos are relative to it.
     """
-    moments = _Moments(comparison, folder)
+    moments = _MomentViews(comparison, folder)
     texts = {step.id: step_text(step) for step in comparison.steps}
     texts |= {START_ID: "start", END_ID: "end"}
     next_steps = _next_steps(comparison, texts)
@@ -192,7 +192,7 @@ def _leads_to_its_video(path: str, duration: float | None) -> bool:
         return False
 
 
-class _Moments:
+class _MomentViews:
     """Makes the template values of moments of videos: title, time, link and text."""
 
     def __init__(self, comparison: TaskComparison, folder: Path) -> None:
@@ -259,7 +259,7 @@ def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[s
 
 
 def _material_rows(
-    materials: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _Moments
+    materials: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _MomentViews
 ) -> list[View]:
     views = []
     for material in materials:

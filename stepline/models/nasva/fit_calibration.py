@@ -25,7 +25,12 @@ import numpy.typing as npt
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Flags
-from stepline.evaluate.calibration import MIN_ITEMS, Logistic, calibration_error, fit_logistic
+from stepline.evaluate.calibration import (
+    MIN_ITEMS,
+    LogisticRegression,
+    calibration_error,
+    fit_logistic,
+)
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.models.nasva.align import TextScores
@@ -224,7 +229,7 @@ def fit_on_foreign_texts(
     foreign_features: Array,
     *,
     shown_fraction: float | None = None,
-) -> tuple[Logistic, float]:
+) -> tuple[LogisticRegression, float]:
     """Return a logistic regression for P(shown), and the fraction of own texts that count as shown.
 
     It tells texts of the video from texts of other videos. Foreign texts are not shown, own ones

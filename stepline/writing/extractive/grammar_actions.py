@@ -53,7 +53,7 @@ def grammar_drafts(
     for word in text.split():
         word_index += bool(spoken_words(word))
         word_index_of.append(max(word_index, 0))
-    edits = tags.edits
+    edits = tags.edit_probabilities
     segments = list(split_into_segments(text))
     docs = parse([segment.text for segment in segments])
     drafts: list[DraftStep] = []

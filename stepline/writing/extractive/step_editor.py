@@ -194,7 +194,7 @@ class SentenceEditor:
 
     def _edit_probabilities(self, edit: Edit) -> Array:
         """Return P(the edit) of each word, (W,)."""
-        return self.tags.edits[:, WORD_EDITS.index(edit)]
+        return self.tags.edit_probabilities[:, WORD_EDITS.index(edit)]
 
     def _action_heads(self, min_probability: float) -> list[int]:
         """Return the indices of the verbs with at least `min_probability` that an action begins with
@@ -377,7 +377,7 @@ class SentenceEditor:
                 `SentenceTags.verbs`. The entry `NO_VERB` means that no verb is put in front.
             min_probability: least P(an editor puts any verb in front).
         """
-        probabilities = self.tags.verbs.copy()
+        probabilities = self.tags.front_verb_probabilities.copy()
         no_verb = front_verbs.index(NO_VERB)
         if 1 - probabilities[no_verb] < min_probability:
             return []
@@ -476,7 +476,7 @@ def _keep_mask(
         doc: the parser's document of the words.
         tokens: of `tokens_of_words`.
     """
-    probability = 1 - tags.edits[:, WORD_EDITS.index("drop")]
+    probability = 1 - tags.edit_probabilities[:, WORD_EDITS.index("drop")]
     is_kept = probability >= MIN_KEEP_PROBABILITY
     word_index_of = {token.i: index for index, token in enumerate(tokens) if token is not None}
     for chunk in doc.noun_chunks:

@@ -73,7 +73,7 @@ def score_features(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) 
 
 def _log_kinds(sentence_tags: Sequence[SentenceTags]) -> Array:
     """Return log P of each of SENTENCE_KINDS for N sentences or clauses, (N, 8)."""
-    kinds = np.stack([tags.kinds for tags in sentence_tags]).astype(np.float64)
+    kinds = np.stack([tags.kind_probabilities for tags in sentence_tags]).astype(np.float64)
     logarithms: Array = np.log(kinds + MIN_PROBABILITY)
     return logarithms
 
@@ -81,13 +81,15 @@ def _log_kinds(sentence_tags: Sequence[SentenceTags]) -> Array:
 def _edit_features(tags: SentenceTags) -> Array:
     """Return four features of a sentence's words: the greatest P(an action begins with a word), the
     mean P(a word is kept), the greatest P(a pronoun is replaced) and P(no verb is put in front)."""
-    if not len(tags.edits):
+    if not len(tags.edit_probabilities):
         return np.zeros(4)
-    edits = tags.edits.astype(np.float64)
+    edits = tags.edit_probabilities.astype(np.float64)
     probability_of = dict(zip(WORD_EDITS, edits.T, strict=True))  # (W,) each
     action = (probability_of["verb"] + probability_of["next"]).max()
     kept_share = (1 - probability_of["drop"]).mean()
-    return np.array([action, kept_share, probability_of["name"].max(), tags.verbs[0]])
+    return np.array(
+        [action, kept_share, probability_of["name"].max(), tags.front_verb_probabilities[0]]
+    )
 
 
 def _clause_features(tags: SentenceTags) -> Array:
@@ -100,7 +102,9 @@ def _clause_features(tags: SentenceTags) -> Array:
     talk = log_kinds[:, SENTENCE_KINDS.index("talk")]
     announcement = log_kinds[:, SENTENCE_KINDS.index("announcement")]
     # A clause without words has no row of edits.
-    actions = np.concatenate([clause.edits[:, WORD_EDITS.index("verb")] for clause in clauses])
+    actions = np.concatenate(
+        [clause.edit_probabilities[:, WORD_EDITS.index("verb")] for clause in clauses]
+    )
     count = np.log(len(clauses))
     action = actions.max(initial=0.0)
     return np.array(

@@ -214,7 +214,7 @@ def _rejected_sentence(unit: NarrationUnit, tags: SentenceTags, probability: flo
 
     probability: P(the sentence describes a step).
     """
-    probabilities = dict(zip(SENTENCE_KINDS, tags.kinds.tolist(), strict=True))
+    probabilities = dict(zip(SENTENCE_KINDS, tags.kind_probabilities.tolist(), strict=True))
     del probabilities["step"]
     kind = max(probabilities, key=probabilities.__getitem__)
     reason = f"{KIND_REASONS[kind]} (states a step: {probability:.0%})"
