@@ -38,7 +38,7 @@ def make_pictures(folder: Path) -> None:
     page = browser.open(server.address, width=1280, height=860)
     page.wait_until("document.querySelector('.card img[src]')")
     save_picture(page, "studio", folder)
-    page = browser.open(f"{server.address}video/demo", width=1280, height=860)
+    page = browser.open(page.run("document.querySelector('.card a').href"), width=1280, height=860)
     page.wait_until("document.querySelectorAll('#list .step').length > 3")
     page.wait_until("document.getElementById('player').readyState > 1")
     save_picture(page, "review", folder)
