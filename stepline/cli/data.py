@@ -99,7 +99,15 @@ def _print_store_counts(
     notes: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Print what was added to a store. notes: further fields of the JSON."""
+    """Print how many items were added to a feature store, as text or JSON.
+
+    Args:
+        out: the store.
+        report: counts of the import or extraction.
+        noun: plural noun for the items, such as "videos".
+        notes: further fields of the JSON.
+        as_json: whether JSON is printed.
+    """
     count = len(report.added_ids)
     if as_json:
         counts = {"added": count, "rows": report.rows, "already": report.already_stored, **notes}

@@ -209,7 +209,8 @@ class _MomentViews:
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def view(self, video: str, start: float | None, end: float | None, text: str) -> View:
-        """Return the template values of a moment.
+        """Return the values of a moment for the page template: title of its video, time, link and
+        text.
 
         Args:
             video: id of the video.

@@ -94,7 +94,13 @@ def grouped_ratio_statistic(
 
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
-    """Return the mean over an axis, leaving out NaN. It is NaN where all values are NaN."""
+    """Return the mean of an array of scores over an axis, leaving out NaN. It is NaN where all
+    values are NaN.
+
+    Args:
+        values: scores of any shape.
+        axis: axis that the result lacks.
+    """
     # np.nanmean would warn of a slice without numbers.
     is_known = ~np.isnan(values)
     sums = np.where(is_known, values, 0.0).sum(axis=axis)

@@ -162,9 +162,15 @@ class _DensevidScorer:
     def _pair_captions(
         self, is_overlapping: Flags, captions: list[str], texts: list[str]
     ) -> Iterable[CaptionPair]:
-        """Pair each predicted caption with the caption of every reference event that it overlaps.
+        """Yield a caption pair for each predicted caption and each reference event that its event
+        overlaps.
 
         A prediction without any overlap is paired with the garbage caption.
+
+        Args:
+            is_overlapping: (N, M) True if reference event n and predicted event m overlap enough.
+            captions: captions of the N reference events, tokenized.
+            texts: captions of the M predicted events, tokenized.
         """
         for text, row in zip(texts, is_overlapping, strict=True):
             partners = [captions[column] for column in np.flatnonzero(row)]

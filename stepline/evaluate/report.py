@@ -208,7 +208,8 @@ def compare(
 
 
 def _differences(first: Floats, second: Floats) -> Floats:
-    """Return first - second. A difference that is only a rounding error becomes 0."""
+    """Return first - second for bootstrap scores (draws,) of two systems. A difference that is only
+    a rounding error becomes 0."""
     ties = np.isclose(first, second, rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
     return np.where(ties, 0.0, first - second)
 

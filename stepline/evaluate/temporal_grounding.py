@@ -122,7 +122,10 @@ class _Reference:
 def score_grounding(scoring: ScoringTask) -> Scores:
     """Return the scores of temporal grounding, over the annotated texts that the video shows.
 
-    The score of predicted seconds is R@1. Predicted segments also have recall at IoU and mean IoU.
+    Predicted seconds are scored by R@1: the fraction of texts whose second is in an annotated span.
+    Predicted segments are also scored by recall at IoU thresholds and mean IoU.
+
+    scoring: the reference and the predictions.
     """
     reference = _read_reference(scoring)
     seconds_by_id = _read_seconds(scoring.predictions)

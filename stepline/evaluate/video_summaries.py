@@ -81,7 +81,7 @@ def frames_overlap(
 
 
 def cut_or_pad(frames: Floats, length: int) -> Floats:
-    """Return frame scores, cut or filled with zeros to `length` frames."""
+    """Return (length,) frame scores: the given scores (T,), cut or filled with zeros at the end."""
     return np.pad(frames[:length], (0, max(0, length - len(frames))))
 
 

@@ -417,7 +417,8 @@ class SearchIndex:
         return replace(moment, link=link)
 
     def _vectors(self) -> MomentRows:
-        """Return the ids, vectors and similarities to null queries of all moments, sorted by id."""
+        """Return three arrays for all N moments of the index, sorted by id: ids (N,), vectors (N,
+        D), and the similarity of each to null queries (N,)."""
         if self._moment_rows is None:
             files = self._rows(
                 "SELECT first, count, vectors, least FROM file "
@@ -614,7 +615,8 @@ def index_path(folder: Path) -> Path:
 
 
 def random_queries(count: int, seed: int) -> list[str]:
-    """Return queries of one to four random words: of syllables, or every second of mere letters.
+    """Return queries of one to four random words without meaning. Every second query has words of
+    syllables, the others have words of random letters.
 
     Args:
         count: number of queries.

@@ -111,7 +111,7 @@ class OnnxGraph:
         return output
 
     def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function that computes the output array from input arrays, given by name. The
+        """Return a function from input arrays, given by name, to the output array of the graph. The
         graph cannot be used afterwards.
 
         output: name of a float32 tensor of the graph.

@@ -79,7 +79,8 @@ class TensorView(NamedTuple):
 
 
 def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
-    """Return the tensors of a state-dict file by name. Floating-point tensors become float32.
+    """Return tensor name -> array of a PyTorch state-dict file. Floating-point tensors become
+    float32.
 
     Args:
         path: the file.

@@ -92,12 +92,12 @@ class SieveSwapJob:
 
 @dataclass(frozen=True)
 class SieveSwapResult:
-    """The result of a run.
+    """The result of a run of Sieve & Swap.
 
     Attributes:
         statistics: counts of all parts in sum.
         parts: for each part, the file with its statistics.
-        pairs: for each part, the file with its paired videos.
+        pairs: for each part, the file that says which documents its videos were paired with.
         resumed_count: number of parts that an earlier run had finished.
     """
 

@@ -182,7 +182,12 @@ class TokenEncoder:
     ) -> None:
         """Load the transformer of a model folder on a device.
 
-        weights: of `load_encoder_weights`. They are removed from the dict one by one.
+        Args:
+            folder: folder of the model.
+            config: architecture and sizes.
+            weights: checkpoint name -> array, from `load_encoder_weights`. The weights are removed
+                from the dict one by one, to save memory.
+            device: device of the transformer.
         """
         self._config = config
         # Looked up in the file: the table of words is half of the weights.
@@ -388,8 +393,8 @@ class WordEmbeddingTable:
                 self._location = location
 
     def __getitem__(self, ids: Array) -> Array:
-        """Return the vectors of token ids, float32 in the shape of `ids` and D. Raises ModelError for a
-        truncated file."""
+        """Return the embedding of each token id, in the shape of `ids` with one more axis of width
+        D, float32. Raises ModelError for a truncated file."""
         location = self._location
         unique_ids, positions = np.unique(ids, return_inverse=True)
         width = location.shape[1]
@@ -406,8 +411,8 @@ class WordEmbeddingTable:
 
 
 def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array]:
-    """Return the weights of a model folder, name in the checkpoint -> float32 values, with all names
-    and shapes checked.
+    """Return checkpoint name -> float32 array of the weights of a model folder, with all names and
+    shapes checked.
 
     Raises ModelError for an unreadable file or another model.
     """

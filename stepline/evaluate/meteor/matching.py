@@ -410,9 +410,14 @@ def _extend_paths(
 
 
 def _add_unambiguous_match(path: _Path, option: _Option) -> _Path:
-    """Return the path extended by an unambiguous match.
+    """Return the path of the search extended by an unambiguous match: one that shares no word with
+    other possible matches.
 
     The words of such a match are marked as used from the start of the search.
+
+    Args:
+        path: partial alignment, as `_Path` describes it.
+        option: the match with its gain in rank.
     """
     rank, _, last_end, used_hypothesis, used_reference, chain = path
     _, _, gain, distance, (_, start, length, other, other_length) = option

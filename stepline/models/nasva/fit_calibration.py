@@ -314,8 +314,14 @@ def choose_foreign_texts(
 def choose_other_videos(
     tasks: Sequence[str | None], read_vectors: Callable[[int], Matrix]
 ) -> list[int]:
-    """Return for each of V videos the index of the video whose texts are taken, its own where there
-    is no other."""
+    """Return for each of V videos the index of the video that gives it foreign texts: one of the
+    same task, else the one with the most similar texts. It is the video's own index if there is
+    no other video.
+
+    Args:
+        tasks: task of each video, None if it is unknown.
+        read_vectors: returns the text vectors (K, D) of the video with an index.
+    """
     count = len(tasks)
     # The videos of each task.
     videos_of: dict[str, list[int]] = {}

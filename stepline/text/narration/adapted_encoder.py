@@ -141,7 +141,9 @@ def merge_lora_weights(encoder: dict[str, Any], weights: Mapping[str, Array]) ->
 
     Args:
         encoder: name in MiniLM's checkpoint -> matrix or vector.
-        weights: as in `AdaptedEncoder`.
+        weights: LoRA's A as "<matrix>.down", (R, input width), and its B as "<matrix>.up", (output
+            width, R).
+
     Raises ModelError if an update has the shape of no matrix.
     """
     for name, lora_down in weights.items():  # A (R, D in)

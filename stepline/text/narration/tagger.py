@@ -116,10 +116,11 @@ class NarrationTagger:
 
 
 def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return a tagger's weights (name -> float32) and its V front verbs: those that an editor may put
-    in front of a sentence without a verb.
+    """Return the weights of a narration tagger (name -> float32 array), and its V front verbs: the
+    verbs that it can put in front of a sentence without a verb.
 
     path: a file of lab/writer_training, or its folder. None: the one shipped with the package.
+
     Raises ModelError for another file.
     """
     weights, metadata = read_weights_file(path, WEIGHTS_FILE)

@@ -150,10 +150,11 @@ class SentenceEditor:
         self.is_kept = _keep_mask(words, tags, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the draft steps of the sentence, in order, none if it has no action.
+        """Return the draft steps of the sentence, in order. The list is empty if the sentence has
+        no action.
 
-        front_verbs: the verbs that the tagger can put in front of a sentence without a verb, in the
-            order of `SentenceTags.verbs`.
+        front_verbs: V verbs that the tagger can put in front of a sentence without a verb, in the
+        order of `SentenceTags.front_verb_probabilities`.
         """
         actions = self._actions()
         if not actions:
@@ -170,10 +171,11 @@ class SentenceEditor:
         return [draft for draft in drafts if len(draft.words) > 1]
 
     def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the most likely draft step of a sentence that surely describes a step, in a list that
-        is empty if there is none.
+        """Return the most likely draft step of a sentence that certainly describes a step, as a
+        list of one. The list is empty if no draft can be made.
 
-        front_verbs: as in `steps`.
+        front_verbs: V verbs that the tagger can put in front of a sentence without a verb, in the
+        order of `SentenceTags.front_verb_probabilities`.
         """
         heads = self._action_heads(MIN_FALLBACK_ACTION_PROBABILITY)
         if not heads:
@@ -243,7 +245,8 @@ class SentenceEditor:
         return bare_word(self.words[index - 1]) not in SUBORDINATE_WORDS
 
     def _draft_of_action(self, action: _Action) -> DraftStep | None:
-        """Return the draft step of one action, None if the step would lose a "not"."""
+        """Return the draft step of one action. None if the action is negated and the tagger drops
+        the "not", since the step would then say the opposite."""
         head = action.head
         is_negated = self._is_negated(action)
         if is_negated and not self._keeps_negation(action):

@@ -79,8 +79,9 @@ def _log_kinds(sentence_tags: Sequence[SentenceTags]) -> Array:
 
 
 def _edit_features(tags: SentenceTags) -> Array:
-    """Return four features of a sentence's words: the greatest P(an action begins with a word), the
-    mean P(a word is kept), the greatest P(a pronoun is replaced) and P(no verb is put in front)."""
+    """Return four features of a sentence's words, (4,): the greatest P(an action begins with a
+    word), the mean P(a word is kept), the greatest P(a pronoun is replaced) and P(no verb is put
+    in front)."""
     if not len(tags.edit_probabilities):
         return np.zeros(4)
     edits = tags.edit_probabilities.astype(np.float64)
@@ -93,8 +94,9 @@ def _edit_features(tags: SentenceTags) -> Array:
 
 
 def _clause_features(tags: SentenceTags) -> Array:
-    """Return six features of a sentence's C clauses: the greatest and the mean log P(step), the least
-    log P(talk) and log P(announcement), log C, and the greatest P(an action begins with a word)."""
+    """Return six features of a sentence's C clauses, (6,): the greatest and the mean log P(step),
+    the least log P(talk) and log P(announcement), log C, and the greatest P(an action begins
+    with a word)."""
     # A sentence that is not cut is its own clause.
     clauses = tags.clauses or (tags,)
     log_kinds = _log_kinds(clauses)  # (C, 8)
@@ -113,10 +115,11 @@ def _clause_features(tags: SentenceTags) -> Array:
 
 
 def step_probabilities(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) -> Array:
-    """Return P(a sentence describes a step) for each sentence of one narration, (S,).
+    """Return P(a sentence describes a step) for each of the S sentences of one narration, (S,).
 
-    In a narration of at most MAX_SHORT_NARRATION_SENTENCES, an order or a sentence with a high
-    P(step) by the tagger gets at least RAISED_STEP_PROBABILITY.
+    It is a logistic regression on `score_features`. In a narration of at most
+    MAX_SHORT_NARRATION_SENTENCES, an imperative sentence, or one with a high P(step) by the tagger,
+    gets at least RAISED_STEP_PROBABILITY.
 
     Args:
         sentence_tags: the tagger's probabilities of S sentences, in spoken order.

@@ -357,7 +357,8 @@ def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequen
 
 
 def _fill_gaps(parts: Sequence[ChunkSteps], fallback: Callable[[], WrittenSteps]) -> WrittenSteps:
-    """Return the steps of all chunks, with those of failed chunks from the fallback.
+    """Return the steps of all chunks, where a chunk that the model did not write has the steps of
+    the fallback.
 
     What the fallback rejected is reported only if it wrote all chunks, because it is not known to
     which chunk it belongs.
