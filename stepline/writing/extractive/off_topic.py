@@ -48,7 +48,7 @@ VIDEO_NOUNS = word_set("step steps tip tips video tutorial episode")
 
 def is_talk_or_state(clause: Clause) -> bool:
     """Return whether a clause speaks to the audience ("follow these tips", "trust me") or states a
-    condition or an opinion ("I think"), and so gives no action.
+    condition or an opinion ("I think"), or invites them to try something, and so gives no action.
 
     "ask someone to call for help" is an action.
     """
@@ -59,6 +59,7 @@ def is_talk_or_state(clause: Clause) -> bool:
     return (
         lemma in SPEECH_VERBS
         or lemma in STATE_VERBS
+        or clause.verb.head.lemma_ == "try"
         or not objects.isdisjoint(("me", "us"))
         or not objects.isdisjoint(VIDEO_NOUNS)
     )

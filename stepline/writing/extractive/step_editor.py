@@ -122,11 +122,13 @@ class _Action:
         begin: index of its first word.
         head: index of its verb.
         end: index after its last word.
+        starts_step: whether it starts a new step instead of continuing the one before.
     """
 
     begin: int
     head: int
     end: int
+    starts_step: bool
 
 
 class SentenceEditor:
@@ -157,8 +159,16 @@ class SentenceEditor:
         actions = self._actions()
         if not actions:
             return self._prepend_verb(front_verbs)
-        drafts = map(self._draft_of_action, actions)
-        return [draft for draft in drafts if draft is not None and len(draft.words) > 1]
+        drafts: list[DraftStep] = []
+        for action in actions:
+            draft = self._draft_of_action(action)
+            if draft is None:
+                continue
+            if drafts and not action.starts_step and not draft.is_negated:
+                drafts[-1] = _join_drafts(drafts[-1], draft)
+            else:
+                drafts.append(draft)
+        return [draft for draft in drafts if len(draft.words) > 1]
 
     def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
         """Return the most likely draft step of a sentence that certainly describes a step, as a
@@ -174,7 +184,7 @@ class SentenceEditor:
         head = max(heads, key=lambda index: float(probabilities[index]))
         after = min((index for index in heads if index > head), default=len(self.words))
         end = self._end_of_action(head, after)
-        draft = self._draft_of_action(_Action(head, head, end))
+        draft = self._draft_of_action(_Action(head, head, end, starts_step=True))
         if draft is None or not self._has_noun(draft.words[1:]):
             return []
         return [draft]
@@ -199,12 +209,15 @@ class SentenceEditor:
 
     def _actions(self) -> list[_Action]:
         """Return the actions of the sentence, which share out its words from the first one on."""
+        first_probabilities = self._edit_probabilities("verb")
+        next_probabilities = self._edit_probabilities("next")
         heads = self._action_heads(MIN_ACTION_PROBABILITY)
         actions: list[_Action] = []
         begin = 0
         for head, after in pairwise([*heads, len(self.words)]):
             end = self._end_of_action(head, after)
-            actions.append(_Action(begin, head, end))
+            starts_step = not actions or first_probabilities[head] >= next_probabilities[head]
+            actions.append(_Action(begin, head, end, starts_step))
             begin = end
         return actions
 
@@ -404,6 +417,13 @@ def _strip_connectives(words: Sequence[DraftWord]) -> list[DraftWord]:
 
 def _strip_punctuation(word: DraftWord) -> DraftWord:
     return replace(word, text=word.text.rstrip(",.;:"))
+
+
+def _join_drafts(first: DraftStep, second: DraftStep) -> DraftStep:
+    """Return two drafts as one step: "Peel the apple and slice it"."""
+    *words, last = first.words
+    joined = (*words, _strip_punctuation(last), DraftWord("and", None), *second.words)
+    return replace(first, words=joined)
 
 
 def _trim_draft_words(words: list[DraftWord]) -> list[DraftWord]:
