@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
+
 from stepline.limits import parse_json
 from stepline.llm import quoted
 from stepline.llm.checked_requests import (
@@ -22,12 +24,14 @@ from stepline.llm.checked_requests import (
     KeyParts,
     pictures_digest,
 )
-from stepline.llm.pictures import PICTURE_LETTERS, question_tokens, with_pictures
+from stepline.llm.pictures import PICTURE_LETTERS, jpeg, question_tokens, with_pictures
 from stepline.llm.requests import RequestLimits, open_cache, run_in_threads
 from stepline.llm.servers import Content, Schema, Server
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.llm.replies import parse_reply
 
+TEST_PROMPT = "Do you see two pictures? Answer with one word."
+TEST_PICTURE_PIXELS = 64  # per side
 NONE_ANSWER = "none"
 MAX_STEP_CHARS = 200  # characters of a step that are quoted
 MAX_REPLY_CHARS = 4000  # a longer reply is refused
@@ -248,6 +252,22 @@ class VisionRequests(CheckedRequests):
         limits = RequestLimits(settings.requests, settings.tokens)
         until = time.monotonic() + settings.deadline
         return cls(server, settings, open_cache(settings.cache), limits, until)
+
+    def try_pictures(self) -> None:
+        """Show the model two grey pictures, unless it answered to them before.
+
+        Raises WriterError if the server or the model is not there, or the model takes no pictures.
+        """
+        picture = jpeg(np.full((TEST_PICTURE_PIXELS, TEST_PICTURE_PIXELS, 3), 128, np.uint8))
+        together = self.settings.together
+        content = with_pictures(TEST_PROMPT, (picture, picture), in_one_image=together)
+        question = CheckedQuestion(
+            {"question": TEST_PROMPT, "together": together},
+            lambda with_reminder: content,  # noqa: ARG005
+            lambda answer: answer.text,
+            lambda text: None,  # noqa: ARG005   any reply will do
+        )
+        self.ask(question)
 
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
         """Ask in which picture each step is done, and return a reply per step.

@@ -207,7 +207,8 @@ def _add_verdict(step: Step, span: Span, at: float, p: float, min_probability: f
         min_probability: with a lower P(shown) the step counts as not shown and gets no span.
     """
     if p >= min_probability:
-        return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
+        update = {"spans": (span,), "at": at, "score": p, "status": "shown", "basis": "pictures"}
+        return step.model_copy(update=update)
     status: Status = "not found" if step.said is None else "said"
     return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
 
