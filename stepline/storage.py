@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from stepline.errors import StoreError, first_line, printable
+from stepline.errors import StoreError, escape_control_characters, first_line
 from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.files.parquet import BATCH_ROWS, read_text_column
 from stepline.limits import MAX_RECORD_BYTES, LimitError, parse_json, read_limited
-from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video
+from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video, with_current_status
 
 # ---------------------------------------------------------------- JSON
 
@@ -35,7 +35,7 @@ OPTIONAL_FIELDS: dict[type, tuple[str, ...]] = {
     Record: ("materials", "tools", "yields", "times"),
     Video: ("origin", "title_source", "author", "publication_date", "tags", "metadata"),
     LinkOrigin: ("upload_date",),
-    Step: ("seen", "basis", "target"),
+    Step: ("seen", "basis", "doubt", "target"),
 }
 
 
@@ -54,7 +54,7 @@ def to_json(record: Record) -> str:
     # The version and the id come first.
     ordered = {"version": tree.pop("version"), "id": tree.pop("id"), **tree}
     text = json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False)
-    return printable(text) + "\n"
+    return escape_control_characters(text) + "\n"
 
 
 def from_json(text: str | bytes, source: str = "JSON") -> Record:
@@ -166,7 +166,7 @@ def _unflatten_step(step: Tree) -> Tree:
     """Return a step with spans as {start, end} objects, without its own keys `start` and `end`."""
     said = step.get("said")
     return {
-        **_drop_times(step),
+        **_drop_times(with_current_status(step)),
         "spans": [_span_tree(pair[0], pair[1]) for pair in step.get("spans", [])],
         "said": _span_tree(said[0], said[1]) if said else None,
     }

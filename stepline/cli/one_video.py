@@ -283,7 +283,7 @@ def _summary_json(summary: "Summary") -> str:
         row = {
             "start": segment.span.start,
             "end": segment.span.end,
-            "value": round(segment.value, 4),
+            "value": round(segment.p_shown, 4),
             "steps": steps,
         }
         rows.append(row)

@@ -312,7 +312,7 @@ def _report_damage(reasons: Sequence[str]) -> None:
 def _moment_table(moments: "list[Moment]", folder: Path) -> str:
     from stepline.outputs.terminal import MARKS_LEGEND, VERDICT_MARKS
     from stepline.outputs.text import clock, one_line, sentence_case
-    from stepline.outputs.verdict import status_verdict
+    from stepline.outputs.verdict import verdict
 
     if not moments:
         return "nothing found\n"
@@ -324,7 +324,7 @@ def _moment_table(moments: "list[Moment]", folder: Path) -> str:
             when = f"{clock(moment.start)} – {clock(moment.end)}"
         mark = "“"
         if moment.kind == "step":
-            mark = VERDICT_MARKS[status_verdict(moment.status, moment.basis, None)]
+            mark = VERDICT_MARKS[verdict(moment.status, moment.doubt)]
         text = one_line(moment.text)
         if moment.kind == "step":
             text = sentence_case(text)

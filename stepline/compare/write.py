@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from stepline.compare.amounts import AmountSpread, format_spread
 from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
-from stepline.errors import MediaError, SettingsError, printable
+from stepline.errors import MediaError, SettingsError, escape_control_characters
 from stepline.files.atomic_files import atomic_files
 from stepline.library.record_files import is_below, is_existing_file, real_path
 from stepline.limits import MAX_LINES_BYTES, LimitError, parse_json, read_limited
@@ -28,7 +28,7 @@ View: TypeAlias = dict[str, Any]  # what the template page.html shows
 
 def to_json(comparison: TaskComparison) -> str:
     """Return a comparison as JSON (docs/compare.md)."""
-    return printable(comparison.model_dump_json(indent=2)) + "\n"
+    return escape_control_characters(comparison.model_dump_json(indent=2)) + "\n"
 
 
 def to_html(view: View) -> str:

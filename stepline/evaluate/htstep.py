@@ -107,10 +107,13 @@ def _parse_step(id: str, location: str) -> int:
 
 
 def score(scoring: ScoringTask) -> Scores:
-    """Return R@1: the fraction of annotated steps whose predicted second is in any span of the
-    step.
+    """Return R@1: the fraction of annotated steps whose predicted second is in any annotated span
+    of the step.
 
-    Raises DatasetError for a table of windows, and for files that do not fit together.
+    scoring: the reference folder and the file of predictions, as in the module's docstring.
+
+    Raises DatasetError for predictions in a .csv or .tsv file, which hold time windows instead of
+    seconds, and for predictions that do not match the annotations.
     """
     if scoring.predictions.name.endswith(TABLE_ENDINGS):
         raise DatasetError(

@@ -247,7 +247,7 @@ def load_automaton() -> Automaton:
     """Return the automaton in the jar of Stanford's tokenizer. Raises ModelError without it."""
     with zipfile.ZipFile(official_file(TOKENIZER_JAR)) as archive:
         fields = constant_strings(archive.read(_LEXER_CLASS))
-    rows = _join_packed(fields, "ZZ_ROWMAP_PACKED")
+    rows = _join_split_constant(fields, "ZZ_ROWMAP_PACKED")
     return Automaton(
         _unpack_runs(fields, "ZZ_CMAP_PACKED"),
         # A row's start is a 32-bit number in two characters.
@@ -259,8 +259,12 @@ def load_automaton() -> Automaton:
     )
 
 
-def _join_packed(fields: dict[str, str], name: str) -> str:
-    """Join the string fields name, name_0, name_1, ... into which one packed table is split."""
+def _join_split_constant(fields: dict[str, str], name: str) -> str:
+    """Return a packed table as one string: the string constants `name`, `name_0`, `name_1`, ...,
+    joined in order.
+
+    Java splits string constants longer than 65,535 bytes.
+    """
     keys = [key for key in fields if key == name or key.startswith(name + "_")]
     # By number: as texts, part 10 would come before part 2.
     return "".join(
@@ -269,7 +273,7 @@ def _join_packed(fields: dict[str, str], name: str) -> str:
 
 
 def _unpack_runs(fields: dict[str, str], name: str) -> list[int]:
-    packed = _join_packed(fields, name)
+    packed = _join_split_constant(fields, name)
     values: list[int] = []
     for count, value in zip(packed[::2], packed[1::2], strict=True):
         values.extend([ord(value)] * ord(count))

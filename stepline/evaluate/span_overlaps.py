@@ -102,7 +102,7 @@ def overlap_statistics(overlaps_by_video: Sequence[Floats], totals: Floats) -> d
     for threshold in IOU_THRESHOLDS:
         hits = counts_at_least(threshold, overlaps_by_video)
         statistics[f"Recall@IoU {threshold}"] = ratio(hits, totals)
-    statistics["mean IoU"] = ratio(overlap_sums(overlaps_by_video), totals)
+    statistics["mean IoU"] = ratio(best_overlap_sums(overlaps_by_video), totals)
     return statistics
 
 
@@ -114,9 +114,11 @@ def counts_at_least(threshold: float, overlaps_by_video: Sequence[Floats]) -> Fl
     return np.array([float((overlaps >= threshold).sum()) for overlaps in overlaps_by_video])
 
 
-def overlap_sums(overlaps_by_video: Sequence[Floats]) -> Floats:
-    """Return (V,) the sum of the best IoUs of each video.
+def best_overlap_sums(overlaps_by_video: Sequence[Floats]) -> Floats:
+    """Return (V,) the sum, over the spans of each video, of the best temporal IoU with a span of
+    the other side.
 
-    overlaps_by_video: for each of V videos, the best IoU of each of its spans.
+    overlaps_by_video: for each of V videos, (M,) best IoU of each of its M spans. A reference span
+    is compared with the predicted spans, a predicted span with the reference spans.
     """
     return np.array([float(overlaps.sum()) for overlaps in overlaps_by_video])

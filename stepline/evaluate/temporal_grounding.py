@@ -46,11 +46,11 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
+    best_overlap_sums,
     counts_at_least,
     grounding_overlaps,
     is_inside_any,
     overlap_statistics,
-    overlap_sums,
     temporal_iou,
 )
 from stepline.records import Record, Step
@@ -153,7 +153,7 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
         overlaps.append(grounding_overlaps(spans, instances[id]))
     statistics, columns = _recall(instances, seconds)
     statistics |= overlap_statistics(overlaps, columns["steps"])
-    columns["overlap"] = overlap_sums(overlaps)
+    columns["overlap"] = best_overlap_sums(overlaps)
     notes = prediction_notes(predictions) + _unknown_texts_note(segments, reference)
     return reference.scores(scoring, statistics, columns, segments, notes)
 
@@ -254,7 +254,7 @@ def segmentation(scoring: ScoringTask) -> Scores:
     columns = {
         "steps": span_counts,
         "predicted": predicted_counts,
-        "overlap": overlap_sums(reference_overlaps),
+        "overlap": best_overlap_sums(reference_overlaps),
     }
     return reference.scores(scoring, statistics, columns, segments, prediction_notes(predictions))
 

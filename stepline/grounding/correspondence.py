@@ -57,7 +57,7 @@ MAX_COINCIDENCE_TRIALS = 20
 HOW_TO_BETA = (7.1, 6.9)
 # the same fraction in a film script (50 parts of 40 sentences) and a lecture
 TALK_FRACTION = 0.091
-# why a step is "unclear"
+# a warning of the video, and the doubt of a step
 TALK_WARNING = "the speech hardly instructs, as in a talk: perhaps the video is no how-to"
 PICTURES_DO_NOT_FIT = "the pictures of the whole video hardly fit its words"
 MAX_CUT_NATS = 2.0  # limit of the evidence of cuts, since another film can have similar cuts

@@ -140,6 +140,7 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
         "score": step.score,
         "status": step.status,
         "basis": step.basis,
+        "doubt": step.doubt,
     }
     return original.model_copy(update=changes)
 
@@ -241,7 +242,7 @@ class GroundingInputs:
     @property
     def has_thumbnails(self) -> bool:
         """Whether there are thumbnails of the pictures."""
-        return self.activity is not None and len(self.activity.looks) > 0
+        return self.activity is not None and len(self.activity.thumbnails) > 0
 
     @functools.cached_property
     def is_said(self) -> Flags:
@@ -305,8 +306,8 @@ class GroundingInputs:
                 activity,
                 motion=activity.motion[rows],
                 cuts=tuple(cuts),
-                peaks=activity.peaks[rows],
-                looks=activity.looks[rows],
+                peak_changes=activity.peak_changes[rows],
+                thumbnails=activity.thumbnails[rows],
             )
         return replace(self, features=features, activity=activity)
 

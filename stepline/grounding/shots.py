@@ -131,7 +131,7 @@ def action_odds_by_appearance(
         other_speech: (T,) seconds of speech in each second that no step cites.
     """
     seconds = prior.shape[1]
-    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
+    looks = known_mean_by_second(activity.thumbnails, activity.rate, seconds)
     groups = _group_by_appearance(shots, looks)
     looks_alike = groups[:, None] == groups  # (C, C)
     log_recurrence = _log_relative_recurrence(groups, looks_alike)
@@ -267,7 +267,7 @@ def shot_units(
         features: feature rows of the pictures, by which similar shots are joined. None: none are.
     """
     seconds = shots[-1].stop
-    changes = known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)
+    changes = known_mean_by_second(activity.peak_changes[:, None], activity.rate, seconds)
     motion = np.log(changes[:, 0] + STILL_CHANGE)
     is_known = np.isfinite(motion)
     usual = float(np.nanmedian(motion)) if is_known.any() else 0.0
@@ -474,18 +474,20 @@ def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
     return np.stack([rows[:, unit].sum(axis=1) for unit in slices], axis=1)
 
 
-def _best_lag(prior_at: Callable[[float], Array], units: ShotUnits, doing_weight: Array) -> float:
+def _best_lag(
+    prior_at: Callable[[float], Array], shot_units: ShotUnits, doing_weight: Array
+) -> float:
     """Return the most likely number of seconds by which the pictures follow the words.
 
     Args:
         prior_at: function from a lag in seconds to (K, T) P(step k is shown in second t | said).
-        units: U units.
+        shot_units: U units.
         doing_weight: (U,) likelihood ratio of each unit's pictures: a step is shown, against none.
     """
     earliest = min(0, LEAD_MARGIN_SECONDS - MAX_LAG_SECONDS)
     gains: dict[int, float] = {}
     for lag in range(earliest, MAX_LAG_SECONDS + 1):
-        mass = sum_by_unit(prior_at(float(lag)), units.slices)
+        mass = sum_by_unit(prior_at(float(lag)), shot_units.slices)
         doing = (mass * doing_weight).sum(axis=1)
         deviation = (lag - USUAL_LAG_SECONDS) / LAG_SPREAD_SECONDS
         gain = float(np.log(doing).sum())

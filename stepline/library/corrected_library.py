@@ -35,7 +35,6 @@ from stepline.library.corrections import (
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
 from stepline.outputs.text import shown_span
-from stepline.outputs.verdict import count_verdicts
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import DamagedRecordError, from_json, read_record, to_json
@@ -57,8 +56,8 @@ class VideoCard(FrozenModel):
         state: "corrected" if people corrected steps of the video, else "new".
         picture: URL path of a key frame, None without a video file.
         steps: number of steps.
-        shown_steps: number of steps that the video shows, by its images.
-        likely_steps: number of steps that are likely shown, by their words.
+        seen_steps: number of steps that a picture shows.
+        placed_steps: number of steps that are placed by their words.
         revision: number of corrections.
         warnings: number of warnings of the record.
         written: modification time of the record's file, seconds since 1970, UTC.
@@ -73,8 +72,8 @@ class VideoCard(FrozenModel):
     state: VideoState
     picture: str | None
     steps: int
-    shown_steps: int = Field(serialization_alias="shown")
-    likely_steps: int = Field(serialization_alias="likely")
+    seen_steps: int = Field(serialization_alias="seen")
+    placed_steps: int = Field(serialization_alias="placed")
     revision: int
     warnings: int
     written: float = Field(serialization_alias="made")
@@ -406,7 +405,7 @@ class CorrectedLibrary:
         # Read before the transaction, which other processes wait for.
         current = self.current(id)
         record = current.machine
-        with self.database.change() as connection:
+        with self.database.write_transaction() as connection:
             earlier = self.corrections(id)
             # A page that got no answer sends again.
             if _is_resent(correction, earlier):
@@ -512,8 +511,8 @@ def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
         state="new",
         picture=None,
         steps=0,
-        shown_steps=0,
-        likely_steps=0,
+        seen_steps=0,
+        placed_steps=0,
         revision=0,
         warnings=1,
         written=video.stamp[0] / 1e9,
@@ -527,7 +526,7 @@ def _make_card(
     # The picture shows the first step that is shown, at its most likely second.
     shown = (step.at for step in record.steps if shown_span(step) is not None)
     second = next((at for at in shown if at is not None), 0.0)
-    verdicts = count_verdicts(record.steps)
+    statuses = [step.status for step in record.steps]
     picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
     return VideoCard(
         id=video.id,
@@ -536,8 +535,8 @@ def _make_card(
         state=state,
         picture=picture if record.video.path is not None else None,
         steps=len(record.steps),
-        shown_steps=verdicts.get("shown", 0),
-        likely_steps=verdicts.get("likely", 0),
+        seen_steps=statuses.count("seen"),
+        placed_steps=statuses.count("placed"),
         revision=revision,
         warnings=len(record.warnings),
         written=video.stamp[0] / 1e9,

@@ -110,7 +110,7 @@ class LiveVision:
         first = round(self._meter_start * rate) + skip
 
         # rows before that keep the values of the old meter
-        measured = np.column_stack([activity.motion, activity.peaks, activity.looks])
+        measured = np.column_stack([activity.motion, activity.peak_changes, activity.thumbnails])
         self._measurements.set(first, measured[skip:])
         old_cuts = [cut for cut in self._cuts if cut < self._valid_from]
         new_cuts = [cut + self._meter_start for cut in activity.cuts]

@@ -23,7 +23,7 @@ FORGET_SECONDS = 600
 MAX_LAG_SECONDS = 30.0  # largest `--lag`
 
 # fields of a step that grounding sets
-UNPLACED_FIELDS = {"spans": (), "at": None, "status": None, "basis": None, "score": None}
+UNPLACED_FIELDS = dict.fromkeys(("at", "status", "basis", "doubt", "score")) | {"spans": ()}
 
 
 class ShownSteps:
@@ -122,7 +122,9 @@ class ShownSteps:
             # Without pictures a step ends as soon as it is said.
             for present in self._log.present_steps:
                 if not present.ended and not self._options.texts:
-                    self._emit_event("step_ended", step=present.step.id, status="said", score=0.0)
+                    self._emit_event(
+                        "step_ended", step=present.step.id, status="said_only", score=0.0
+                    )
                     self._files.write_vtt()
             return
         if self.vision.until < self._until + 1.0:
@@ -189,7 +191,7 @@ class ShownSteps:
         # A step that has ended stays ended.
         if present is None or present.ended or present.withdrawn:
             return
-        if step.spans and step.status == "shown":
+        if step.spans and step.doubt is None:
             # Each event waits until its second is `lag` ago.
             span = step.spans[0]
             if not present.shown and span.start <= second:
@@ -197,6 +199,7 @@ class ShownSteps:
                     "step_shown",
                     step=step.id,
                     second=round(step.at or span.start, 3),
+                    status=step.status,
                     basis=step.basis,
                     score=step.score,
                 )
@@ -216,6 +219,7 @@ class ShownSteps:
             second=step.at,
             status=step.status,
             basis=step.basis,
+            doubt=step.doubt,
             score=score,
         )
         self._files.write_vtt()

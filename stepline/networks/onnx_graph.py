@@ -195,7 +195,13 @@ def _encode_key(number: int, form: int) -> bytes:
 
 
 def _encode_field(number: int, value: int | str | Message) -> Message:
-    """Return a field of a message: an integer, or text or another message with its length."""
+    """Return a protobuf field: an integer as a varint, a text or nested message with its length
+    before it.
+
+    Args:
+        number: field number in the schema of the message.
+        value: integer, text, or encoded message.
+    """
     if isinstance(value, int):
         return [_encode_key(number, VARINT_FORM), _encode_varint(value)]
     parts: Message = [value.encode()] if isinstance(value, str) else value
@@ -204,7 +210,13 @@ def _encode_field(number: int, value: int | str | Message) -> Message:
 
 
 def _encode_fields(number: int, values: Iterable[int | str]) -> Message:
-    """Return a repeated field of a message."""
+    """Return a repeated protobuf field: every value, encoded as in `_encode_field`, one after the
+    other.
+
+    Args:
+        number: field number in the schema of the message.
+        values: the integers or texts of the field.
+    """
     parts: Message = []
     for value in values:
         parts += _encode_field(number, value)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from stepline.errors import MediaError, SettingsError, SteplineError, StoreError, error_line
+from stepline.errors import MediaError, SettingsError, SteplineError, StoreError, format_error_line
 from stepline.features.files import is_feature_file
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
@@ -37,7 +37,7 @@ from stepline.networks.device import (
     current_device,
     set_device,
 )
-from stepline.numeric import one_blas_thread
+from stepline.numeric import limit_blas_to_one_thread
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_PIXELS, OutputOptions, write_files
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
@@ -52,7 +52,7 @@ from stepline.pipeline.sources import (
 )
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
-from stepline.processes import worker_variables
+from stepline.processes import thread_limit_variables
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
 from stepline.settings import validate
@@ -311,7 +311,7 @@ def batch(
         yield BatchResult(path, record, fault, number, len(sources))
 
 
-@one_blas_thread()
+@limit_blas_to_one_thread()
 def transcribe(
     video: Path | str,
     *,
@@ -665,7 +665,7 @@ class VideoPool(WorkerPool[WorkerProcess]):
     """Worker processes that find the steps of videos, at most `size` videos at the same time."""
 
     def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
-        variables = worker_variables(max(1, core_count() // size))
+        variables = thread_limit_variables(max(1, core_count() // size))
 
         def start(_: int) -> WorkerProcess:
             target = f"{__name__}:start_worker"
@@ -755,6 +755,6 @@ def make_picklable(error: Exception) -> Exception:
     except Exception:  # noqa: BLE001   whatever a library's own error does when it is copied
         copy = None
     if not isinstance(copy, Exception):
-        copy = RuntimeError(error_line(f"{type(error).__name__}: {error}"))
+        copy = RuntimeError(format_error_line(f"{type(error).__name__}: {error}"))
     copy.add_note(trace)
     return copy

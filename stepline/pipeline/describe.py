@@ -107,7 +107,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         raise SettingsError(
             "procx.path is not set; give a network that `stepline train procx` wrote, with --describe"
         )
-    vision = vision.model_copy(update={"unit": describer.trained.unit})
+    vision = vision.model_copy(update={"unit": describer.training_features.unit})
     settings = settings.model_copy(update={"vision": vision})
 
     # what it reads

@@ -80,7 +80,7 @@ def ground_texts(
         rows,
         settings=settings.nasva.aligner,
         duration=duration,
-        before=before,
+        order_probabilities=before,
     )
     return Record(
         id=request.id,

@@ -115,7 +115,7 @@ class MotionMeter:
         # A backbone may ask for more frames than motion needs. The others are skipped here.
         if frame.time * self._frame_rate >= self._next_frame:
             self.activity.add(frame)
-            self.screen.add(frame)
+            self.screen.add_frame(frame)
             self._next_frame = math.floor(frame.time * self._frame_rate) + 1
         self.cues.add(frame)
 

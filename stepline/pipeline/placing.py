@@ -2,9 +2,9 @@
 
 Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in which it is said:
 
-    'slice the banana'                    said (10.3, 11.1)  ->  shown (9, 12), score 0.90
-    'pour the flour into the bowl'        said (34.6, 36.1)  ->  shown (43, 50), score 0.68
-    'let the batter rest for 10 minutes'  said (63.1, 65.1)  ->  "said", no span, score 0.42
+    'slice the banana'                    said (10.3, 11.1)  ->  "placed" (9, 12), score 0.90
+    'pour the flour into the bowl'        said (34.6, 36.1)  ->  "seen" (43, 50), score 0.68
+    'let the batter rest for 10 minutes'  said (63.1, 65.1)  ->  "said_only", score 0.42
 
 The remark for the first: a new shot begins with its sentence. The remark against the last: a face
 looks into the camera.
@@ -24,10 +24,10 @@ from stepline.grounding.correspondence import (
     AFTER_SECONDS,
     BEFORE_SECONDS,
     MAX_TEXT_SECONDS,
-    PICTURES_DO_NOT_FIT,
     is_phrase,
     is_said,
 )
+from stepline.grounding.fusion import without_place
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
 from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions
@@ -114,8 +114,6 @@ def place_steps(
         lines: where the speech says the steps, if they are a user's own lines. The first sentences
             are those of `speech`. None: the steps were written from the speech.
     """
-    from stepline.grounding.ground import GroundReport
-
     transcript, steps = speech.transcript, speech.steps
     grounding, answers, alignment = None, None, None
     if steps and info.has_picture:
@@ -133,11 +131,9 @@ def place_steps(
             answers = ask_vlm(request, grounding, visual, settings, duration)
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
-        report = grounding.report
-        unclear = report.unclear_reason if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
-        steps = add_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
+        steps = add_evidence_remarks(grounding.steps, transcript, visual)
     else:
-        steps = tuple(map(_set_not_shown, steps))
+        steps = tuple(without_place(step, 0.0) for step in steps)
     is_talk = bool(steps) and not request.texts and _is_talk(transcript, grounding, settings)
     return GroundedVideoSteps(steps, alignment, grounding, answers, is_talk)
 
@@ -175,12 +171,6 @@ def _crop_to_video(
         sentence_probabilities=lines.sentence_probabilities[:, :count],
         step_probabilities=step_probabilities,
     )
-
-
-def _set_not_shown(step: Step) -> Step:
-    """Return a step of a video without a picture, in which nothing is shown."""
-    status = "said" if step.said else "not found"
-    return step.model_copy(update={"status": status, "score": 0.0})
 
 
 def ground_steps(
@@ -343,30 +333,21 @@ def action_by_second(
     None if no faces were detected.
     """
     # Log odds are per second, so rows of any other rate do not fit.
-    if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
+    if visual.cues is None or not len(visual.cues.presenter_probability) or visual.cues.rate != 1.0:
         return None
     from stepline.grounding.shots import action_log_odds, step_and_other_speech
 
-    presenter = visual.cues.presenter.astype(np.float64)
+    presenter = visual.cues.presenter_probability.astype(np.float64)
     step_speech, other_speech = step_and_other_speech(steps, transcript, len(presenter))
     return action_log_odds(presenter, step_speech, other_speech)
 
 
 def add_evidence_remarks(
-    steps: Sequence[Step],
-    transcript: Transcript,
-    visual: VisualFeatures,
-    *,
-    unclear: str = PICTURES_DO_NOT_FIT,
+    steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
 ) -> tuple[Step, ...]:
-    """Return grounded steps with `seen`: remarks on what the pictures say for and against each.
-
-    unclear: the remark on a step whose status is "unclear".
-    """
+    """Return grounded steps with `seen`: remarks on what the pictures say for and against each."""
     doing = action_by_second(steps, transcript, visual)
-    return tuple(
-        add_step_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in steps
-    )
+    return tuple(add_step_evidence(step, transcript, visual, doing=doing) for step in steps)
 
 
 def add_step_evidence(
@@ -374,7 +355,6 @@ def add_step_evidence(
     transcript: Transcript,
     visual: VisualFeatures,
     *,
-    unclear: str = PICTURES_DO_NOT_FIT,
     doing: "npt.NDArray[np.float64] | None" = None,
 ) -> Step:
     """Return a step with `seen`: remarks on the pictures while it is shown, or else said.
@@ -383,7 +363,6 @@ def add_step_evidence(
         step: a grounded step.
         transcript: the sentences of the video, to which the step refers.
         visual: features and cues extracted from the pictures.
-        unclear: the remark on a step whose status is "unclear".
         doing: (T seconds,) log odds that an action is shown and not a talking presenter. If they
             are positive, a face gives no remark. None: unknown.
 
@@ -391,13 +370,10 @@ def add_step_evidence(
     it: a presenter's face is visible for half of the time or longer. Other text on screen is
     quoted.
     """
-    # The time that is described, and what is against it from the start.
     span = shown_span(step) or step.said
     if span is None:
         return step
     remarks: list[str] = []
-    if step.status == "unclear":
-        remarks.append(f"against: {unclear}")
     # Whether a shot begins with its sentences, and what else is seen.
     sentences = [transcript.sentences[index] for index in step.sources]
     if visual.activity is not None and _starts_at_cut(sentences, visual.activity.cuts):
@@ -420,7 +396,7 @@ def _starts_at_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool
 
 def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
     """Return whether a face looks at the camera for half of the span or longer."""
-    presenter = cues.between(span.start, span.end).presenter
+    presenter = cues.between(span.start, span.end).presenter_probability
     # NaN is a row in which no frame fell.
     confidence = presenter[np.isfinite(presenter)]
     if not len(confidence):
@@ -489,17 +465,19 @@ def judge_sentences(
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_DETECTOR
     if not _is_english(transcript):
         return transcript, None
-    from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
+    from stepline.models.wys2.judge import estimate_shown_by_grounding, estimate_shown_by_words
 
     if alignment is not None and visual.features is not None:
-        p_shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds)
+        p_shown = estimate_shown_by_grounding(
+            transcript, steps, alignment, seconds=settings.seconds
+        )
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
     from stepline.text import embed
 
     # Without pictures, the wording counts, and whether a step cites the sentence.
     cited = {source for step in steps for source in step.sources}
     is_cited = [number in cited for number in range(len(transcript.sentences))]
-    p_shown = judge_by_words(embed(_sentence_texts(transcript)), is_cited)
+    p_shown = estimate_shown_by_words(embed(_sentence_texts(transcript)), is_cited)
     return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_WORDS
 
 
@@ -518,7 +496,7 @@ def _judge_by_detector(
     media: Path | None,
 ) -> Sequence[float]:
     """Return P(shown) of every sentence, by a trained detector of features or of frames."""
-    from stepline.models.wys2.predict import encode_texts, judge_by_detector
+    from stepline.models.wys2.predict import encode_texts, estimate_shown_by_detector
     from stepline.vision import PrecomputedBackbone
 
     backbone = visual.backbone
@@ -533,7 +511,9 @@ def _judge_by_detector(
             raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
         video = media
     vectors = encode_texts(detector.space.text, backbone, _sentence_texts(transcript))
-    return judge_by_detector(detector, transcript.sentences, video, vectors, settings.seconds)
+    return estimate_shown_by_detector(
+        detector, transcript.sentences, video, vectors, settings.seconds
+    )
 
 
 def _sentence_texts(transcript: Transcript) -> list[str]:

@@ -187,7 +187,7 @@ class VideoSource:
             id = self.id or self.place.stem
             yield Request(self.place, id, captions, texts, **options)
             return
-        from stepline.media.links import fetch_link, forget_link
+        from stepline.media.links import delete_downloads, fetch_link
 
         folder = out / DOWNLOADS_FOLDER
         with_captions = means_link_page(captions)
@@ -211,7 +211,7 @@ class VideoSource:
             yield Request(video.path, id, captions, texts, video.origin, kept=keep, **options)
         finally:
             if not keep:
-                forget_link(self.place.url, folder)
+                delete_downloads(self.place.url, folder)
 
 
 def find_sources(
@@ -331,7 +331,7 @@ def _find_links(
         except MediaError as error:
             if is_only:
                 raise
-            links.append(Link(url, settings.links, fault=str(error)))
+            links.append(Link(url, settings.links, failure_reason=str(error)))
     return links
 
 

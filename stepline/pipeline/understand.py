@@ -35,7 +35,7 @@ from stepline.grounding.correspondence import TALK_WARNING
 from stepline.grounding.evidence import picture_warning
 from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.networks.device import current_device
-from stepline.numeric import one_blas_thread
+from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
 from stepline.pipeline.describe import describe_by_network
 from stepline.pipeline.networks import Networks, check_ready_features, fingerprint, load_networks
@@ -135,7 +135,7 @@ class SpeechAndVisuals:
 
 
 @embedding_cache()
-@one_blas_thread()
+@limit_blas_to_one_thread()
 def understand(
     request: Request,
     settings: StepsSettings,
@@ -389,7 +389,7 @@ def _read_sound_and_picture(
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = sentences_near_video(speech.transcript, info.duration)
             narration = _parse_narration(request, near, settings)
-            written = propose_steps(request, near, settings, narration)
+            written = propose_steps(request, near, settings, narration, progress)
             evidence = SpeechAndVisuals(speech, written, look.result(), narration)
             return _use_screen_captions(run, evidence) or evidence
         except StoppedError:
@@ -450,6 +450,7 @@ def propose_steps(
     transcript: Transcript,
     settings: StepsSettings,
     narration: "ParsedNarration | None" = None,
+    progress: Progress | None = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, or what a writer makes of the transcript.
 
@@ -458,13 +459,16 @@ def propose_steps(
         transcript: what is said.
         settings: settings of all stages of finding steps.
         narration: the parsed transcript. None: the writer parses it.
+        progress: called with the stage's name, the second reached and the duration in s.
     """
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
         return place_user_lines(request.texts, transcript, settings, request.graph)
     title = (request.origin and request.origin.title) or ""
-    return write_steps(transcript, settings.writing, title=title, narration=narration)
+    return write_steps(
+        transcript, settings.writing, title=title, narration=narration, progress=progress
+    )
 
 
 @dataclass(frozen=True)

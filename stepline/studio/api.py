@@ -140,7 +140,7 @@ class StudioApi:
         ]
 
     @property
-    def stream_count(self) -> int:
+    def open_stream_count(self) -> int:
         """Number of open event streams."""
         return len(self._streams)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from stepline.errors import StoreError, error_line, first_line
+from stepline.errors import StoreError, first_line, format_error_line
 from stepline.files.remote.addresses import display_url
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.pipeline.request import StepsSettings
@@ -247,7 +247,7 @@ class JobRunner:
                 expected=("running",),
                 state="failed",
                 ended=time.time(),
-                error=error_line(first_line(error)),
+                error=format_error_line(first_line(error)),
             )
             self._publish(job.id)
             return

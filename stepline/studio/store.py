@@ -178,7 +178,7 @@ class EventOutbox:
             except ValueError as error:
                 # A stranger's words are not signed with this user's key.
                 log.warning("webhook: a row of the library is not an event of Stepline; left out")
-                with self._database.change() as connection:
+                with self._database.write_transaction() as connection:
                     cursor = connection.execute("DELETE FROM event WHERE number IS ?", row[:1])
                 if cursor.rowcount < 1:
                     raise self._database.row_error("event") from error
@@ -201,7 +201,7 @@ class EventOutbox:
 
     def store_video_event(self, id: str, revision: int) -> None:
         """Store the event that a video was made, in a transaction of its own."""
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             self.add_video(connection, id, revision)
 
     def count_refusal(self, number: int) -> None:
@@ -213,7 +213,7 @@ class EventOutbox:
         self._run_statement("DELETE FROM event WHERE number = ?", number)
 
     def _run_statement(self, statement: str, number: int) -> None:
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute(statement, (number,))
 
 
@@ -255,7 +255,7 @@ class JobStore:
 
     def add(self, source: str, options: dict[str, JsonValue]) -> Job:
         """Store a waiting job and return it."""
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             id = self.insert(connection, source, options)
         return self.get(id)
 
@@ -282,7 +282,7 @@ class JobStore:
         # Names are from this code, never from a request. Values are bound.
         fields = ", ".join(f"{name} = ?" for name in values)
         placeholders = ", ".join("?" * len(expected))
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             cursor = connection.execute(
                 # The statement itself checks the state, so two threads cannot both change it.
                 f"UPDATE job SET {fields} WHERE id = ? AND state IN ({placeholders})",
@@ -295,7 +295,7 @@ class JobStore:
 
     def remove(self, id: int) -> bool:
         """Remove a job that has ended. Return whether it had."""
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             cursor = connection.execute(
                 "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')", (id,)
             )
@@ -333,14 +333,14 @@ class UploadStore:
             id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )
         row = (upload.id, name, size, upload.created, json.dumps(options))
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute("INSERT INTO upload VALUES (?, ?, ?, ?, ?, NULL)", row)
         return upload
 
     def finish(self, id: str, source: str) -> int:
         """Add the job of a complete upload, whose file will be at `source`. Return its id."""
         upload = self.get(id)
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             # In one transaction: a kill leaves both or neither, and the next start moves the file.
             job = self._jobs.insert(connection, source, upload.options)
             connection.execute("UPDATE upload SET job = ? WHERE id = ?", (job, id))
@@ -348,7 +348,7 @@ class UploadStore:
 
     def remove(self, id: str) -> None:
         """Remove an upload."""
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute("DELETE FROM upload WHERE id = ?", (id,))
 
 

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from stepline.files.atomic_files import check_own_file, remove_file
+from stepline.files.atomic_files import check_plain_file, remove_file
 from stepline.library.card_filter import CardFilter, count_metadata, count_tags
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
 from stepline.library.corrections import ConflictError, Correction, Edit, PersonName
@@ -404,7 +404,7 @@ def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
     """
     path = library.folder / library.video(id).name
     # A record that is a link could be a file of someone else.
-    check_own_file(path)
+    check_plain_file(path)
     manifest = OutputManifest(path.stem, path.parent)
     names = [name for name in OUTPUTS if name != "json" and manifest.owns(name)]
     paths = list(map(manifest.path_of, names))
@@ -422,7 +422,7 @@ def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
     """
     files = removed_files(library, id)
     # The database first: a record without corrections can be removed again, the reverse cannot.
-    with library.database.change() as connection:
+    with library.database.write_transaction() as connection:
         for table in VIDEO_TABLES:
             connection.execute(f"DELETE FROM {table} WHERE video = ?", (id,))
     for file in files:

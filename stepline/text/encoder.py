@@ -51,7 +51,7 @@ class EncoderConfig:
     """Architecture and sizes of a sentence encoder.
 
     Attributes:
-        kind: the architecture.
+        kind: the architecture: "bert" or "mpnet".
         layers: number of transformer layers.
         heads: number of attention heads per layer, H.
         width: width of a token or sentence vector, D.

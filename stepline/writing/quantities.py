@@ -318,8 +318,8 @@ class Quantity:
         if self.unit == other.unit:
             tolerance = 1e-6 * max(1.0, self.high)
             return _ranges_overlap(self.bounds, other.bounds, tolerance)
-        amounts = self._in_own_unit()
-        other_amounts = other._in_own_unit()
+        amounts = self._in_base_unit()
+        other_amounts = other._in_base_unit()
         relative_tolerance = 0.0 if self.kind == "time" else UNIT_TOLERANCE
         largest = max(amounts[1], other_amounts[1])
         return _ranges_overlap(amounts, other_amounts, max(relative_tolerance * largest, 1e-6))
@@ -341,8 +341,8 @@ class Quantity:
         number = f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
         return f"{number} {self.unit}".strip()
 
-    def _in_own_unit(self) -> Range:
-        """Return the range in the base unit of its kind: ml, g, cm, s or per cent."""
+    def _in_base_unit(self) -> Range:
+        """Return (low, high) of the amount in the base unit of its kind: ml, g, cm, s or per cent."""
         _, factor = UNIT_KINDS.get(self.unit, ("", 1.0))
         return self.low * factor, self.high * factor
 

@@ -39,7 +39,7 @@ VIDEO = {"id": "video"}
 JOB = {"id": "job"}
 UPLOAD = {"id": "upload"}
 RUN = {"name": "run"}
-EDIT = {"do": "change", "step": "a", "text": "Slice", "kind": "do", "status": "shown"}
+EDIT = {"do": "change", "step": "a", "text": "Slice", "kind": "do", "status": "placed"}
 LABELS = [
     {"do": "title", "title": "Lemonade"},
     {"do": "tag", "tag": "Safety"},

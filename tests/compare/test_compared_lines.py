@@ -40,7 +40,7 @@ def make_record(id, texts):
     for number, text in enumerate((*texts, "let it burn")):
         span = Span(10.0 * number, 10.0 * number + 5.0)
         kind = "avoid" if text == "let it burn" else "do"
-        steps.append(Step(id=str(number), text=text, kind=kind, spans=(span,), status="shown"))
+        steps.append(Step(id=str(number), text=text, kind=kind, spans=(span,), status="placed"))
     return Record(id=id, video=Video(id=id), steps=tuple(steps))
 
 

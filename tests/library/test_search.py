@@ -37,7 +37,8 @@ def sink() -> Record:
                 at=15.5,
                 said=Span(9, 13),
                 sources=(1,),
-                status="shown",
+                status="seen",
+                basis="network",
                 score=0.9,
                 seen=("for: its words are on screen: CATCH THE WATER",),
             ),
@@ -46,10 +47,10 @@ def sink() -> Record:
                 text="let it drain",
                 said=Span(13, 17),
                 sources=(1,),
-                status="said",
+                status="said_only",
                 score=0.3,
             ),
-            Step(id="3", text="call a plumber", status="not found"),
+            Step(id="3", text="call a plumber", status="not_found"),
         ),
     )
 
@@ -117,12 +118,12 @@ def test_an_answer_is_a_moment_with_its_verdict_and_a_link(index):
         20,
     )
     # it has no page
-    assert (shown.status, shown.score, shown.file, shown.link) == ("shown", 0.9, "sink.json", None)
+    assert (shown.status, shown.score, shown.file, shown.link) == ("seen", 0.9, "sink.json", None)
     (said, *_) = index.search("drain it")
-    assert (said.text, said.status, said.start) == ("let it drain", "said", 13)
+    assert (said.text, said.status, said.start) == ("let it drain", "said_only", 13)
     assert (index.search("plumber")[0].start, index.search("plumber")[0].status) == (
         None,
-        "not found",
+        "not_found",
     )
     assert index.search("whisk the batter")[0].link == "demo.html#t=52"
     talk = index.search("welcome back to the channel")[0]
@@ -252,9 +253,10 @@ def test_the_command_prints_moments_and_json(folder, stepline):
         "start": 52.0,
         "end": 53.0,
         "text": "whisk the batter until it's smooth",
-        "status": "shown",
-        "basis": "words",
-        "score": pytest.approx(0.9, abs=0.05),
+        "status": "placed",
+        "basis": None,
+        "doubt": None,
+        "score": None,
         "file": "demo.json",
         "link": "demo.html#t=52",
     }

@@ -23,7 +23,7 @@ ID = video_id("v0.json")
 
 
 def record(text="Slice the lemons", title="Lemonade"):
-    step = Step(id="a", text=text, spans=(Span(1.0, 2.0),), status="shown")
+    step = Step(id="a", text=text, spans=(Span(1.0, 2.0),), status="placed")
     return Record(id="v0", video=Video(id="v0", title=title), steps=(step,))
 
 

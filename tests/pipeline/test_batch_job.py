@@ -44,7 +44,7 @@ def test_clips_that_were_cut_are_not_taken_for_videos(tmp_path):
 
 def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
     def shown(number, start, end, at):
-        return Step(id=str(number), text="cut", spans=(Span(start, end),), at=at, status="shown")
+        return Step(id=str(number), text="cut", spans=(Span(start, end),), at=at, status="placed")
 
     rows = (shown(1, 2, 8, 4.5), shown(2, 2, 8, 4.5), shown(3, 2, 8, 4.5), shown(4, 9, 12, 10.5))
     rows += tuple(shown(number, 12.0, 14.0, 13.0) for number in range(5, 9))
@@ -62,7 +62,7 @@ def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, mon
     )
     assert sum(1 for _ in reader)
     span, at = Span(3.1, 7.4), start + 4.5
-    rows = [Step(id=str(n), text="cut", spans=(span,), at=at, status="shown") for n in range(1, 4)]
+    rows = [Step(id=str(n), text="cut", spans=(span,), at=at, status="placed") for n in range(1, 4)]
     record = Record(id="v", video=Video(id="v"), steps=tuple(rows))
     reads = []
     monkeypatch.setattr("stepline.media.read_frames_at", lambda *_: reads.append(1) or iter(()))
@@ -85,7 +85,7 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
             text="cut",
             spans=(Span(at - 0.5, at + 0.5),),
             at=round(at, 6),
-            status="shown",
+            status="placed",
         )
         for at in seconds
     )
@@ -114,7 +114,7 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
 def test_pictures_have_at_most_that_many_pixels_and_bytes(tmp_path, size, expected):
     film = draw_noise(tmp_path / "noise.mp4", size)
     rows = tuple(
-        Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="shown")
+        Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="placed")
         for n in range(2)
     )
     for count, longest in (
@@ -146,7 +146,7 @@ def draw_noise(path, size):
 
 
 def test_a_second_that_was_not_kept_is_decoded(small_video):
-    row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="shown")
+    row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="placed")
     record = Record(id="v", video=Video(id="v"), steps=(row,))
     assert keyframes(record, small_video, Thumbnails(KEYFRAME_PIXELS)) == keyframes(
         record, small_video

@@ -71,7 +71,7 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
     assert made.exit_code == 0, made.stderr
     record = read_record(tmp_path / "silent.json")
     assert record.steps
-    assert all(step.status == "shown" and step.spans[0].end <= 16.0 for step in record.steps)
+    assert all(step.status == "seen" and step.spans[0].end <= 16.0 for step in record.steps)
     assert record.models["describer"] == {
         "network": sha256(network / "procx.safetensors"),
         "speech": False,

@@ -134,7 +134,7 @@ def test_a_film_has_neither_setting_nor_report_nor_target(tmp_path, captions_fil
 def test_the_place_of_a_click_is_marked_in_its_picture(screencast):
     target = ScreenTarget(label="File", at=5.7, box=(0.03, 0.03, 0.1, 0.09))
     step = Step(
-        id="1", text="open it", spans=(Span(5.0, 7.0),), at=6.0, status="shown", target=target
+        id="1", text="open it", spans=(Span(5.0, 7.0),), at=6.0, status="placed", target=target
     )
     record = Record(id="screen", video=Video(id="screen"), steps=(step,))
     picture = np.asarray(Image.open(io.BytesIO(keyframes(record, screencast)["1"])).convert("RGB"))

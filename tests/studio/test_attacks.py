@@ -752,7 +752,7 @@ def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video):
         for _ in range(420):
             streams.append(socket.create_connection(("127.0.0.1", running.port), timeout=60))
             streams[-1].sendall(head.encode())
-        wait_until(lambda: running.api.stream_count == MAX_STREAMS)
+        wait_until(lambda: running.api.open_stream_count == MAX_STREAMS)
         assert [running.ask("GET", "/api/videos")[0].status for _ in range(6)] == [200] * 6
         assert ask(running, "GET", "/health")[0].status == 200
         # the stream of the owner goes on

@@ -46,7 +46,7 @@ def test_cards_tell_what_a_list_shows(server):
     cards = server.read("/api/videos")["videos"]
     assert [card["title"] for card in cards] == ["A <b>bench</b>", "Lemonade"]
     card = cards[1]
-    assert (card["id"], card["steps"], card["shown"], card["state"], card["revision"]) == (
+    assert (card["id"], card["steps"], card["seen"], card["state"], card["revision"]) == (
         LEMONADE,
         3,
         2,
@@ -156,10 +156,11 @@ def test_a_title_that_people_give_is_that_of_the_list_the_outputs_and_the_search
     assert b"# Pink lemonade" in own.ask("GET", f"/api/videos/{LEMONADE}/steps?format=markdown")[1]
 
 
-def test_a_step_that_is_unclear_is_not_counted_as_shown(own):
-    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, status="unclear"))
+@pytest.mark.parametrize("status", ["placed", "unclear"])  # the second is of release 0.1.0
+def test_a_step_that_a_person_calls_placed_is_not_counted_as_seen(own, status):
+    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, status=status))
     (card,) = own.read("/api/videos")["videos"]
-    assert (card["steps"], card["shown"]) == (3, 1)
+    assert (card["steps"], card["seen"], card["placed"]) == (3, 1, 1)
 
 
 def test_two_windows_that_change_the_same_hear_who_and_what(own):

@@ -48,14 +48,15 @@ def look(stepline, folder, tmp_path, monkeypatch):
     return run
 
 
-def found(done, out):
-    """The colours whose step is seen, by the pictures, in the scene of the colour."""
+def found(done, out, basis="image_text"):
+    """The colours whose step is seen, by pictures of this kind, in the scene of the colour."""
     assert done.exit_code == 0, done.stderr
     seen = set()
     for step in read_record(out / "film.json").steps:
         (name,) = set(step.text.lower().split()) & set(COLOURS)
         start, end = scene_of(name)
-        if step.basis == "pictures" and step.spans and start <= step.at <= end:
+        if step.basis == basis and start <= step.at <= end:
+            assert step.status == "seen"
             seen.add(name)
     return seen
 
@@ -136,7 +137,7 @@ def test_a_network_of_nasva_trained_on_the_rows_of_clip_sees_every_colour(
     )
     assert made.exit_code == 0, made.stderr
     done = look(*clip, "--aligner", tmp_path / "run")
-    assert found(done, tmp_path / "out") == set(COLOURS)
+    assert found(done, tmp_path / "out", "network") == set(COLOURS)
 
 
 def sees(handler):
@@ -169,7 +170,7 @@ def test_a_model_that_sees_behind_the_protocol_of_openai_and_ollama_sees_every_c
     with FakeServer(sees) as server:
         done = look(*vlm(server))
         asked = server.asked
-    assert found(done, tmp_path / "out") == set(COLOURS)
+    assert found(done, tmp_path / "out", "vlm") == set(COLOURS)
     report = read_record(tmp_path / "out" / "film.json").models["witness"]
     assert report["requests"] == len(asked) - 1  # the first one is the test pictures
 

@@ -12,8 +12,8 @@ from stepline.models.training.network import FeatureSpace, LoadedNetwork
 from stepline.models.wys2.detector import Detector, write_detector
 from stepline.models.wys2.judge import (
     collect_grounding_evidence,
-    judge_by_grounding,
-    judge_by_words,
+    estimate_shown_by_grounding,
+    estimate_shown_by_words,
     load_regression_weights,
     widen_span,
 )
@@ -97,7 +97,7 @@ def test_cosines_are_not_chances_so_the_steps_own_counts_where_its_span_is():
 def test_what_is_on_screen_is_more_likely_shown_than_chat_or_what_is_elsewhere():
     transcript = spoken((0.0, 3.0), (5.0, 8.0), (10.0, 12.0))
     row = [0.9] * 4 + [0.01] * 8
-    here, elsewhere, chat = judge_by_grounding(
+    here, elsewhere, chat = estimate_shown_by_grounding(
         transcript, [step(0), step(1)], probabilities(row, row)
     )
     assert here > 0.5 > elsewhere
@@ -109,15 +109,15 @@ def test_wording_decides_where_nothing_was_grounded():
     from stepline.text import embed
 
     vectors = embed(["chop the onion into small pieces", "let it rest overnight"])
-    chop, rest = judge_by_words(vectors, [True, True])
+    chop, rest = estimate_shown_by_words(vectors, [True, True])
     assert chop > rest
-    assert judge_by_words(vectors, [False, False])[0] < chop
+    assert estimate_shown_by_words(vectors, [False, False])[0] < chop
     assert load_regression_weights("words")[0] > 0
 
 
 def test_arrays_that_do_not_fit_are_named():
     with pytest.raises(ShapeError, match="2 sentence vectors need as many flags, not 1"):
-        judge_by_words(np.zeros((2, 384), np.float32), [True])
+        estimate_shown_by_words(np.zeros((2, 384), np.float32), [True])
     with pytest.raises(ShapeError, match="1 steps need as many rows"):
         collect_grounding_evidence(spoken((0.0, 1.0)), [step(0)], probabilities([0.1], [0.2]))
 

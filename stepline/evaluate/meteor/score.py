@@ -127,14 +127,14 @@ def count_matches(
     )
 
 
-def _count_words(caption: IndexedCaption, spans: Iterable[tuple[int, int, int]]) -> Counts:
+def _count_words(caption: IndexedCaption, match_spans: Iterable[tuple[int, int, int]]) -> Counts:
     """Return the word and match counts of a caption.
 
-    spans: (module, first position, number of words) of each match in this caption.
+    match_spans: (module, first position, number of words) of each match in this caption.
     """
     matched = [0] * MODULE_COUNT
     functions = [0] * MODULE_COUNT
-    for module, start, length in spans:
+    for module, start, length in match_spans:
         matched[module] += length
         functions[module] += (caption.functions >> start & (1 << length) - 1).bit_count()
     return (len(caption.items), caption.functions.bit_count(), *matched, *functions)

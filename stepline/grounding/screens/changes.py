@@ -69,7 +69,7 @@ class ScreenStatistics:
 class ScreenMeter:
     """Measures how still and how flat the frames of a video are.
 
-    Frames are added one at a time with `add`. `finish` returns the medians.
+    Frames are added one at a time with `add_frame`. `finish` returns the medians.
     """
 
     def __init__(self) -> None:
@@ -78,8 +78,9 @@ class ScreenMeter:
         self._flat: list[float] = []
         self._frames = 0
 
-    def add(self, frame: "Frame") -> None:
-        """Measure the next frame of the video."""
+    def add_frame(self, frame: "Frame") -> None:
+        """Add the next frame of the video: measure how much it changed since the last frame, and
+        how flat its colours are."""
         green = frame.image[..., 1]
         if self._last is not None and self._last.shape == green.shape:
             is_still = cell_changes(self._last, green) <= STILL_CHANGE

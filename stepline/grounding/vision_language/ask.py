@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import JsonValue
 
+from stepline.grounding.fusion import picture_status
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language.places import (
     picture_seconds,
@@ -139,7 +140,7 @@ def ask_about_steps(
     Args:
         video: grounded steps and pictures.
         settings: settings of the vision-language model and its server.
-        ground: settings of grounding, for spans and verdicts. None: the defaults.
+        ground: settings of grounding, for spans and statuses. None: the defaults.
 
     Raises WriterError if the server cannot be reached or refuses access, ModelError if a model or library
     is missing.
@@ -313,7 +314,7 @@ class StepInquiry:
 
         Args:
             runner: the requests, for the numbers in the report.
-            ground: settings of grounding, for spans and verdicts.
+            ground: settings of grounding, for spans and statuses.
         """
         video = self.video
         is_trusted = 1 - self.inference.useless_probability >= MIN_USEFUL_PROBABILITY
@@ -359,7 +360,7 @@ class StepInquiry:
                 remarks = dict.fromkeys((*steps[k].seen, remark))
                 update: dict[str, object] = {"seen": tuple(remarks)}
                 if second is not None and steps[k].spans:
-                    update["basis"] = "pictures"
+                    update |= picture_status("vlm")
                 steps[k] = steps[k].model_copy(update=update)
         return tuple(steps)
 

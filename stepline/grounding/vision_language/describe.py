@@ -144,7 +144,8 @@ def _merge_places(described: Sequence[tuple[Span, str]], score: float) -> tuple[
             kind=instruction_kind(text),
             spans=(span,),
             at=span.center,
-            status="shown",
+            status="seen",
+            basis="vlm",
             score=score,
             seen=(SEEN_BY_VLM,),
         )

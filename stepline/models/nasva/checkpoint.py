@@ -22,7 +22,7 @@ from stepline.models.training.network import (
     FeatureSpace,
     Header,
     LoadedNetwork,
-    NetworkSpec,
+    NetworkFileFormat,
     check_network_weights,
     parse_settings,
 )
@@ -57,7 +57,7 @@ def _build(header: tuple[AlignerNetworkSettings, FeatureSpace]) -> "Aligner":
     return Aligner(header[0])
 
 
-NETWORK = NetworkSpec(
+NETWORK = NetworkFileFormat(
     kind="stepline.nasva.aligner",
     version=1,
     title="a grounding network",

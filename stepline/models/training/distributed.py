@@ -97,7 +97,7 @@ def is_first() -> bool:
     return rank_and_world_size()[0] == 0
 
 
-def first_then_all(make: Callable[[], ResultT]) -> ResultT:
+def call_first_then_all(make: Callable[[], ResultT]) -> ResultT:
     """Call `make` in every process and return its result. The first process calls it first.
 
     The other processes start after it ends, so they find its files on disk.

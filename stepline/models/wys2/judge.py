@@ -32,7 +32,7 @@ MIN_CLIP_SECONDS = 3.0  # of the clip in which a sentence is judged; WYS2, secti
 PROBABILITY_MARGIN = 1e-3  # how far from 0 and 1 a probability that is evidence is kept
 
 
-def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
+def estimate_shown_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     """Return P(the picture shows it while it is said) of each sentence, estimated from its words,
     (S,).
 
@@ -50,7 +50,7 @@ def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     return _predict_probabilities(rows, load_regression_weights("words"))
 
 
-def judge_by_grounding(
+def estimate_shown_by_grounding(
     transcript: Transcript,
     steps: Sequence[Step],
     alignment: Alignment,
@@ -145,7 +145,7 @@ def load_regression_weights(kind: str) -> Array:
     """Return the weights of a fitted logistic regression, (3,): of the evidence, of being cited by a
     step, and the intercept.
 
-    kind: regression "words" of `judge_by_words`, or "grounding" of `judge_by_grounding`.
+    kind: regression "words" of `estimate_shown_by_words`, or "grounding" of `estimate_shown_by_grounding`.
     """
     file = resources.files("stepline.models.wys2").joinpath("judge.json")
     return np.array(json.loads(file.read_text(encoding="utf-8"))[kind], dtype=np.float64)

@@ -95,7 +95,7 @@ def load_detector(path: Path) -> LoadedDetector:
     return LoadedDetector(file, digest, space, width, True, network, logistic)
 
 
-def judge_by_detector(
+def estimate_shown_by_detector(
     loaded: LoadedDetector,
     sentences: Sequence[Sentence],
     video: FeatureSequence | Path,

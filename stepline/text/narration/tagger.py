@@ -79,20 +79,25 @@ class NarrationTagger:
 
         sentences: texts, in spoken order.
         """
-        sentence_tags = self._read_windows(sentences)
+        sentence_tags = self._tag_in_windows(sentences)
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(sentence_clauses) == 1 for sentence_clauses in clauses):
             return sentence_tags
         # The clauses of all sentences in one pass.
-        clause_tags = iter(self._read_windows(list(chain(*clauses))))
+        clause_tags = iter(self._tag_in_windows(list(chain(*clauses))))
         for number, sentence_clauses in enumerate(clauses):
             own = tuple(islice(clause_tags, len(sentence_clauses)))
             if len(own) > 1:
                 sentence_tags[number] = replace(sentence_tags[number], clauses=own)
         return sentence_tags
 
-    def _read_windows(self, sentences: Sequence[str]) -> list[SentenceTags]:
-        """Return the tags of each sentence, without those of its clauses."""
+    def _tag_in_windows(self, sentences: Sequence[str]) -> list[SentenceTags]:
+        """Return the tags of each sentence. Tags of clauses are not filled in.
+
+        The network reads windows of neighbouring sentences, as many as its input length allows.
+
+        sentences: texts, in spoken order.
+        """
         sentence_tags: dict[int, SentenceTags] = {}
         tokenizer = self._encoder.tokenizer
         for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):

@@ -81,7 +81,8 @@ def grammar_drafts(
             if (
                 first_probability + next_probability < MIN_ACTION_PROBABILITY
                 and not continues_action
-                and _mean_keep_probability(clause, keep_probability) < MIN_OBJECT_KEEP_PROBABILITY
+                and _mean_noun_keep_probability(clause, keep_probability)
+                < MIN_OBJECT_KEEP_PROBABILITY
             ):
                 continue
             phrase, tokens = imperative_phrase(clause, name, keep_probability)
@@ -157,8 +158,11 @@ def grammar_features(texts: Sequence[str]) -> FeatureRows:
     return features
 
 
-def _mean_keep_probability(clause: Clause, keep_probability: "Callable[[Token], float]") -> float:
-    """Return the mean P(kept) of the nouns in a clause, 0 without any."""
+def _mean_noun_keep_probability(
+    clause: Clause, keep_probability: "Callable[[Token], float]"
+) -> float:
+    """Return the mean P(a token is part of the step) over the nouns in a verb's complements, 0
+    without nouns."""
     probabilities = []
     for part in verb_complements(clause):
         probabilities += [keep_probability(token) for token in part if token.pos_ in NOUN_TAGS]

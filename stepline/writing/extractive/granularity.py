@@ -159,7 +159,7 @@ def _extend_step(
         return None
     # What it adds: more of the list, a half, or another object of the verb.
     part = None
-    continuation = text_without_pronoun(doc)
+    continuation = drop_object_pronouns(doc)
     is_short_continuation = (
         continuation is not None and len(continuation.split()) <= MAX_CONTINUATION_WORDS
     )
@@ -203,10 +203,11 @@ def _is_said_within(previous: Step, step: Step, seconds: float) -> bool:
     return abs(step.said.start - previous.said.end) <= seconds
 
 
-def text_without_pronoun(doc: "Doc") -> str | None:
-    """Return the text of an order without the pronouns that are its objects: "rinse it" -> "rinse".
+def drop_object_pronouns(doc: "Doc") -> str | None:
+    """Return the text of an instruction without the pronouns that are its objects: "rinse it" ->
+    "rinse".
 
-    None where it has a noun object, or where no word is left.
+    None if the instruction has a noun object, or if no word is left.
     """
     object_pronouns: list[Token] = []
     for token in doc:

@@ -157,7 +157,7 @@ class SentenceEditor:
         """
         actions = self._actions()
         if not actions:
-            return self._with_front_verb(front_verbs)
+            return self._prepend_verb(front_verbs)
         drafts: list[DraftStep] = []
         for action in actions:
             draft = self._draft_of_action(action)
@@ -177,7 +177,7 @@ class SentenceEditor:
         """
         heads = self._action_heads(MIN_FALLBACK_ACTION_PROBABILITY)
         if not heads:
-            return self._with_front_verb(front_verbs, MIN_FALLBACK_FRONT_VERB_PROBABILITY)
+            return self._prepend_verb(front_verbs, MIN_FALLBACK_FRONT_VERB_PROBABILITY)
         probabilities = self.action_probabilities
         head = max(heads, key=lambda index: float(probabilities[index]))
         after = min((index for index in heads if index > head), default=len(self.words))
@@ -363,14 +363,19 @@ class SentenceEditor:
         token = self.tokens[index]
         return token is not None and token.pos_ == "DET" and token.head.i > token.i
 
-    def _with_front_verb(
+    def _prepend_verb(
         self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB_PROBABILITY
     ) -> list[DraftStep]:
-        """Return a draft step of a sentence without a verb: the verb that an editor most likely puts in
-        front, then the words that stay.
+        """Return one draft step for a sentence without a verb: a verb of `front_verbs`, then the
+        words of the sentence that the tagger keeps.
 
-        The list is empty if the words hold no noun, or if P(an editor puts any verb in front) is
-        under `min_probability`. front_verbs: as in `steps`.
+        The verb is the one that an editor most likely puts in front. The list is empty if the kept
+        words hold no noun, or if P(an editor puts any verb in front) is under `min_probability`.
+
+        Args:
+            front_verbs: V verbs that the tagger can put in front of a sentence, in the order of
+                `SentenceTags.verbs`. The entry `NO_VERB` means that no verb is put in front.
+            min_probability: least P(an editor puts any verb in front).
         """
         probabilities = self.tags.verbs.copy()
         no_verb = front_verbs.index(NO_VERB)

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from stepline.limits import packaged_json
+from stepline.limits import load_packaged_json
 from stepline.numeric import logit, sigmoid
 from stepline.records import Matrix
 from stepline.text.narration import SentenceTags
@@ -135,7 +135,7 @@ def step_probabilities(sentence_tags: Sequence[SentenceTags], texts: Sequence[st
 
 @cache
 def _read_regression() -> tuple[Array, float]:
-    content = packaged_json("stepline.writing.extractive", "step_score.json")
+    content = load_packaged_json("stepline.writing.extractive", "step_score.json")
     return np.array(content["weights"]), float(content["intercept"])
 
 
@@ -203,4 +203,6 @@ def instruction_features(probabilities: Array, vectors: Matrix) -> Array:
 
 def load_instruction_weights() -> InstructionWeights:
     """Return the weights shipped with the package."""
-    return InstructionWeights(**packaged_json("stepline.writing.extractive", "instruction.json"))
+    return InstructionWeights(
+        **load_packaged_json("stepline.writing.extractive", "instruction.json")
+    )

@@ -25,6 +25,7 @@ from stepline.llm.checked_requests import DEADLINE_PASSED, CheckedQuestion, Chec
 from stepline.llm.pictures import question_tokens
 from stepline.llm.requests import ReplyCache, RequestLimits, run_in_threads
 from stepline.llm.servers import Answer, open_server
+from stepline.progress import Progress
 from stepline.records import Rejected, Step, Transcript
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
@@ -88,6 +89,7 @@ def write_llm(
     title: str = "",
     amount: Amount = "usual",
     narration: ParsedNarration | None = None,
+    progress: Progress | None = None,
 ) -> WrittenSteps:
     """Return the steps that a language model finds in the transcript, with source sentences.
 
@@ -101,6 +103,7 @@ def write_llm(
         title: title of the video, "" without one.
         amount: how many sentences are chosen in the form "edit".
         narration: the parsed transcript, if it exists already.
+        progress: as in `write_steps`.
     Raises WriterError when the server is missing or refuses access, ModelError when a library or
     model is missing.
     """
@@ -130,9 +133,10 @@ def write_llm(
     until = time.monotonic() + settings.deadline_for(words)
     replies = reply_cache.open_cache(settings.cache)
     if prompt is None:
-        settings = _with_chosen_form(settings, replies, until, is_english=is_english)
+        settings = _choose_request_form(settings, replies, until, is_english=is_english)
     start = time.monotonic()
     server = open_server(settings)
+    report = _progress_report(transcript, progress)
     try:
         limits = RequestLimits()
         if prompt is None and settings.form == "edit":
@@ -141,7 +145,9 @@ def write_llm(
             passages = choose_passages(narration, withheld)
             drafts = write_fallback().steps
             editor = Editor(server, settings, replies, limits, until, drafts, amount, embed)
-            written = run_in_threads(editor.write, passages, workers=1, until=until)
+            written = run_in_threads(
+                lambda passage: report(editor.write(passage)), passages, workers=1, until=until
+            )
             chunks = tuple(passage.chunk for passage in passages)
         else:
             form: Literal["write", "nasva"] = "nasva"
@@ -152,7 +158,7 @@ def write_llm(
             writer = ChunkWriter(
                 server, settings, replies, limits, until, prompt, embed, is_english
             )
-            written = _ask_chunks(writer, chunks, title)
+            written = _ask_chunks(writer, chunks, title, report)
     finally:
         server.close()
     logger.info("asked for %d parts in %.1f s", len(chunks), time.monotonic() - start)
@@ -170,17 +176,33 @@ def write_llm(
     return WrittenSteps(number_steps(merged), (*withheld_records, *filled.dropped), notes)
 
 
-def _with_chosen_form(
+def _progress_report(
+    transcript: Transcript, progress: Progress | None
+) -> Callable[[ChunkSteps], ChunkSteps]:
+    """Return a function that reports the progress after a chunk, and returns the chunk."""
+
+    def report(part: ChunkSteps) -> ChunkSteps:
+        if progress is not None:
+            second = part.chunk.sentences[-1].span.end
+            progress("writing", second, transcript.sentences[-1].span.end)
+        return part
+
+    return report
+
+
+def _choose_request_form(
     settings: LlmSettings, replies: ReplyCache, until: float, *, is_english: bool
 ) -> LlmSettings:
-    """Return the settings with another form than "auto", and with one that fits the language.
+    """Return the settings with "auto" replaced by a request form that fits model and language.
+
+    A strong model is asked to "write", another to "edit". "edit" becomes "nasva" for a transcript
+    that is not English, because the scorer that chooses its sentences knows only English.
 
     Args:
         settings: server or model file, form and limits.
-        replies: the cache, which may hold the model's reply to the probe.
+        replies: the reply cache, which may hold the model's reply to the probe of its strength.
         until: deadline, in seconds of the clock `time.monotonic`.
-        is_english: whether the transcript is English. The scorer that chooses sentences for the
-            form "edit" knows no other language.
+        is_english: whether the transcript is English.
     """
     form = settings.form
     if form == "auto":
@@ -279,10 +301,19 @@ class ChunkWriter(CheckedRequests):
         )
 
 
-def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> dict[int, ChunkSteps]:
+def _ask_chunks(
+    writer: ChunkWriter,
+    chunks: Sequence[Chunk],
+    title: str,
+    report: Callable[[ChunkSteps], ChunkSteps],
+) -> dict[int, ChunkSteps]:
     """Return the steps of each chunk, by its index. A chunk that misses the deadline has none.
 
-    title: title of the video, "" without one.
+    Args:
+        writer: asks about one chunk.
+        chunks: in order.
+        title: title of the video, "" without one.
+        report: reports the progress after a chunk, and returns the chunk.
     """
     # A prompt with a context holds the steps of earlier chunks, so one worker takes all in order.
     has_context = writer.prompt.has_context
@@ -292,7 +323,7 @@ def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> dic
         context = chunk_context(chunk, chunks, title, texts) if has_context else None
         part = writer.write(chunk, context)
         texts.extend(step.text for step in part.steps)
-        return part
+        return report(part)
 
     workers = 1 if has_context else writer.server.workers
     return run_in_threads(write, chunks, workers=workers, until=writer.until)

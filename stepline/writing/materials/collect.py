@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from stepline.limits import packaged_json
+from stepline.limits import load_packaged_json
 from stepline.numeric import softmax
 from stepline.records import Amount, Material, Sentence
 from stepline.text import embed
@@ -40,7 +40,7 @@ def predict_thing_kinds(names: Sequence[str]) -> Array:
 
 @cache
 def _read_weights() -> tuple[Array, Array]:
-    content = packaged_json("stepline.writing.materials", WEIGHTS_FILE)
+    content = load_packaged_json("stepline.writing.materials", WEIGHTS_FILE)
     return np.array(content["weights"], np.float32), np.array(content["biases"], np.float32)
 
 

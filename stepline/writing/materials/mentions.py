@@ -104,8 +104,8 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
     if unit is None:
         # A bare count, unless it counts hours, degrees or parts.
         word = word_at(words, unit_index)
-        has_other_unit = word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS)
-        if has_other_unit or word_at(words, end) in NON_COUNT_FOLLOWERS:
+        is_time_or_other_unit = word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS)
+        if is_time_or_other_unit or word_at(words, end) in NON_COUNT_FOLLOWERS:
             return None
         return StatedAmount(low, high, "", index, end, is_article)
     name, kind, end = unit

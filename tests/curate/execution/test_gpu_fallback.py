@@ -90,7 +90,7 @@ def test_the_next_video_is_tried_on_the_gpu_again(on_gpu, tmp_path):
     runner = TaskRunner(WorkerSetup(recipe(), {"see": stage}, str(tmp_path), device="cuda:0"))
     keys = {"long": "ab" * 32, "short": "cd" * 32}
     replies = [
-        runner.run(TaskRequest(StageTask(VideoItem(name), "see", key, {}), gpu=True))
+        runner.run(TaskRequest(StageTask(VideoItem(name), "see", key, {}), uses_gpu=True))
         for name, key in keys.items()
     ]
     assert [(reply.kind, reply.notes.get("gpu_fallbacks")) for reply in replies] == [
