@@ -117,9 +117,8 @@ def text_vectors(
 
     # A file of vectors is taken as it is.
     if file is not None:
-        return PrecomputedBackbone(
-            file, rate=1.0, texts=file, unit=settings.vision.unit
-        ).encode_texts(texts)
+        ready = settings.vision.model_copy(update={"path": file, "texts": file})
+        return PrecomputedBackbone(ready).encode_texts(texts)
     # Else the encoder has to be the one that the network was trained with.
     vision = settings.vision
     trained = aligner.space.text

@@ -67,24 +67,16 @@ class Networks:
     @cached_property
     def digests(self) -> dict[str, JsonValue]:
         """The sha256 of each network's files, as the settings of a record hold them."""
-        digests: dict[str, JsonValue] = {"aligner": None, "detector": None, "describer": None}
-        if self.aligner is not None:
-            from stepline.models.nasva import calibration
+        from stepline.models.nasva.calibration import calibration_path
 
-            # A calibration next to a network changes its scores, so its digest counts as well.
-            digests["aligner"] = [
-                self.aligner.sha256,
-                _file_digest(calibration.calibration_path(self.aligner.path)),
-            ]
-        if self.detector is not None:
-            from stepline.models.wys2 import predict
-
-            digests["detector"] = [
-                self.detector.sha256,
-                _file_digest(predict.calibration_path(self.detector.path)),
-            ]
-        if self.describer is not None:
-            digests["describer"] = self.describer.sha256
+        digests: dict[str, JsonValue] = {}
+        for name, loaded in (("aligner", self.aligner), ("detector", self.detector)):
+            digests[name] = None
+            if loaded is not None:
+                # A calibration next to a network changes its scores, so its digest counts as well.
+                calibration = _file_digest(calibration_path(loaded.path))
+                digests[name] = [loaded.sha256, calibration]
+        digests["describer"] = None if self.describer is None else self.describer.sha256
         if self.backbone_files:
             digests["backbone"] = [file_digest(path) for path in self.backbone_files]
         return digests

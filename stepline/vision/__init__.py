@@ -1,7 +1,8 @@
 """Frames to features, one row per second, in a space shared with texts.
 
 backbone = load_backbone(VisionSettings())
-features = encode_video(frames, backbone, rate=1.0)
+encoder = VideoEncoder(backbone, rate=1.0)                            # add(frame) in their order
+features = encoder.finish()
 fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) cosines
 """
 
@@ -12,16 +13,10 @@ from stepline.plugins import load_plugin
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.cues import CueMeter, PictureCues
-from stepline.vision.encode import (
-    Backbone,
-    VideoClipBackbone,
-    VideoEncoder,
-    encode_video,
-    frames_per_row,
-)
-from stepline.vision.motion import Activity, ActivityMeter, measure_activity
+from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, frames_per_row
+from stepline.vision.motion import Activity, ActivityMeter
 from stepline.vision.on_screen_text import ScreenText
-from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed
+from stepline.vision.precomputed import PrecomputedBackbone
 from stepline.vision.settings import VisionSettings
 
 __all__ = [
@@ -36,10 +31,8 @@ __all__ = [
     "VideoClipBackbone",
     "VideoEncoder",
     "VisionSettings",
-    "encode_video",
     "frames_per_row",
     "load_backbone",
-    "measure_activity",
 ]
 
 
@@ -58,7 +51,7 @@ BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
     "clip": load_clip,
     **dict.fromkeys(("internvideo", "s3d", "s3d-mixed5c"), _load_with_torch),
-    "precomputed": load_precomputed,
+    "precomputed": PrecomputedBackbone,
 }
 
 

@@ -112,44 +112,30 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         ) from error
     # Only a name on the hub may use the network.
     source = str(path or hub)
+    cure = "give a whole CLIP or SigLIP checkpoint"
+    # Both inputs are tried, so that files that do not fit one another are refused before any work.
     try:
         options = {"local_files_only": hub is None}
         model, report = AutoModel.from_pretrained(source, output_loading_info=True, **options)
         processor = AutoProcessor.from_pretrained(source, **options)
+        backbone = CLIPBackbone(model.eval(), processor, batch=settings.batch)
+        width = backbone.encode_images(np.zeros((1, 64, 64, 3), np.uint8)).shape[1]
     # transformers raises almost anything for a folder that is not what it expects
     except Exception as error:
-        reason = first_line(error)
-        raise ModelError(
-            f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint"
-        ) from error
-    # A dual encoder has both encoders, and processors of both inputs.
-    has_encoders = hasattr(model, "get_image_features") and hasattr(model, "get_text_features")
-    has_processors = hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")
-    if not (has_encoders and has_processors):
-        raise ModelError(
-            f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP"
-        )
+        raise ModelError(f"{source}: cannot be loaded ({first_line(error)}); {cure}") from error
     # transformers would fill the weights that are missing with random numbers, and make a tokenizer
     # almost without words where its files are missing.
     missing_keys = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if missing_keys:
-        raise ModelError(f"{source}: lacks the weight {missing_keys[0]}; give a whole checkpoint")
+        raise ModelError(f"{source}: lacks the weight {missing_keys[0]}; {cure}")
     words = len(processor.tokenizer)
     known_words = _text_settings(model).vocab_size
     if words < MIN_VOCABULARY_FRACTION * known_words:
         fault = f"its tokenizer has {words} tokens, its weights are of {known_words}"
         raise ModelError(f"{source}: {fault}; put the checkpoint's own tokenizer.json there")
-    # Both inputs are tried, so that a checkpoint whose files do not fit is refused before any work.
-    try:
-        backbone = CLIPBackbone(model.eval(), processor, batch=settings.batch)
-        width = backbone.encode_images(np.zeros((1, 64, 64, 3), np.uint8)).shape[1]
-    except Exception as error:
-        raise ModelError(
-            f"{source}: its files do not fit one another ({first_line(error)}); give a whole checkpoint"
-        ) from error
     if width != backbone.dim:
         fault = f"vectors of pictures are {width} wide, those of texts {backbone.dim}"
-        raise ModelError(f"{source}: {fault}; give CLIP or SigLIP")
+        raise ModelError(f"{source}: {fault}; {cure}")
     return backbone
 
 

@@ -171,13 +171,20 @@ def colour_weights(encode_images, text_rows):
     """
     pictures, targets = [], []
     for number, colour in enumerate([*COLOURS.values(), *SCENES.values()]):
-        for shift in (0, 10, 20, 40):
-            pictures.append(draw_picture(colour, shift))
+        for number_in_scene in range(0, 60, 5):
+            pictures.append(draw_picture(colour, number_in_scene))
             targets.append(np.arange(len(COLOURS)) == number)
     rows = encode_images(np.stack(pictures))
     ridge = 1e-4 * np.eye(rows.shape[1])
-    vectors = np.linalg.solve(rows.T @ rows + ridge, rows.T @ np.array(targets)).T
-    return (np.linalg.pinv(text_rows) @ unit(vectors)).astype(np.float32)
+    vectors = unit(np.linalg.solve(rows.T @ rows + ridge, rows.T @ np.array(targets)).T)
+    # All texts are as near to their pictures: the rest of a vector goes where no picture is.
+    nearness = np.array(
+        [(rows @ vector)[np.array(targets)[:, k]].mean() for k, vector in enumerate(vectors)]
+    )
+    share = (nearness.min() / nearness)[:, None]
+    empty = np.linalg.svd(rows)[2][-1]
+    vectors = share * vectors + np.sqrt(1 - share**2) * empty
+    return (np.linalg.pinv(text_rows) @ vectors).astype(np.float32)
 
 
 def unit(rows):

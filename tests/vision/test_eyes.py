@@ -226,7 +226,8 @@ def test_a_checkpoint_whose_pictures_have_another_size_is_refused(refused, tmp_p
     form["image_processor"]["crop_size"] = {"height": 16, "width": 16}
     path.write_text(json.dumps(form))
     line = refused("--backbone", "clip", "--weights", tmp_path / "clip")
-    assert "its files do not fit one another" in line
+    assert "cannot be loaded" in line
+    assert "give a whole CLIP or SigLIP checkpoint" in line
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
