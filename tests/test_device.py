@@ -173,11 +173,11 @@ def test_a_run_cannot_name_what_is_none():
     ],
 )
 def test_recognition_gets_device_and_numbers(gpus, name, compute, on_cpu, told):
-    assert tuple(Device(name, compute).recognition(on_cpu).values()) == told
+    assert tuple(Device(name, compute).ctranslate2_options(on_cpu).values()) == told
 
 
 def test_recognition_stays_on_the_cpu_where_its_library_knows_no_gpu(caplog):
-    assert Device("cuda:0").recognition("int8")["device"] == "cpu"
+    assert Device("cuda:0").ctranslate2_options("int8")["device"] == "cpu"
     assert "recognition stays on the CPU: CTranslate2 cannot use cuda:0 here" in caplog.text
 
 

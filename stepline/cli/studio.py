@@ -280,12 +280,14 @@ def search(
         print_message(f"warning: {where}", urgent=True)
     with progress_bars() as progress:
         update = index.update(progress)
-    if not index.meaning:
+    if not index.uses_vectors:
         reason = "by words alone, for the weights of MiniLM are missing"
         print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
     _report_damage(update.damaged)
-    if update.read:
-        print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
+    if update.read_count:
+        print_message(
+            f"{update.read_count} file{'' if update.read_count == 1 else 's'} read into {index.path}"
+        )
 
     # the videos with these tags, of all of them
     names: frozenset[str] | None = frozenset() if tags else None

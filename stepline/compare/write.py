@@ -125,7 +125,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
         comparison: the comparison of videos.
         folder: the folder of the page. Links to videos are relative to it.
     """
-    moments = _Moments(comparison, folder)
+    moments = _MomentViews(comparison, folder)
     texts = {step.id: step_text(step) for step in comparison.steps}
     texts |= {START_ID: "start", END_ID: "end"}
     next_steps = _next_steps(comparison, texts)
@@ -192,7 +192,7 @@ def _leads_to_its_video(path: str, duration: float | None) -> bool:
         return False
 
 
-class _Moments:
+class _MomentViews:
     """Makes the template values of moments of videos: title, time, link and text."""
 
     def __init__(self, comparison: TaskComparison, folder: Path) -> None:
@@ -209,7 +209,8 @@ class _Moments:
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def view(self, video: str, start: float | None, end: float | None, text: str) -> View:
-        """Return the template values of a moment.
+        """Return the values of a moment for the page template: title of its video, time, link and
+        text.
 
         Args:
             video: id of the video.
@@ -259,7 +260,7 @@ def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[s
 
 
 def _material_rows(
-    materials: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _Moments
+    materials: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _MomentViews
 ) -> list[View]:
     views = []
     for material in materials:

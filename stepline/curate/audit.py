@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from stepline.curate.sampling import Proportion, ReservoirSample, estimate_proportion, hash_to_int
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, percentile_interval
 from stepline.files.append_log import AppendLog
 from stepline.pages.web.local_server import LocalServer, post_route, serve_page
 from stepline.records import FrozenModel, Record, Span, Video
@@ -305,7 +305,7 @@ def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[
         # A draw in which all agree on one answer has no kappa.
         if kappa is not None:
             kappas[draw] = kappa
-    return interval(kappas)
+    return percentile_interval(kappas)
 
 
 def serve_audit_page(

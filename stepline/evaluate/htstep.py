@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stepline.datasets.files import Node, file_in
+from stepline.datasets.files import Node, find_required_file
 from stepline.datasets.htstep import ANNOTATIONS_FILE, ArticleStep, find_taxonomy, read_taxonomy
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, ratio
+from stepline.evaluate.bootstrap import Floats, ratio_statistic
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask, entries_by_id, read_number, read_numbers
 from stepline.evaluate.span_overlaps import is_inside_any, span_array
@@ -120,7 +120,7 @@ def score(scoring: ScoringTask) -> Scores:
             f"{scoring.predictions}: a table of windows, and R@1 is scored from seconds"
             "; `stepline predict ht-step --out result.json` writes them"
         )
-    file = file_in(scoring.reference, ANNOTATIONS_FILE)
+    file = find_required_file(scoring.reference, ANNOTATIONS_FILE)
     taxonomy = _read_taxonomy(file)
     videos = _read_annotations(scoring, file, taxonomy)
     predictions = entries_by_id(scoring.predictions)
@@ -140,8 +140,8 @@ def score(scoring: ScoringTask) -> Scores:
     if unknown_names:
         fault = "seconds name no single step of their video's article variation"
         notes.append(f"{len(unknown_names)} {fault}: {unknown_names[0]!r}")
-    return scoring.scores(
-        {"R@1": ratio(hits, step_counts)},
+    return scoring.make_scores(
+        {"R@1": ratio_statistic(hits, step_counts)},
         {"hits": hits, "steps": step_counts},
         items=step_counts.sum(),
         reference_ids=videos,

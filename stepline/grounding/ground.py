@@ -432,12 +432,12 @@ def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPri
 
 
 def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
-    """Return P(step k is shown in second t | its passages in the speech), (K, T).
+    """Return P(step k is shown in second t), (K, T), by where the speech says the step.
 
     Args:
-        passages: for each of K steps, the spans that may say it.
-        lag: seconds by which the pictures follow the words.
-        seconds: T.
+        passages: for each of K steps, the spans of the speech that may say it, with probabilities.
+        lag: seconds by which the video shows steps later than the speech says them.
+        seconds: T, number of seconds.
     """
     rows = []
     for item in passages:
@@ -486,16 +486,17 @@ def place_by_shots(
     posterior: ShownPosterior,
     settings: GroundSettings,
 ) -> tuple[ShownPosterior, Flags, float]:
-    """Match the steps to shots whose words do not tell when they are shown.
+    """Assign steps to shots where the speech does not tell when they are shown: steps that are not
+    said, or that are said over a talking head.
 
-    These are steps that are not said, or are said over a talking head. Returns the posterior of all steps,
-    (K,) which steps were matched to shots, and the seconds by which the pictures follow the words.
+    Returns three values: the posterior of all K steps, (K,) True for the steps that were assigned
+    to shots, and the seconds by which the video shows steps later than the speech says them.
 
     Args:
         inputs: steps, speech and visual evidence.
         speech: when and whether each step is shown, by the speech only.
         evidence: (K, T) similarity of step and second, in standard deviations.
-        posterior: when and whether each step is shown, second by second, before the matching.
+        posterior: when and whether each step is shown, second by second, before the assignment.
         settings: settings of grounding.
     """
     activity = inputs.activity
@@ -540,11 +541,12 @@ def place_by_shots(
 
 
 def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
-    """Return whether the picture shows a talking head while each step is said, (K,).
+    """Return whether the video shows a talking head while each of K steps is said, (K,).
 
     Args:
-        talk: (T,) log odds that something is being done, by recurring looks with much chat, <= 0.
-        passages: for each of K steps, the spans that say it.
+        talk: (T,) log odds of an action against a talking head in each second, <= 0, from
+            `talking_head_log_odds`.
+        passages: for each of K steps, the spans of the speech that say the step.
     """
     flags = np.zeros(len(passages), dtype=bool)
     for k, spans in enumerate(passages):

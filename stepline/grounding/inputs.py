@@ -146,7 +146,8 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
 
 
 def _to_window_time(span: Span, window: GroundingWindow) -> Span:
-    """Return a span in seconds from the start of the window, cut at this start."""
+    """Return a span of the video as seconds from the start of a window. A span that starts before
+    the window is cut there."""
     origin = window.context.start
     start = max(0.0, span.start - origin)
     end = max(start + 0.1, span.end - origin)  # never empty
@@ -314,11 +315,12 @@ class GroundingInputs:
 
 @dataclass(frozen=True)
 class WeightedPassages:
-    """Spans of the speech that may say a step, with their probabilities.
+    """Spans of the speech that may say a step, with the probability of each.
 
     Attributes:
         spans: P spans of the speech, in seconds.
-        weights: (P,) P(the span says the step), of sum 1 or less. None: equal, of sum 1.
+        weights: (P,) P(the span says the step). Their sum is at most 1. None: all spans are equally
+            likely, with a sum of 1.
     """
 
     spans: Sequence[Span]

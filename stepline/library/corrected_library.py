@@ -102,20 +102,20 @@ class CurrentRecord:
     """A video's record before and after its corrections.
 
     Attributes:
-        machine: the record that `stepline steps` wrote.
+        machine_record: the record that `stepline steps` wrote.
         corrected: that record with the corrections of people.
-        has_step_corrections: whether people corrected steps. If so, `machine` is read from the
+        has_step_corrections: whether people corrected steps. If so, `machine_record` is read from the
             database, else from the record's file.
     """
 
-    machine: Record
+    machine_record: Record
     corrected: CorrectedRecord
     has_step_corrections: bool = False
 
     @cached_property
     def stamp(self) -> str:
         """Hash of the machine's record. Corrections carry it to name their version of the record."""
-        return hashlib.sha256(to_json(self.machine).encode()).hexdigest()[:16]
+        return hashlib.sha256(to_json(self.machine_record).encode()).hexdigest()[:16]
 
 
 def video_id(name: str) -> str:
@@ -290,7 +290,7 @@ class CorrectedLibrary:
         Once people have corrected its steps, it is the record that they saw, even if the file has
         changed since.
         """
-        return self.current(id).machine
+        return self.current(id).machine_record
 
     def corrected(self, id: str) -> CorrectedRecord:
         """Return a video's record with the corrections of people."""
@@ -337,7 +337,7 @@ class CorrectedLibrary:
             # Once steps are corrected, the record that they belong to is in the database.
             machine = from_json(row[0], str(self.database.path))
         elif before is not None:
-            machine = before.machine  # a correction leaves it as it is
+            machine = before.machine_record  # a correction leaves it as it is
         else:
             # Without corrected steps, the file holds the machine's record.
             machine = read_record(self.folder / video.name)
@@ -404,7 +404,7 @@ class CorrectedLibrary:
             )
         # Read before the transaction, which other processes wait for.
         current = self.current(id)
-        record = current.machine
+        record = current.machine_record
         with self.database.write_transaction() as connection:
             earlier = self.corrections(id)
             # A page that got no answer sends again.

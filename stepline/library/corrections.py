@@ -21,8 +21,8 @@ from stepline.library.video_edits import (
     TitleEdit,
     UntagEdit,
     VideoEdit,
+    apply_video_edit,
     edited_field,
-    edited_video,
 )
 from stepline.outputs.text import one_line
 from stepline.records import (
@@ -233,7 +233,7 @@ def apply_corrections(record: Record, corrections: Sequence[Correction]) -> Corr
     for correction in active_corrections(corrections):
         for edit in correction.edits:
             if isinstance(edit, VideoEdit):
-                video = edited_video(video, edit)
+                video = apply_video_edit(video, edit)
             else:
                 steps.apply(edit)
     ordered_steps = steps.ordered_steps()

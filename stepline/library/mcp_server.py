@@ -204,7 +204,7 @@ class LibraryTools:
 
         tag: one that the video must have.
         """
-        cards = CardFilter(query, tags=_tag_list(tag)).choose(self._library.videos())
+        cards = CardFilter(query, tags=_tag_list(tag)).filter_cards(self._library.videos())
         return VideoList(
             videos=[_video_summary(card) for card in cards[:most]], matching=len(cards)
         )

@@ -178,17 +178,17 @@ def moments_as_json(answers: Sequence[Moment]) -> str:
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """How many files an update of the index read and removed.
+    """How many files an update of the search index read and removed.
 
     Attributes:
-        read: number of new or changed JSON files that were read.
-        removed: number of deleted files that were taken out of the index.
+        read_count: number of new or changed JSON files that were read.
+        removed_count: number of deleted files that were taken out of the index.
         without_record: number of JSON files in the folder that are no record.
         damaged: error messages of the records in the folder that cannot be read.
     """
 
-    read: int
-    removed: int
+    read_count: int
+    removed_count: int
     without_record: int
     damaged: tuple[str, ...] = ()
 
@@ -230,7 +230,7 @@ class SearchIndex:
         self._database.close()
 
     @property
-    def meaning(self) -> bool:
+    def uses_vectors(self) -> bool:
         """Whether searches also rank by the cosine of vectors, not only by words."""
         return self._embedder is not None
 
@@ -248,7 +248,7 @@ class SearchIndex:
                 "SELECT name, stamp, vectors IS NULL AND count > 0, damage IS NOT NULL FROM file"
             )
             for name, stamp, lacks_vectors, is_damaged in files:
-                is_old = (lacks_vectors and self.meaning) or is_damaged
+                is_old = (lacks_vectors and self.uses_vectors) or is_damaged
                 indexed[name] = None if is_old else stamp
             changed = [name for name, stamp in stamps.items() if indexed.get(name) != stamp]
             gone = indexed.keys() - stamps.keys()
@@ -417,7 +417,8 @@ class SearchIndex:
         return replace(moment, link=link)
 
     def _vectors(self) -> MomentRows:
-        """Return the ids, vectors and similarities to null queries of all moments, sorted by id."""
+        """Return three arrays for all N moments of the index, sorted by id: ids (N,), vectors (N,
+        D), and the similarity of each to null queries (N,)."""
         if self._moment_rows is None:
             files = self._rows(
                 "SELECT first, count, vectors, least FROM file "
@@ -614,7 +615,8 @@ def index_path(folder: Path) -> Path:
 
 
 def random_queries(count: int, seed: int) -> list[str]:
-    """Return queries of one to four random words: of syllables, or every second of mere letters.
+    """Return queries of one to four random words without meaning. Every second query has words of
+    syllables, the others have words of random letters.
 
     Args:
         count: number of queries.

@@ -97,7 +97,7 @@ def _read_features(
     network = settings.vision.model_dump_json()
     if network not in backbones:
         backbones[network] = load_backbone(settings.vision)
-    options = VisualOptions(backbones[network], motion=False, progress=progress)
+    options = VisualOptions(backbones[network], measures_motion=False, progress=progress)
     info = probe(media, settings.media)
     visual = extract_features(Request(media, record.id), info, settings, options)
     if visual.features is None:

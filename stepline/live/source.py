@@ -323,10 +323,10 @@ class LiveSource:
                 with open_live(replace(live, options=options), self._media) as media:
                     yield media
             except (MediaError, av.error.FFmpegError) as error:
-                if not proxy.refused:
+                if not proxy.last_refusal:
                     raise
                 raise MediaError(
-                    f"{live.label}: it leads elsewhere, and {proxy.refused}"
+                    f"{live.label}: it leads elsewhere, and {proxy.last_refusal}"
                 ) from error
 
     def _connection_items(self, media: OpenMedia, break_reason: str) -> SourceItems:

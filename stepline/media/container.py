@@ -671,7 +671,8 @@ def _is_audible(frame: Any) -> bool:
 
 
 def _configure_video(path: Path, stream: Any, settings: MediaSettings) -> None:
-    """Configure the decoder of a video stream. Raises MediaError where frames exceed the limit."""
+    """Configure the decoder of a video stream. Raises MediaError if its frames have more pixels
+    than the settings allow."""
     context = stream.codec_context
     if context.width * context.height > settings.max_pixels:
         raise MediaError(

@@ -75,10 +75,11 @@ def tone_map_image(pixels: npt.NDArray[np.uint16], transfer: int) -> npt.NDArray
 
 
 def signal_to_light(signal: Floats, transfer: int) -> Floats:
-    """Return the light that a video signal encodes: in nits for PQ, scene light times 1000 for HLG.
+    """Return the light that a video signal encodes, in the shape of the signal: in nits for PQ,
+    scene light times 1000 for HLG.
 
     Args:
-        signal: values in [0, 1].
+        signal: values in [0, 1], of any shape.
         transfer: transfer function, PQ_TRANSFER or HLG_TRANSFER.
     """
     if transfer == HLG_TRANSFER:
@@ -100,7 +101,8 @@ def pq_signal(nits: Floats | float) -> Floats:
 
 
 def tone_map_luminance(nits: Floats) -> Floats:
-    """Tone-map luminance in nits from at most PEAK_NITS to at most SCREEN_NITS, by a spline.
+    """Return luminances tone-mapped by a spline, in the shape of the input: from at most PEAK_NITS
+    to at most SCREEN_NITS, in nits.
 
     Dark tones are unchanged. Source: BT.2390, section 5.4.1, with black at 0.
     """

@@ -44,6 +44,12 @@ def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
     return {each: counts[each] for each in sorted(counts, key=certainty.index)}
 
 
+def most_certain(steps: Iterable[Step]) -> Step | None:
+    """Return the step with the most certain verdict, None without steps."""
+    certainty = list(VERDICT_TEXTS)
+    return min(steps, key=lambda step: certainty.index(step_verdict(step)), default=None)
+
+
 def headline(steps: Iterable[Step]) -> str:
     """Return the number of steps of each verdict in one line, such as "3 seen, 8 placed"."""
     return ", ".join(f"{n} {VERDICT_TEXTS[each]}" for each, n in count_verdicts(steps).items())

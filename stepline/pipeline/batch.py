@@ -38,7 +38,7 @@ from stepline.networks.device import (
     set_device,
 )
 from stepline.numeric import limit_blas_to_one_thread
-from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
+from stepline.pipeline.networks import Networks, describe_inputs, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_PIXELS, OutputOptions, write_files
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.request import Request, SourceOptions, StepsSettings
@@ -78,12 +78,12 @@ class VideoResult:
     Attributes:
         record: the steps, sentences and materials that were found.
         files: the files that this run wrote. Empty if an earlier run had written them.
-        earlier: whether an earlier run made the record.
+        is_from_earlier_run: whether an earlier run made the record.
     """
 
     record: Record
     files: tuple[Path, ...]
-    earlier: bool
+    is_from_earlier_run: bool
 
 
 def steps(
@@ -420,7 +420,7 @@ def run_video(
         )
         result = replace(result, record=_add_advice(request, result.record, settings))
         files = write_files(request, result, options, thumbnails)
-        return VideoResult(result.record, files, earlier=False)
+        return VideoResult(result.record, files, is_from_earlier_run=False)
 
 
 def _describe_feature_file(
@@ -435,7 +435,7 @@ def _describe_feature_file(
     with lock_video(request.id, options.out):
         record = describe_features(request, settings)
         files = write_outputs(record, options.out, formats=options.formats)
-        return VideoResult(record, tuple(files), earlier=False)
+        return VideoResult(record, tuple(files), is_from_earlier_run=False)
 
 
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
@@ -469,7 +469,7 @@ def _load_earlier_result(
         return None
     is_same = (
         record.models.get("stepline") == __version__
-        and record.settings == fingerprint(request, settings, networks)
+        and record.settings == describe_inputs(request, settings, networks)
         and not any(PROVISIONAL_MARK in warning for warning in record.warnings)
         and request.path.is_file()
         and record.video.sha256 == sha256(request.path)
@@ -478,7 +478,7 @@ def _load_earlier_result(
     clips = clip_spans(record, options.out) if is_same and options.clips else ()
     if not is_same or not all(clip.is_file() for clip in clips):
         return None
-    return VideoResult(record, (), earlier=True)
+    return VideoResult(record, (), is_from_earlier_run=True)
 
 
 def check_overwriting(request: Request, options: OutputOptions) -> None:
@@ -621,7 +621,7 @@ def max_parallel_videos(settings: StepsSettings) -> int:
     # What cannot be shared between processes: a GPU, or a model that fills the memory.
     has_local_writer = settings.writing.writer == "llm" and settings.writing.llm.base_url is None
     is_local_model = has_local_writer or settings.vision.vlm.gguf is not None
-    if is_local_model or current_device().kind != "cpu":
+    if is_local_model or current_device().device_type != "cpu":
         return 1
     cores_per_video = cpu_threads() if os.environ.get("OMP_NUM_THREADS") else 1
     by_memory = available_memory() // estimate_video_memory(settings)

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from stepline.errors import SettingsError
 from stepline.models.procx.settings import DescribeSettings
 from stepline.networks.device import one_torch_thread
-from stepline.pipeline.networks import Networks, fingerprint, load_describer
+from stepline.pipeline.networks import Networks, describe_inputs, load_describer
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Record, Rejected, Step, Transcript, Video
 
@@ -124,6 +124,6 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         transcript=Transcript(),
         steps=descriptions.steps,
         dropped=descriptions.dropped,
-        settings=fingerprint(request, settings, Networks(describer=describer)),
+        settings=describe_inputs(request, settings, Networks(describer=describer)),
         models={"vision": features.backbone, "describer": descriptions.network},
     )

@@ -45,7 +45,7 @@ class RunningJob:
         worker: the worker process.
         start_time: time of the start, in seconds of the monotonic clock.
         stages: stage name -> (second of the video that was reached, duration of the video in s).
-        records: file names of the records that the job wrote.
+        record_names: file names of the records that the job wrote.
         error: why the job failed. None if it has not failed.
     """
 
@@ -53,7 +53,7 @@ class RunningJob:
     worker: WorkerProcess
     start_time: float = field(default_factory=time.monotonic)
     stages: dict[str, tuple[float, float]] = field(default_factory=dict)
-    records: list[str] = field(default_factory=list)
+    record_names: list[str] = field(default_factory=list)
     error: str | None = None
 
     def progress(self) -> dict[str, JsonValue]:
@@ -271,7 +271,7 @@ class JobRunner:
     def _handle_message(self, running: RunningJob, message: object) -> None:
         if isinstance(message, FinishedRecord):
             # A playlist has several videos, and each begins with its first stage again.
-            running.records.append(message.name)
+            running.record_names.append(message.name)
             running.stages.clear()
         elif isinstance(message, StageProgress):
             running.stages[message.stage] = (message.second, message.duration)
@@ -281,7 +281,7 @@ class JobRunner:
     def _finish(self, running: RunningJob, *, is_killed: bool) -> None:
         """Publish the videos of a job and store how it ended. A killed job begins again later."""
         # videos that were finished count, also of a job that failed
-        videos = [video_id(name) for name in running.records]
+        videos = [video_id(name) for name in running.record_names]
         for video in videos:
             with contextlib.suppress(LookupError):  # its record was removed since
                 revision = self._studio.library.card(video).revision

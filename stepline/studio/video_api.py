@@ -217,7 +217,7 @@ class VideoApi:
         if sort not in SORT_KEYS:
             raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(SORT_KEYS)}")
         # All that match are sorted before a page of them is cut out.
-        cards = matching.choose(self._library.videos())
+        cards = matching.filter_cards(self._library.videos())
         cards.sort(key=SORT_KEYS[sort])
         return JSONResponse({"videos": list(map(_card_json, cards[page])), "total": len(cards)})
 

@@ -134,7 +134,7 @@ class CueMeter:
         return PictureCues(self._rate, presenter, letters, lines)
 
     def _array(self, values: dict[int, float]) -> Matrix:
-        """Return the values by row index as an array, NaN for a row without a value."""
+        """Return values given by row index as an array (T,), with NaN for a row without a value."""
         rows = range(self._next_row if values else 0)
         return np.array([values.get(row, np.nan) for row in rows], dtype=np.float32)
 

@@ -193,7 +193,11 @@ def _resampling_weights(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np
 
 
 def _compile(weights: Mapping[str, Array]) -> Callable[..., Array]:
-    """Return the network as an ONNX Runtime function from resized images to class scores."""
+    """Return the network as an ONNX Runtime function from resized uint8 images (B, 224, 224, 3) to
+    class scores (B, 1000).
+
+    weights: weight name -> array.
+    """
     graph = OnnxGraph()
     numbers = (0.0, 6.0, PIXEL_MEAN, PIXEL_SCALE)
     lowest, highest, mean, scale = (graph.constant(np.array(n, np.float32)) for n in numbers)

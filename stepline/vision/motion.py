@@ -179,7 +179,8 @@ def _shrink(image: Images) -> Matrix:
 
 
 def _colour_histogram(small: Matrix) -> Matrix:
-    """Return the colour histogram of a small image: the fraction of pixels in each of 64 bins."""
+    """Return the colour histogram of a small image (32, 32, 3): the fraction of pixels in each of
+    64 bins, (64,)."""
     levels = np.minimum((small * COLOUR_LEVELS).astype(np.int64), COLOUR_LEVELS - 1)
     # Three digits of base 4, one per colour channel.
     bins = (levels @ COLOUR_LEVELS ** np.array([2, 1, 0])).ravel()

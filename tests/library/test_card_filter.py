@@ -49,7 +49,7 @@ CARDS = [
     ],
 )
 def test_a_card_is_chosen_by_all_that_is_asked(chosen, titles):
-    assert [each.title for each in chosen.choose(CARDS)] == titles
+    assert [each.title for each in chosen.filter_cards(CARDS)] == titles
 
 
 def test_tags_and_names_are_counted_in_their_first_spelling():

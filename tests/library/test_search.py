@@ -138,18 +138,18 @@ def test_a_sentence_answers_by_that_of_its_steps_which_is_meant(index):
 
 
 def test_only_what_changes_is_read_again(index, folder):
-    assert (index.update().read, index.update().without_record) == (0, 1)
+    assert (index.update().read_count, index.update().without_record) == (0, 1)
     more = sink().steps[0].model_copy(update={"text": "tighten the nut", "seen": ()})
     write_record(sink().model_copy(update={"steps": (more,)}), folder / "sink.json")
     os.utime(folder / "sink.json", ns=(1, 1))
     update = index.update()
-    assert (update.read, update.removed) == (1, 0)
+    assert (update.read_count, update.removed_count) == (1, 0)
     assert index.search("tighten")[0].text == "tighten the nut"
     assert "call a plumber" not in [
         moment.text for moment in index.search("plumber", max_moments=100)
     ]
     (folder / "sink.json").unlink()
-    assert index.update().removed == 1
+    assert index.update().removed_count == 1
     assert {moment.video for moment in index.search("tighten the nut", max_moments=100)} == {"demo"}
 
 
@@ -160,7 +160,7 @@ def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later
     assert index.search("stirring") == []
     index.close()
     index = SearchIndex(folder)
-    assert index.update().read == 2
+    assert index.update().read_count == 2
     assert index.search("plumbing")
 
 
@@ -172,7 +172,7 @@ def test_a_damaged_index_or_one_of_another_version_is_made_again(index, folder):
     ):
         damage()
         again = SearchIndex(folder)
-        assert again.update().read == 3
+        assert again.update().read_count == 3
         assert again.search("whisk")
         again.close()
 
@@ -196,12 +196,12 @@ def test_an_index_whose_values_changed_is_made_again(index, folder, change):
         database.execute(change)
     database.close()
     again = SearchIndex(folder)
-    assert again.update().read == 3
+    assert again.update().read_count == 3
     assert again.search("unscrew the trap", max_moments=50) == right
     again.close()
     # One that did not change is kept.
     again = SearchIndex(folder)
-    assert again.update().read == 0
+    assert again.update().read_count == 0
     again.close()
 
 

@@ -262,7 +262,7 @@ def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(sessi
             assert live.files.rows.stat().st_size == live.files.row_count * 3 * 4
             again, nothing = session(words, backbone=Colours(), settings=near)
             assert again.shown.begin > 0
-            assert again.shown.vision.until == math.floor(again.log.resume_second)
+            assert again.shown.vision.known_end == math.floor(again.log.resume_second)
             assert nothing == []
         live.log.path.unlink()
         live.files.rows.unlink()
@@ -374,7 +374,7 @@ def test_live_rows_are_those_of_the_whole_video(small_video, monkeypatch):
     activity, rows = measure_activity(frames), len(live.activity.motion)
     assert np.allclose(live.activity.motion, activity.motion[:rows], atol=1e-6)
     assert np.allclose(live.activity.thumbnails, activity.thumbnails[:rows], atol=1e-6)
-    assert live.activity.cuts == pytest.approx([cut for cut in activity.cuts if cut < live.until])
+    assert live.activity.cuts == pytest.approx([cut for cut in activity.cuts if cut < live.end])
 
 
 # ---------------------------------------------------------------- the whole job

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.evaluate.calibration import Logistic
+from stepline.evaluate.calibration import LogisticRegression
 from stepline.models.nasva.align import TextScores, extract_spans
 from stepline.models.nasva.calibration import Calibration
 from stepline.models.nasva.predict import place_steps
@@ -10,7 +10,8 @@ from stepline.models.nasva.settings import AlignerSettings
 from stepline.records import Span, Step
 
 BY_RISE = Calibration(
-    "abc", {"step": Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)}
+    "abc",
+    {"step": LogisticRegression((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)},
 )
 
 

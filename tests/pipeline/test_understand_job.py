@@ -107,7 +107,9 @@ def test_other_features_under_the_same_path_are_another_input(tmp_path):
     prints = []
     for value in (1.0, 2.0):
         np.save(folder / "v.npy", np.full((4, 2), value, np.float32))
-        prints.append(pipeline.fingerprint(Request(tmp_path / "v.mp4", "v"), settings, Networks()))
+        prints.append(
+            pipeline.describe_inputs(Request(tmp_path / "v.mp4", "v"), settings, Networks())
+        )
     assert prints[0] != prints[1]
 
 

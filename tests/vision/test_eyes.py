@@ -92,7 +92,7 @@ def internvideo(folder):
     vision = VisionSettings(backbone="internvideo", path=path)
     backbone = load_backbone(vision)
     film = folder / "film.mp4"
-    options = VisualOptions(backbone, motion=False)
+    options = VisualOptions(backbone, measures_motion=False)
     settings = StepsSettings(vision=vision)
     features = extract_features(Request(film, "film"), probe(film), settings, options).features
     (folder / "rows").mkdir()
@@ -121,6 +121,7 @@ def test_ready_rows_see_the_lines_that_have_vectors_though_more_is_said(
     assert found(done, tmp_path / "out") >= set(list(COLOURS)[: count - 2])
 
 
+@pytest.mark.slow
 def test_a_network_of_nasva_trained_on_the_rows_of_clip_sees_every_colour(
     look, stepline, folder, tmp_path
 ):
@@ -129,7 +130,7 @@ def test_a_network_of_nasva_trained_on_the_rows_of_clip_sees_every_colour(
     made = stepline("features", "extract", "film.mp4", *clip, "--out", tmp_path / "store")
     assert made.exit_code == 0, made.stderr
     sizes = ("width=32", "heads=2", "encoder_layers=1", "decoder_layers=1", "feed_forward=32")
-    options = [*(f"model.{size}" for size in sizes), "train.epochs=60", "train.batch=1"]
+    options = [*(f"model.{size}" for size in sizes), "train.epochs=200", "train.batch=1"]
     made = stepline(
         *("train", "nasva", "--features", tmp_path / "store", "--out", tmp_path / "run"),
         *("--steps", tmp_path / "labels" / "film.json", "--step-vectors", "clip:clip"),

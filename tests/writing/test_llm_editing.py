@@ -16,10 +16,10 @@ from stepline.writing.llm.editing import (
     NO_ORDER_REASON,
     REPEATED_REASON,
     UNLIKELY_REASON,
-    as_order,
     choose_passages,
     conversation_start,
     line_fault,
+    to_imperative,
 )
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
@@ -179,7 +179,7 @@ def test_sentences_that_follow_each_other_are_one_passage_up_to_its_length() -> 
     ],
 )
 def test_a_line_becomes_an_order(line: str, order: str) -> None:
-    assert as_order(line) == order
+    assert to_imperative(line) == order
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
         return run(context)
     except Exception as error:
         # Only a GPU that gave out is worth another try.
-        if current_device().kind == "cpu" or not any(map(is_gpu_error, causes(error))):
+        if current_device().device_type == "cpu" or not any(map(is_gpu_error, causes(error))):
             raise
         what = "%s: done on the CPU, as the GPU gave out (%s)"
         log.warning(what, context.item.id, first_line(error))

@@ -289,7 +289,8 @@ class CaptionIndex:
 
 
 class SideFolders:
-    """Files by id in the folders of `source.videos`, `source.captions` and `source.features`.
+    """The folders of the settings `source.videos`, `source.captions` and `source.features`, which
+    hold further files of the videos by id.
 
     Args:
         settings: names the folders.

@@ -50,7 +50,8 @@ def read_list(
         source: the list (.parquet, .csv, .tsv, .jsonl).
         settings: column names, and whether files are checked.
         source_filter: selects videos by id and category.
-        side_folders: further files by id.
+        side_folders: folders with further files of the videos (captions, features), found by video
+            id.
 
     Raises DatasetError for an unreadable list or a missing column.
     """

@@ -174,7 +174,7 @@ def run_visible(dataset: DatasetContext) -> None:
     for record in read_parquet(source / RECORDS_FILE):
         visible = select_shown_sentences(record, settings)
         # A video that could not be judged is left out for that, not for its pictures.
-        is_judged = any(sentence.shown is not None for sentence in record.sentences)
+        is_judged = bool(record.steps) or any(each.shown is not None for each in record.sentences)
         if is_judged and visible.steps:
             records.append(visible)
         else:
@@ -188,13 +188,21 @@ def run_visible(dataset: DatasetContext) -> None:
 def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
     """Return a record with its shown sentences as steps. All other sentences are dropped.
 
-    settings: minimal P(shown).
+    settings: minimal P(shown) of a detector. Without one, a sentence is shown if a step without a
+        doubt rests on it.
     """
+    citing = {}
+    for step in record.steps:
+        if step.spans and step.doubt is None:
+            citing.update(dict.fromkeys(step.sources, step))
     steps = []
     dropped = []
     # A narration that is shown becomes a step where it is said.
     for number, sentence in enumerate(record.sentences):
-        if sentence.shown is None or sentence.shown < settings.shown:
+        is_shown = number in citing
+        if sentence.shown is not None:
+            is_shown = sentence.shown >= settings.shown
+        if not is_shown:
             dropped.append(Rejected(what="sentence", text=sentence.text, reason=NOT_SHOWN_SENTENCE))
             continue
         span = sentence.span
@@ -205,8 +213,8 @@ def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
                 spans=(span,),
                 at=span.center,
                 said=span,
-                status="seen",
-                basis="network",
+                status="placed" if sentence.shown is None else "seen",
+                basis=None if sentence.shown is None else "network",
                 score=sentence.shown,
                 sources=(number,),
             )

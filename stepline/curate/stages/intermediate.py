@@ -113,7 +113,7 @@ class JudgedTranscript(FrozenModel):
 
     Attributes:
         transcript: sentences with their P(shown).
-        judge: name of the model. None if nothing could be judged.
+        judge: who judged. None without a detector.
     """
 
     transcript: Transcript

@@ -32,7 +32,6 @@ from stepline.curate.stages.intermediate import (
     read_result,
     round_seconds,
     unpack_features,
-    unpack_grounding,
 )
 from stepline.errors import MediaError, ModelError, WriterError
 from stepline.files.digests import sha256
@@ -41,7 +40,7 @@ from stepline.networks.device import Device, current_device
 from stepline.numeric import unit_rows
 from stepline.pipeline.networks import load_aligner, load_judge_detector, shared_recognisers
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, VisualOptions, extract_features
-from stepline.pipeline.placing import ask_vlm, ground_steps, judge_sentences
+from stepline.pipeline.placing import JUDGED_BY_DETECTOR, ask_vlm, ground_steps, judge_sentences
 from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_speech
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
@@ -350,23 +349,18 @@ def run_ground(video: VideoContext) -> bytes:
 
 
 def run_judge(video: VideoContext) -> bytes:
-    """Return the transcript with P(shown while it is spoken) of each sentence, as bytes of a
-    JudgedTranscript (the stage `judge`).
+    """Return the transcript with a detector's P(shown) of each sentence, as a JudgedTranscript.
 
-    Without visual features the probabilities stay None.
+    Without a detector or pictures it is unchanged.
     """
     settings = video.recipe.steps
     transcript = read_result(CoarseSteps, video, "coarse").transcript
-    grounded, alignment = unpack_grounding(video.results["ground"])
     visual = _read_features(video)
-    # Without pictures, nothing can say that a sentence is shown.
-    if visual.features is None and visual.activity is None:
-        return dump_result(JudgedTranscript(transcript=transcript))
     detector = _detector(settings.judge, settings.vision)
-    transcript, judge_name = judge_sentences(
-        transcript, grounded.steps, alignment, visual, settings.judge, detector
-    )
-    return dump_result(JudgedTranscript(transcript=transcript, judge=judge_name))
+    if detector is None or (visual.features is None and visual.activity is None):
+        return dump_result(JudgedTranscript(transcript=transcript))
+    transcript = judge_sentences(transcript, visual, settings.judge, detector)
+    return dump_result(JudgedTranscript(transcript=transcript, judge=JUDGED_BY_DETECTOR))
 
 
 def _read_features(video: VideoContext) -> VisualFeatures:

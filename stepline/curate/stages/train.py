@@ -49,7 +49,7 @@ def run_sieve_swap(dataset: DatasetContext) -> None:
     Videos without a swapped or kept sentence are left out.
     """
     from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
-    from stepline.sieve_swap.run import Job, run
+    from stepline.sieve_swap.run import SieveSwapJob, run_job
     from stepline.sieve_swap.text_base import open_base
 
     settings = dataset.recipe.sieve_swap
@@ -60,7 +60,7 @@ def run_sieve_swap(dataset: DatasetContext) -> None:
     base = open_base(settings.base)
     out = dataset.folder / RUN_FOLDER
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
-    run(Job(source, base, out, swap, report=dataset.say))
+    run_job(SieveSwapJob(source, base, out, swap, report=dataset.say))
     # What was left out before stays so, with its reason.
     left_out = read_left_out(gathered)
     # The split is in each record's settings.

@@ -466,9 +466,11 @@ def _is_near(point: Point, box: Box) -> bool:
 
 
 def _onset_difference(differences: Sequence[_Difference], cells: Flags) -> _Difference:
-    """Return the first difference in which a large part of a change is already visible.
+    """Return the difference between two frames at which a change of the screen begins: the first in
+    which a large part of the change is visible.
 
-    That is at least a quarter of the cells that the largest difference shares with the change.
+    A large part is at least a quarter of the cells that the largest difference shares with the
+    change.
 
     Args:
         differences: differences between consecutive frames during the change, sorted by time.

@@ -77,13 +77,15 @@ class GroundedVideo:
 
 @dataclass(frozen=True)
 class Question:
-    """A multiple-choice question: in which of some pictures is each of some steps shown?
+    """A multiple-choice question to a vision-language model: which of several frames shows each of
+    some steps?
 
     Attributes:
         steps: indices of the steps.
-        choices: indices of the places, in the order of the pictures.
-        seconds: second of the picture of each place.
-        is_repeat: for each step, whether an earlier question about it had mostly the same places.
+        choices: for each frame, the index of the part of the video (place) that it stands for.
+        seconds: for each frame, its second in the video.
+        is_repeat: for each step, whether an earlier question about it had mostly the same frames to
+            choose from.
     """
 
     steps: tuple[int, ...]
@@ -180,7 +182,7 @@ class StepInquiry:
         self.inference = self.infer_probabilities()
 
     def choice_answers(self) -> list[ChoiceAnswer]:
-        """Return the answers so far, one per step of each question, without refused replies."""
+        """Return the answers so far, one per step of each question. Refused replies are left out."""
         return [
             ChoiceAnswer(k, answered.question.choices, reply.answer, is_repeat)
             for answered in self.answered
@@ -191,7 +193,8 @@ class StepInquiry:
         ]
 
     def infer_probabilities(self) -> AnswerInference:
-        """Return the places of the steps and the reliability of the model, given the answers so far."""
+        """Return where the steps are shown and how reliable the model is, inferred from the answers
+        so far."""
         settings = self.settings
         return infer(self.prior, self.choice_answers(), settings.right, settings.wrong)
 

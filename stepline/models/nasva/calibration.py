@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ModelError
-from stepline.evaluate.calibration import Logistic, read_logistic
+from stepline.evaluate.calibration import LogisticRegression, read_logistic
 from stepline.files.atomic_files import write_atomic
 from stepline.grounding.said_to_shown import Array
 from stepline.limits import parse_json
@@ -39,7 +39,7 @@ class Calibration:
     """
 
     aligner_sha256: str
-    modes: Mapping[Mode, Logistic]
+    modes: Mapping[Mode, LogisticRegression]
 
 
 def compute_calibration_features(text_scores: TextScores) -> Array:

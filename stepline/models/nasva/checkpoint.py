@@ -207,7 +207,8 @@ def is_released_file(path: Path) -> bool:
 
 
 def read_released_weights(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
-    """Return the settings and the float32 weights of a .pth that the released code wrote.
+    """Return the network settings, and weight name -> float32 tensor, of a .pth that the released
+    code wrote.
 
     Every key and shape is checked. The weights of its two unused heads are left out and logged.
     Raises ModelError when the file cannot be read, or is of another network.

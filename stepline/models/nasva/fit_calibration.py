@@ -25,7 +25,12 @@ import numpy.typing as npt
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Flags
-from stepline.evaluate.calibration import MIN_ITEMS, Logistic, calibration_error, fit_logistic
+from stepline.evaluate.calibration import (
+    MIN_ITEMS,
+    LogisticRegression,
+    calibration_error,
+    fit_logistic,
+)
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.models.nasva.align import TextScores
@@ -224,7 +229,7 @@ def fit_on_foreign_texts(
     foreign_features: Array,
     *,
     shown_fraction: float | None = None,
-) -> tuple[Logistic, float]:
+) -> tuple[LogisticRegression, float]:
     """Return a logistic regression for P(shown), and the fraction of own texts that count as shown.
 
     It tells texts of the video from texts of other videos. Foreign texts are not shown, own ones
@@ -309,8 +314,14 @@ def choose_foreign_texts(
 def choose_other_videos(
     tasks: Sequence[str | None], read_vectors: Callable[[int], Matrix]
 ) -> list[int]:
-    """Return for each of V videos the index of the video whose texts are taken, its own where there
-    is no other."""
+    """Return for each of V videos the index of the video that gives it foreign texts: one of the
+    same task, else the one with the most similar texts. It is the video's own index if there is
+    no other video.
+
+    Args:
+        tasks: task of each video, None if it is unknown.
+        read_vectors: returns the text vectors (K, D) of the video with an index.
+    """
     count = len(tasks)
     # The videos of each task.
     videos_of: dict[str, list[int]] = {}

@@ -276,7 +276,7 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, seconds: RowsWithPositions) -> RowsWithPositions:
-        """Return the seconds after the layer."""
+        """Return the rows of the seconds after the layer, in the same layout."""
         attended = self.attention.self_attend(seconds)  # (R, D)
         rows = self.attention_norm(seconds.values + self.dropout(attended))
         update = self.feed(rows)
@@ -299,7 +299,12 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, texts: RowsWithPositions, seconds: RowsWithPositions) -> RowsWithPositions:
-        """Return the texts after the layer."""
+        """Return the rows of the texts after the layer, in the same layout.
+
+        Args:
+            texts: rows of the texts, which attend to one another and to the seconds.
+            seconds: rows of the seconds after the encoder.
+        """
         attended = self.self_attention.self_attend(texts)  # (R, D)
         rows = self.self_norm(texts.values + self.dropout(attended))
         texts = replace(texts, values=rows)
@@ -311,7 +316,8 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """NaSVA's network, with fresh weights."""
+    """NaSVA's network, a transformer encoder over seconds and a decoder over texts, with randomly
+    initialised weights."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
@@ -334,8 +340,13 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.apply(_init_weights)
 
     def forward(self, batch: Batch) -> AlignerOutput:
-        """Return the unit vectors of a batch's texts and seconds. Raises ShapeError for inputs that
-        do not fit."""
+        """Return the network's output for B videos: unit vectors of K texts after each decoder
+        layer, of T seconds, and alignability logits.
+
+        batch: video feature rows (B, T, C), text vectors (B, K, C) and padding masks.
+
+        Raises ShapeError for inputs that do not fit the settings.
+        """
         self._check_batch(batch)
 
         # the seconds see each other
@@ -403,7 +414,8 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         return learned * batch.ordered[:, None, None]  # (B, K, D)
 
     def _scale_rows(self, rows: Tensor) -> Tensor:
-        """Return the rows scaled to mean square 1, or as they are. A row of zeros stays."""
+        """Return rows (R, C) scaled to mean square 1 each, or unchanged, as the setting
+        `feature_scale` says. A row of zeros stays zero."""
         if self.settings.feature_scale == "none":
             return rows
         mean_square = rows.square().mean(dim=-1, keepdim=True)
@@ -460,8 +472,8 @@ def _init_weights(module: nn.Module) -> None:
 
 
 def _normalize(rows: Tensor) -> Tensor:
-    """Return the rows at length 1. A row of zeros stays 0 and has no gradient, instead of a huge
-    one."""
+    """Return rows (..., D) scaled to length 1. A row of zeros stays 0 and gets gradient 0, where
+    plain normalization would give a huge one."""
     square = rows.square().sum(dim=-1, keepdim=True)
     # Clamped first: `where` also passes on the NaN of the side that it does not take.
     scaled = rows * square.clamp(min=MIN_LENGTH**2).rsqrt()

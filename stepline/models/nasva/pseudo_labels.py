@@ -241,7 +241,13 @@ def make_unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
-    """Write the labels of the texts of each video as JSON."""
+    """Write the labels of the texts of each video as JSON: {video id: [[start, end] or null, ...]}.
+
+    Args:
+        path: the JSON file.
+        ids: ids of the videos.
+        labels: for each video, the label span of each text in seconds, or None.
+    """
     tree = {}
     for id, spans in zip(ids, labels, strict=True):
         tree[id] = [None if span is None else [span.start, span.end] for span in spans]

@@ -89,8 +89,8 @@ class RefineSources:
     excluded: tuple[Path, ...] = ()
 
     def get_narration_vectors(self) -> str:
-        """Return the store or encoder of the narrations' vectors. They must be of the same encoder
-        as the steps'."""
+        """Return the source of the narrations' text vectors: path of a store, or name of an
+        encoder. The vectors must come from the encoder of the steps' vectors."""
         if self.narration_vectors:
             return self.narration_vectors
         if self.narrations and is_feature_store(self.narrations):

@@ -59,7 +59,8 @@ class SamplingPoints:
 
     @property
     def index_tensors(self) -> tuple[Tensor, ...]:
-        """The index tensors, in the order in which the two autograd functions take them."""
+        """The tensors `position`, `row`, `query_row`, `entry_order` and `row_start`, in the order
+        in which the two autograd functions take them."""
         return (self.position, self.row, self.query_row, self.entry_order, self.row_start)
 
 
@@ -457,8 +458,8 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
 
 
 def _as_float32(positions: Tensor) -> Tensor:
-    """Return positions as float32, or unchanged if they are float64. Half precision would round
-    them to tenths of a row."""
+    """Return sampling positions of any shape as float32, or unchanged if they are float64. Half
+    precision would round them to tenths of a row."""
     return positions if positions.dtype == torch.float64 else positions.float()
 
 

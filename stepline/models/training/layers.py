@@ -140,13 +140,14 @@ class Dropout(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
 
 def draw_keep_masks(count: int, rate: float) -> Iterator[Tensor]:
-    """Yield random dropout masks over `count` elements, in chunks of bool tensors on the CPU.
+    """Yield random dropout masks over `count` elements, in chunks of flat bool tensors on the CPU:
+    True for an element that stays.
 
     The seed is drawn from torch's generator.
 
     Args:
         count: number of elements of all chunks together.
-        rate: fraction of the elements that is dropped. They are False in the masks.
+        rate: fraction of the elements that is dropped.
     """
     seed = torch.empty((), dtype=torch.int64).random_(MAX_SEED)
     generator = np.random.SFC64(int(seed))

@@ -428,14 +428,15 @@ class TrainingVideoFilter:
         missing: str | None = None,
         vectors: FeatureStore | None = None,
     ) -> OmitReason | None:
-        """Return why a video cannot be trained on, or None if it can.
+        """Return why a video cannot be used for training, or None if it can.
 
         Args:
             video: id of the video.
             duration: seconds of the video as its source states them. None: not stated.
-            key: a second call with the same key returns `SEEN_TWICE`. None: not checked.
-            missing: a reason that the caller found. It is returned for a video that is not excluded.
-                None: there is no such reason.
+            key: key of the video's item. A second call with the same key returns `SEEN_TWICE`.
+                None: repeats are not checked.
+            missing: a reason that the caller found. It is returned for a video that is not
+                excluded. None: there is no such reason.
             vectors: a store that must hold the vectors of the video's texts. None: not checked.
         """
         # What its id and its source say.

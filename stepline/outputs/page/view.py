@@ -16,7 +16,13 @@ from stepline.outputs.text import (
     sentence_case,
     shown_span,
 )
-from stepline.outputs.verdict import VERDICT_TEXTS, count_verdicts, picture_scores, step_verdict
+from stepline.outputs.verdict import (
+    VERDICT_TEXTS,
+    count_verdicts,
+    most_certain,
+    picture_scores,
+    step_verdict,
+)
 from stepline.outputs.web_addresses import picture_link
 from stepline.records import Alignment, Material, Record, Sentence, Span, Step
 
@@ -116,7 +122,8 @@ def citing_steps(record: Record) -> list[dict[int, Step]]:
 
 def sentence_mark(citing: Iterable[Step]) -> str:
     """Return the mark of a sentence: the most certain verdict on the steps that cite it."""
-    return next(iter(count_verdicts(citing)), "none")
+    step = most_certain(citing)
+    return "none" if step is None else step_verdict(step)
 
 
 def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:

@@ -304,7 +304,7 @@ class PronounResolver:
         keep_probabilities = []
         self._tokens: list[list[int]] = []  # of each sentence, the first token of each word
         for doc, tags in zip(docs, sentence_tags, strict=True):
-            kept_probabilities = 1 - tags.edits[:, WORD_EDITS.index("drop")]
+            kept_probabilities = 1 - tags.edit_probabilities[:, WORD_EDITS.index("drop")]
             token_probabilities = []
             first_tokens = []
             index = 0

@@ -53,7 +53,7 @@ def grammar_drafts(
     for word in text.split():
         word_index += bool(spoken_words(word))
         word_index_of.append(max(word_index, 0))
-    edits = tags.edits
+    edits = tags.edit_probabilities
     segments = list(split_into_segments(text))
     docs = parse([segment.text for segment in segments])
     drafts: list[DraftStep] = []
@@ -104,8 +104,16 @@ def grammar_drafts(
 def _draft_step(
     text: str, word_indices: Sequence[int], sentence: int, is_negated: bool, verb: int | None
 ) -> DraftStep:
-    """Return a draft whose first word carries the whole text. The others only say which spoken
-    words it rests on."""
+    """Return a draft step whose first word carries the whole text. Its other words are empty and
+    only name the spoken words that the step comes from.
+
+    Args:
+        text: text of the step.
+        word_indices: indices of the spoken words that the step comes from.
+        sentence: index of the sentence in the narration.
+        is_negated: whether the step says what not to do.
+        verb: index of the verb among the spoken words, None for a verb that nobody spoke.
+    """
     first, *others = word_indices
     words = (DraftWord(text, first), *(DraftWord("", index) for index in others))
     return DraftStep(words, sentence, is_negated, verb)

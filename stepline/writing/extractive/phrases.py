@@ -120,8 +120,8 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
 
 
 def _is_kept_clause(clause: "Token") -> bool:
-    """Return whether a clause belongs to the step: "until it dissolves", "using a ruler", "to lock
-    it"."""
+    """Return whether a clause below the verb belongs to the step, by its kind: "until it
+    dissolves", "using a ruler", "to lock it"."""
     if clause.tag_ == "VBG" and not has_child(clause, ("aux", "nsubj")):
         return True
     return any(

@@ -150,10 +150,11 @@ class SentenceEditor:
         self.is_kept = _keep_mask(words, tags, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the draft steps of the sentence, in order, none if it has no action.
+        """Return the draft steps of the sentence, in order. The list is empty if the sentence has
+        no action.
 
-        front_verbs: the verbs that the tagger can put in front of a sentence without a verb, in the
-            order of `SentenceTags.verbs`.
+        front_verbs: V verbs that the tagger can put in front of a sentence without a verb, in the
+        order of `SentenceTags.front_verb_probabilities`.
         """
         actions = self._actions()
         if not actions:
@@ -170,10 +171,11 @@ class SentenceEditor:
         return [draft for draft in drafts if len(draft.words) > 1]
 
     def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the most likely draft step of a sentence that surely describes a step, in a list that
-        is empty if there is none.
+        """Return the most likely draft step of a sentence that certainly describes a step, as a
+        list of one. The list is empty if no draft can be made.
 
-        front_verbs: as in `steps`.
+        front_verbs: V verbs that the tagger can put in front of a sentence without a verb, in the
+        order of `SentenceTags.front_verb_probabilities`.
         """
         heads = self._action_heads(MIN_FALLBACK_ACTION_PROBABILITY)
         if not heads:
@@ -194,7 +196,7 @@ class SentenceEditor:
 
     def _edit_probabilities(self, edit: Edit) -> Array:
         """Return P(the edit) of each word, (W,)."""
-        return self.tags.edits[:, WORD_EDITS.index(edit)]
+        return self.tags.edit_probabilities[:, WORD_EDITS.index(edit)]
 
     def _action_heads(self, min_probability: float) -> list[int]:
         """Return the indices of the verbs with at least `min_probability` that an action begins with
@@ -243,7 +245,8 @@ class SentenceEditor:
         return bare_word(self.words[index - 1]) not in SUBORDINATE_WORDS
 
     def _draft_of_action(self, action: _Action) -> DraftStep | None:
-        """Return the draft step of one action, None if the step would lose a "not"."""
+        """Return the draft step of one action. None if the action is negated and the tagger drops
+        the "not", since the step would then say the opposite."""
         head = action.head
         is_negated = self._is_negated(action)
         if is_negated and not self._keeps_negation(action):
@@ -377,7 +380,7 @@ class SentenceEditor:
                 `SentenceTags.verbs`. The entry `NO_VERB` means that no verb is put in front.
             min_probability: least P(an editor puts any verb in front).
         """
-        probabilities = self.tags.verbs.copy()
+        probabilities = self.tags.front_verb_probabilities.copy()
         no_verb = front_verbs.index(NO_VERB)
         if 1 - probabilities[no_verb] < min_probability:
             return []
@@ -476,7 +479,7 @@ def _keep_mask(
         doc: the parser's document of the words.
         tokens: of `tokens_of_words`.
     """
-    probability = 1 - tags.edits[:, WORD_EDITS.index("drop")]
+    probability = 1 - tags.edit_probabilities[:, WORD_EDITS.index("drop")]
     is_kept = probability >= MIN_KEEP_PROBABILITY
     word_index_of = {token.i: index for index, token in enumerate(tokens) if token is not None}
     for chunk in doc.noun_chunks:

@@ -46,7 +46,7 @@ from stepline.writing.llm.editing import (
     PASSAGE_WORDS,
     START_TOKENS,
     Amount,
-    Editor,
+    PassageEditor,
     choose_passages,
 )
 from stepline.writing.llm.probe import is_strong
@@ -144,7 +144,7 @@ def write_llm(
             narration = narration or parse_narration(transcript)
             passages = choose_passages(narration, withheld)
             drafts = write_fallback().steps
-            editor = Editor(server, settings, replies, limits, until, drafts, amount, embed)
+            editor = PassageEditor(server, settings, replies, limits, until, drafts, amount, embed)
             written = run_in_threads(
                 lambda passage: report(editor.write(passage)), passages, workers=1, until=until
             )
@@ -163,12 +163,12 @@ def write_llm(
         server.close()
     logger.info("asked for %d parts in %.1f s", len(chunks), time.monotonic() - start)
     parts = [
-        written.get(number, ChunkSteps(chunk, reason=DEADLINE_PASSED))
+        written.get(number, ChunkSteps(chunk, fallback_reason=DEADLINE_PASSED))
         for number, chunk in enumerate(chunks)
     ]
     if parts and all(part.is_rejected for part in parts):
         cure = "correct the settings under writing.llm"
-        raise WriterError(f"{settings.base_url}: {parts[0].reason}; {cure}")
+        raise WriterError(f"{settings.base_url}: {parts[0].fallback_reason}; {cure}")
     filled = _fill_gaps(parts, write_fallback)
     steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
@@ -266,13 +266,17 @@ class ChunkWriter(CheckedRequests):
         dropped = list(dict.fromkeys(line for parsed in refused for line in parsed.dropped))
         if reply.fault is not None:
             reason, is_rejected = reply.fault.reason, reply.fault.rejected
-            return ChunkSteps(chunk, dropped=tuple(dropped), reason=reason, is_rejected=is_rejected)
+            return ChunkSteps(
+                chunk, dropped=tuple(dropped), fallback_reason=reason, is_rejected=is_rejected
+            )
         parsed = reply.readings[-1]
         if parsed.refusal is not None:
-            return ChunkSteps(chunk, dropped=tuple(dropped), reason=parsed.refusal)
+            return ChunkSteps(chunk, dropped=tuple(dropped), fallback_reason=parsed.refusal)
         notes = [f"a reply was refused ({other.refusal}) and asked for again" for other in refused]
-        if parsed.times:
-            notes.append(f"times that the model wrote were cut out: {', '.join(parsed.times)}")
+        if parsed.removed_times:
+            notes.append(
+                f"times that the model wrote were cut out: {', '.join(parsed.removed_times)}"
+            )
         dropped += parsed.dropped
         with _citing:
             reasons = talk_reasons(parsed.texts) if self.is_english else [None] * len(parsed.texts)
@@ -281,7 +285,7 @@ class ChunkWriter(CheckedRequests):
             for k, (text, talk_reason) in enumerate(zip(parsed.texts, reasons, strict=True)):
                 if talk_reason is None:
                     texts.append(text)
-                    cited += parsed.cited[k : k + 1]
+                    cited += parsed.cited_numbers[k : k + 1]
                 else:
                     dropped.append(Rejected(what="step", text=text, reason=talk_reason))
             steps, unsupported = cite_sources(
@@ -297,7 +301,7 @@ class ChunkWriter(CheckedRequests):
             (*dropped, *(rejected for _, rejected in unsaid), *unsupported),
             tuple(notes),
             reason,
-            retold=tuple(index for step, _ in unsaid for index in step.sources),
+            fallback_sentences=tuple(index for step, _ in unsaid for index in step.sources),
         )
 
 
@@ -353,7 +357,8 @@ def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequen
 
 
 def _fill_gaps(parts: Sequence[ChunkSteps], fallback: Callable[[], WrittenSteps]) -> WrittenSteps:
-    """Return the steps of all chunks, with those of failed chunks from the fallback.
+    """Return the steps of all chunks, where a chunk that the model did not write has the steps of
+    the fallback.
 
     What the fallback rejected is reported only if it wrote all chunks, because it is not known to
     which chunk it belongs.
@@ -362,12 +367,12 @@ def _fill_gaps(parts: Sequence[ChunkSteps], fallback: Callable[[], WrittenSteps]
         parts: what the model wrote of each chunk, in order.
         fallback: returns the steps of the whole transcript.
     """
-    has_gaps = any(part.reason or part.retold for part in parts)
+    has_gaps = any(part.fallback_reason or part.fallback_sentences for part in parts)
     fallback_steps = fallback() if has_gaps else WrittenSteps()
     steps: list[Step] = []
     notes = list(fallback_steps.notes)
-    dropped = list(fallback_steps.dropped) if all(part.reason for part in parts) else []
-    for reason, same in groupby(parts, key=lambda part: part.reason):
+    dropped = list(fallback_steps.dropped) if all(part.fallback_reason for part in parts) else []
+    for reason, same in groupby(parts, key=lambda part: part.fallback_reason):
         run = list(same)
         for part in run:
             if reason:
@@ -398,7 +403,7 @@ def _with_retold(part: ChunkSteps, fallback_steps: Sequence[Step]) -> list[Step]
     """
     steps = list(part.steps)
     for added in fallback_steps:
-        if not set(part.retold).issuperset(added.sources):
+        if not set(part.fallback_sentences).issuperset(added.sources):
             continue
         sharing = [step for step in steps if not set(step.sources).isdisjoint(added.sources)]
         words, *sharing_words = content_words([added.text, *(step.text for step in sharing)])
@@ -431,5 +436,7 @@ def talk_reasons(texts: Sequence[str]) -> list[str | None]:
         sentence = text.rstrip(".") + "."
         sentences = [SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP]
         _, tags, _ = load_tagger().tag_sentences(sentences)
-        reasons.append(TALK_REASON if tags.kinds[talk] >= MIN_TALK_PROBABILITY else None)
+        reasons.append(
+            TALK_REASON if tags.kind_probabilities[talk] >= MIN_TALK_PROBABILITY else None
+        )
     return reasons

@@ -36,7 +36,7 @@ def on_gpu(monkeypatch):
 def stage_that_raises(error, seen):
     def run(context):
         seen.append(current_device().name)
-        if current_device().kind == "cuda":
+        if current_device().device_type == "cuda":
             raise error
         return b"done"
 
@@ -80,7 +80,7 @@ def test_no_other_error_is_taken_for_it(on_gpu, error, kind):
 
 def too_long_for_the_gpu(work):
     """Return where a video is done; one that is called long is too much for a GPU."""
-    if current_device().kind == "cuda" and work.item.id == "long":
+    if current_device().device_type == "cuda" and work.item.id == "long":
         raise RuntimeError(SHORT)
     return current_device().name.encode()
 

@@ -169,7 +169,7 @@ def test_steps_that_no_one_can_see_are_only_said_and_not_judged() -> None:
     results["coarse"] = per_video.run_coarse(work(Recipe(), results=results))
     results["ground"] = per_video.run_ground(work(Recipe(), results=results))
     grounded, arrays = unpack_arrays(GroundedSteps, results["ground"])
-    assert [step.status for step in grounded.steps] == ["said"]
+    assert [step.status for step in grounded.steps] == ["said_only"]
     assert arrays == {}
     judged = load_result(JudgedTranscript, per_video.run_judge(work(Recipe(), results=results)))
     assert judged.judge is None
@@ -184,8 +184,8 @@ def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     assert arrays["scores"].shape == (1, 20)
     assert grounded.steps[0].status in ("seen", "placed", "said_only")
     judged = load_result(JudgedTranscript, per_video.run_judge(work(Recipe(), results=results)))
-    assert judged.judge == "grounding"
-    assert judged.transcript.sentences[0].shown is not None
+    assert judged.judge is None  # without a detector
+    assert judged.transcript.sentences[0].shown is None
 
 
 def test_labels_end_where_the_next_step_s_begin() -> None:
