@@ -366,7 +366,7 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
     for name in ("a", "b"):
         item = VideoItem(name, video=str(tmp_path / name), captions=str(tmp_path / name))
         videos[name] = VideoInProgress(plan, phase.results, item, phase.stages)
-        scheduler._fetcher.open(item, ["captions"])
+        scheduler._fetcher.start_downloads(item, ["captions"])
     for _ in ("read", "count"):
         videos["b"].record_outcome(None)
 

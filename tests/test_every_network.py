@@ -88,7 +88,9 @@ def nasva(folder, **loss):
     )
     fit = score_texts(network, features, samples[0].text)
     labels = alignment_matrices(network, samples), alignable_logits(network, samples)
-    return np.concatenate([fit.scores.ravel(), fit.alignable, labels[0][1].ravel(), labels[1][0]])
+    return np.concatenate(
+        [fit.scores.ravel(), fit.alignability_logits, labels[0][1].ravel(), labels[1][0]]
+    )
 
 
 def procx(folder, form, kind):

@@ -16,7 +16,18 @@ from stepline.records import Rejected
 from stepline.speech import TranscriptionResult
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("numpy", "torch", "av", "pydantic", "spacy", "faster_whisper", "click", "scipy", "PIL")
+HEAVY = (
+    "numpy",
+    "torch",
+    "av",
+    "pydantic",
+    "spacy",
+    "faster_whisper",
+    "click",
+    "scipy",
+    "PIL",
+    "fastapi",
+)
 
 
 def python(*arguments, folder=ROOT):

@@ -211,7 +211,8 @@ def test_a_curated_dataset_is_grounded_by_it(files):
             "encode": pack_features(VisualFeatures(features, end=30.0)),
         }
         return unpack_arrays(
-            GroundedSteps, per_video.ground(VideoContext(VideoItem("one"), recipe, results=cells))
+            GroundedSteps,
+            per_video.run_ground(VideoContext(VideoItem("one"), recipe, results=cells)),
         )[0].steps
 
     released, ours = both(files, run)

@@ -213,7 +213,7 @@ def test_a_recogniser_is_kept_from_one_call_to_the_next(small_video, tmp_path, m
     stepline.steps(small_video, settings=settings, out=tmp_path)
     stepline.transcribe(small_video, settings=settings)
     recipe, item = SimpleNamespace(steps=settings), SimpleNamespace(id="small")
-    per_video.transcribe(
+    per_video.run_transcribe(
         SimpleNamespace(recipe=recipe, item=item, captions=None, media=small_video, notes={})
     )
     assert isinstance(given[0], dict)
