@@ -25,6 +25,10 @@ LONG_WORD = re.compile(r"(?<!\S)(\S{150})\S+(\S{50})(?!\S)")
 LONG_MESSAGE = re.compile(r"(?s)\A(.{1500}).+(.{500})\Z")
 
 
+class NotFoundError(LookupError):
+    """A name or id of a request that nothing has. The message is one line."""
+
+
 def escape_control_characters(text: str) -> str:
     """Return the text with control characters as JSON escapes, such as \\u001b for ESC.
 

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
-from stepline.errors import StoreError
+from stepline.errors import NotFoundError, StoreError
 from stepline.files.digests import sha256
 from stepline.library.corrections import (
     CorrectedRecord,
@@ -217,7 +217,7 @@ class CorrectedLibrary:
     def video(self, id: str) -> LibraryVideo:
         """Return the record file of a video, and its version.
 
-        Raises LookupError for an unknown id, StoreError for a damaged record.
+        Raises NotFoundError for an unknown id, StoreError for a damaged record.
         """
         video = self._videos.get(id)
         # Its file was replaced or removed since the folder was scanned.
@@ -225,21 +225,21 @@ class CorrectedLibrary:
             self.scan_folder()
             video = self._videos.get(id)
         if video is None:
-            raise LookupError(f"video {id!r}")
+            raise NotFoundError("no such video")
         card = self._cards.get(video)
         if card is not None and card.damage is not None:
             raise StoreError(card.damage)
         return video
 
     def card(self, id: str) -> VideoCard:
-        """Return the list entry of a video, with all corrections. Raises LookupError for an unknown id."""
+        """Return the list entry of a video, with all corrections. Raises NotFoundError for an unknown id."""
         video = self.video(id)
         revision = self.revision(id)
         if revision:
             return self._corrected_card(video, revision)
         card = self._cards.get(video)
         if card is None:
-            raise LookupError(f"video {id!r}")
+            raise NotFoundError("no such video")
         return card
 
     def scan_folder(self) -> None:

@@ -40,6 +40,7 @@ from stepline.records import (
 StepId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 StepText: TypeAlias = Annotated[str, Field(max_length=2000, pattern=r"\S")]
 PersonName: TypeAlias = Annotated[str, Field(max_length=80, pattern=r"\S")]
+CorrectionId: TypeAlias = Annotated[str, Field(min_length=1, max_length=80)]
 EditedField: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
 
 STEP_FIELDS = ("text", "kind", "span", "at", "status")  # that people correct
@@ -148,36 +149,46 @@ StepEdit: TypeAlias = ChangeEdit | AddEdit | DeleteEdit | SplitEdit | MergeEdit 
 Edit: TypeAlias = Annotated[StepEdit | VideoEdit, Field(discriminator="do")]
 
 
-class Correction(FrozenModel):
-    """One change by a person: edits, or the undo of an earlier correction.
+class NewCorrection(FrozenModel):
+    """One change by a person, as it is sent: edits, or the undo of an earlier correction.
 
     Attributes:
-        id: id of the correction, unique within the video.
-        video: id of the video.
         by: name of the person.
-        when: time of the correction in seconds since 1970, UTC.
         base: revision that the person saw: the number of corrections that the video had then.
         window: id of the person's browser window. Corrections of one window never conflict.
         record: hash of the machine's record that the person saw, "" if unknown. It is not stored.
         edits: the edits in their order, empty for an undo.
         undoes: id of the correction that is undone, None for edits.
+        id: id chosen by the client, so that a correction that is sent twice counts once.
     """
 
-    id: Annotated[str, Field(min_length=1, max_length=80)]
-    video: str
     by: PersonName
-    when: Annotated[float, Field(ge=0.0)]
     base: Annotated[int, Field(ge=0)]
     window: Annotated[str, Field(max_length=80)] = ""
     record: Annotated[str, Field(max_length=80)] = ""
     edits: Annotated[tuple[Edit, ...], Field(max_length=MAX_EDITS)] = ()
     undoes: str | None = None
+    id: CorrectionId | None = None
 
     @model_validator(mode="after")
-    def _edits_or_undoes(self) -> "Correction":
+    def _edits_or_undoes(self) -> "NewCorrection":
         if bool(self.edits) == (self.undoes is not None):
             raise ValueError("a correction holds edits, or the one that it undoes")
         return self
+
+
+class Correction(NewCorrection):
+    """A correction of a video.
+
+    Attributes:
+        id: id of the correction, unique within the video.
+        video: id of the video.
+        when: time of the correction in seconds since 1970, UTC.
+    """
+
+    id: CorrectionId
+    video: str
+    when: Annotated[float, Field(ge=0.0)]
 
 
 class ConflictError(StoreError):

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter
 
+from stepline.errors import NotFoundError
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.database import LibraryDatabase, Row
 from stepline.limits import parse_json
@@ -244,10 +245,10 @@ class JobStore:
         return self._database.row("SELECT 1 FROM job WHERE source = ?", source) is not None
 
     def get(self, id: int) -> Job:
-        """Return a job. Raises LookupError for an unknown id."""
+        """Return a job. Raises NotFoundError for an unknown id."""
         jobs = self._select("SELECT * FROM job WHERE id = ?", id)
         if not jobs:
-            raise LookupError(f"job {id}")
+            raise NotFoundError("no such job")
         return jobs[0]
 
     def _select(self, query: str, *values: object) -> list[Job]:
@@ -318,10 +319,10 @@ class UploadStore:
         return self._select("SELECT * FROM upload WHERE job IS NULL ORDER BY made")
 
     def get(self, id: str) -> Upload:
-        """Return an upload. Raises LookupError for an unknown id."""
+        """Return an upload. Raises NotFoundError for an unknown id."""
         uploads = self._select("SELECT * FROM upload WHERE id = ?", id)
         if not uploads:
-            raise LookupError(f"upload {id!r}")
+            raise NotFoundError("no such upload")
         return uploads[0]
 
     def _select(self, query: str, *values: object) -> list[Upload]:

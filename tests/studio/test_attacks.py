@@ -26,7 +26,7 @@ from stepline.library.database import DATABASE_FILE
 from stepline.pages.web.local_server import Certificate
 from stepline.storage import read_record, write_record
 from stepline.studio.access import Access, Password, client_network, read_password
-from stepline.studio.api import MAX_STREAMS
+from stepline.studio.events import MAX_STREAMS
 from stepline.studio.keys import KeyFile
 from stepline.studio.uploads import MAX_CHUNK_BYTES
 
@@ -752,7 +752,7 @@ def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video):
         for _ in range(420):
             streams.append(socket.create_connection(("127.0.0.1", running.port), timeout=60))
             streams[-1].sendall(head.encode())
-        wait_until(lambda: running.api.open_stream_count == MAX_STREAMS)
+        wait_until(lambda: len(running.api.streams) == MAX_STREAMS)
         assert [running.ask("GET", "/api/videos")[0].status for _ in range(6)] == [200] * 6
         assert ask(running, "GET", "/health")[0].status == 200
         # the stream of the owner goes on
