@@ -368,14 +368,9 @@ CASES = (
     ),
     Case(
         "a link where no server answers",
-        lambda folder, video: [
-            "steps",
-            "http://127.0.0.1:9/v.mp4",
-            "--set",
-            "links.private=true",
-            "--set",
-            "links.attempts=1",
-        ],
+        lambda folder, video: (
+            "steps http://127.0.0.1:9/v.mp4 --set links.private=true --set links.attempts=1".split()
+        ),
         "see whether its server is up",
     ),
     Case("a page's captions of a file", options("--captions", "site"), "which has no page"),

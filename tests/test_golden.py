@@ -406,15 +406,9 @@ def evaluate(folder):
             )
             keep(made, f"{benchmark}-{name}.json", told, folder)
     against = (
-        "--predictions",
-        "predictions/vnd.json",
-        "--against",
-        "references/vnd.json",
-        "--reference",
-        "references/vnd.json",
-        "--per-video",
-        "rows.parquet",
-    )
+        "--predictions predictions/vnd.json --against references/vnd.json --reference "
+        "references/vnd.json --per-video rows.parquet"
+    ).split()
     keep(made, "table.txt", run(folder, "evaluate", "vnd", *against, "--draws", 50), folder)
     made["rows.json"] = table(folder / "rows.parquet")
     for benchmark in conventions:
@@ -427,14 +421,7 @@ def train(folder):
     network."""
     made, sizes = (
         {},
-        (
-            "width=16",
-            "heads=2",
-            "encoder_layers=1",
-            "decoder_layers=1",
-            "feed_forward=24",
-            "projection=8",
-        ),
+        "width=16 heads=2 encoder_layers=1 decoder_layers=1 feed_forward=24 projection=8".split(),
     )
     run(folder, "features", "import", "features", "--out", "store", "--backbone", "conse")
     keep(made, "features.json", run(folder, "features", "check", "store", "--json"), folder)
@@ -445,21 +432,12 @@ def train(folder):
             *steps,
             *_sets(
                 (
-                    "rows=16",
-                    "attention.width=16",
-                    "attention.heads=2",
-                    "attention.levels=2",
-                    "encoder_layers=1",
-                    "decoder_layers=1",
-                    "feed_forward=24",
-                    "queries=4",
-                    "captioner.width=16",
-                    "captioner.heads=2",
-                    "captioner.text_layers=1",
-                    "captioner.joint_layers=1",
-                    "captioner.feed_forward=24",
-                    "captioner.projection=8",
-                ),
+                    "rows=16 attention.width=16 attention.heads=2 attention.levels=2 "
+                    "encoder_layers=1 decoder_layers=1 feed_forward=24 queries=4 "
+                    "captioner.width=16 captioner.heads=2 captioner.text_layers=1 "
+                    "captioner.joint_layers=1 captioner.feed_forward=24 "
+                    "captioner.projection=8"
+                ).split(),
                 "model.",
             ),
             "--set",
@@ -514,21 +492,10 @@ def sieve_swap(folder):
         folder,
     )
     swapping = (
-        "--text-base",
-        "base",
-        "--set",
-        "pairing.smallest_category=1",
-        "--set",
-        "pairing.iou=0.1",
-        "--set",
-        "pairing.recall=0.1",
-        "--set",
-        "pairing.validation_iou=0.6",
-        "--set",
-        "match.similarity=0.4",
-        "--set",
-        "match.swap_similarity=0.5",
-    )
+        "--text-base base --set pairing.smallest_category=1 --set pairing.iou=0.1 --set "
+        "pairing.recall=0.1 --set pairing.validation_iou=0.6 --set match.similarity=0.4 --set "
+        "match.swap_similarity=0.5"
+    ).split()
     keep(
         made,
         "counts.json",

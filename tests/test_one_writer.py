@@ -36,17 +36,7 @@ COMMANDS = {
     "text-base build": ("text-base", "build", "recipes.json", "--out"),
     "sieve-swap": ("sieve-swap", "records", "--text-base", "base", "--out"),
     "curate": ("curate", "videos.csv", "--out"),
-    "predict": (
-        "predict",
-        "ht-step",
-        "--aligner",
-        "net",
-        "--features",
-        "f",
-        "--reference",
-        "r",
-        "--out",
-    ),
+    "predict": "predict ht-step --aligner net --features f --reference r --out".split(),
 }
 
 

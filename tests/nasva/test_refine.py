@@ -29,17 +29,10 @@ from stepline.settings import load_settings
 from stepline.storage import read_parquet, write_parquet
 
 SMALL = (
-    "model.width=32",
-    "model.heads=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "model.feed_forward=64",
-    "model.projection=16",
-    "train.epochs=2",
-    "train.learning_rate=2e-3",
-    "rounds.teacher_epochs=1",
-    "rounds.teachers=1",
-)
+    "model.width=32 model.heads=2 model.encoder_layers=1 model.decoder_layers=1 "
+    "model.feed_forward=64 model.projection=16 train.epochs=2 train.learning_rate=2e-3 "
+    "rounds.teacher_epochs=1 rounds.teachers=1"
+).split()
 
 
 @pytest.fixture(scope="module")

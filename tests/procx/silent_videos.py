@@ -34,27 +34,14 @@ TINY = ModelSettings(
     ),
 )
 OPTIONS = (
-    "model.rows=16",
-    "model.attention.width=16",
-    "model.attention.heads=2",
-    "model.attention.levels=2",
-    "model.attention.points=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=2",
-    "model.feed_forward=32",
-    "model.dropout=0.0",
-    "model.queries=6",
-    "model.most_steps=4",
-    "model.captioner.width=16",
-    "model.captioner.heads=2",
-    "model.captioner.text_layers=1",
-    "model.captioner.joint_layers=1",
-    "model.captioner.feed_forward=32",
-    "model.captioner.projection=8",
-    "model.captioner.dropout=0.0",
-    "model.captioner.longest=12",
-    "train.device=cpu",
-)
+    "model.rows=16 model.attention.width=16 model.attention.heads=2 model.attention.levels=2 "
+    "model.attention.points=2 model.encoder_layers=1 model.decoder_layers=2 "
+    "model.feed_forward=32 model.dropout=0.0 model.queries=6 model.most_steps=4 "
+    "model.captioner.width=16 model.captioner.heads=2 model.captioner.text_layers=1 "
+    "model.captioner.joint_layers=1 model.captioner.feed_forward=32 "
+    "model.captioner.projection=8 model.captioner.dropout=0.0 model.captioner.longest=12 "
+    "train.device=cpu"
+).split()
 
 
 def records(count=6, seed=0):

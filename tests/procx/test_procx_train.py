@@ -257,13 +257,9 @@ pytest.importorskip("accelerate", reason="several processes need the extra `trai
 
 # contrast compares the sentences that one process holds, so that only without it two are as one
 SETTINGS = (
-    "train.epochs=4",
-    "train.batch=4",
-    "train.learning_rate=1e-3",
-    "vocabulary.size=300",
-    "data.held_out=0.2",
-    "loss.contrast_weight=0.0",
-)
+    "train.epochs=4 train.batch=4 train.learning_rate=1e-3 vocabulary.size=300 "
+    "data.held_out=0.2 loss.contrast_weight=0.0"
+).split()
 
 
 def one_of_two(rank, port, arguments):

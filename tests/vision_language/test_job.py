@@ -13,14 +13,7 @@ from stepline.settings import current_name, validate
 from stepline.storage import read_record
 from stepline.vision.settings import VisionSettings
 
-QUICK = (
-    "--set",
-    "vision.vlm.pause=0.0",
-    "--set",
-    "vision.screen_text=false",
-    "--set",
-    "vision.faces=false",
-)
+QUICK = "--set vision.vlm.pause=0.0 --set vision.screen_text=false --set vision.faces=false".split()
 
 
 def says_a(handler):

@@ -477,19 +477,12 @@ def test_only_one_model_may_be_named() -> None:
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "form=steps",
-        "form=steps_from_timed",
-        "prompt=steps_with_times",
-        "prompt=edit",
-        "base_url=ftp://host/v1",
-        "base_url=localhost:8000",
-        "base_url=http://me:secret@host/v1",
-        "base_url=http://host/v1?key=secret",
-        "api_key_variable=sk-123-456",
-        "sentences_per_chunk=0",
-        "timeout=0",
-    ],
+    (
+        "form=steps form=steps_from_timed prompt=steps_with_times prompt=edit "
+        "base_url=ftp://host/v1 base_url=localhost:8000 base_url=http://me:secret@host/v1 "
+        "base_url=http://host/v1?key=secret api_key_variable=sk-123-456 sentences_per_chunk=0 "
+        "timeout=0"
+    ).split(),
 )
 def test_settings_that_the_main_job_does_not_take_are_refused(override: str) -> None:
     with pytest.raises(SettingsError, match="setting"):
