@@ -25,6 +25,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from option_words import option_words
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "stepline" / "cli" / "demo" / "demo.mp4"
@@ -226,14 +227,7 @@ def curate(folder, engine):
         folder,
         "curate",
         "videos.csv",
-        "--recipe",
-        "recipe.toml",
-        "--out",
-        engine,
-        "--engine",
-        engine,
-        "--workers",
-        "2",
+        *option_words(recipe="recipe.toml", out=engine, engine=engine, workers="2"),
     )
     made["files.json"] = _names(out)
     for name in ("README.md", "dataset.json"):
@@ -306,10 +300,7 @@ def predict(folder):
             "predict",
             benchmark,
             *placing,
-            "--reference",
-            f"references/{reference}",
-            "--out",
-            name,
+            *option_words(reference=f"references/{reference}", out=name),
             *order,
         )
         keep(made, name.replace(".csv", ".csv.txt"), (folder / name).read_text(), folder)
@@ -320,10 +311,7 @@ def predict(folder):
         "--model",
         "networks/procx.safetensors",
         *given,
-        "--reference",
-        "references/youcook2.json",
-        "--out",
-        "youcook2.json",
+        *option_words(reference="references/youcook2.json", out="youcook2.json"),
     )
     keep(made, "youcook2.json", (folder / "youcook2.json").read_text(), folder)
     lines = json.loads((folder / "references" / "youcook2.json").read_text())["a2"]["sentences"]
@@ -352,10 +340,7 @@ def predict(folder):
             "steps",
             "features/a3.npy",
             *describing,
-            "--set",
-            "procx.count=3",
-            "--set",
-            "procx.caption_weight=0.5",
+            *option_words(set=["procx.count=3", "procx.caption_weight=0.5"]),
         ),
         folder,
     )
@@ -450,12 +435,7 @@ def train(folder):
             "train",
             name,
             *given,
-            "--out",
-            name,
-            "--set",
-            "train.epochs=1",
-            "--set",
-            "train.device=cpu",
+            *option_words(out=name, set=["train.epochs=1", "train.device=cpu"]),
         )
         out = folder / name
         told = json.loads(plain((out / "run.json").read_text(), folder))

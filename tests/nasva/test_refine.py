@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from option_words import option_words
 
 from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
@@ -51,14 +52,7 @@ def dataset(tmp_path_factory):
 
 
 def command(dataset, out, *more):
-    sources = [
-        "--features",
-        dataset / "features",
-        "--step-vectors",
-        dataset / "steps",
-        "--out",
-        out,
-    ]
+    sources = option_words(features=dataset / "features", step_vectors=dataset / "steps", out=out)
     given = [part for pair in SMALL for part in ("--set", pair)]
     return ["refine", str(dataset / "records.parquet"), *map(str, sources), *given, *more]
 

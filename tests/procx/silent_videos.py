@@ -4,6 +4,7 @@ command's arguments."""
 import json
 
 import numpy as np
+from option_words import option_words
 
 from stepline.features import FeatureWriter
 from stepline.models.procx.batch import StepSample
@@ -128,12 +129,7 @@ def train_command(store, steps, out, *settings, options=()):
     return [
         "train",
         "procx",
-        "--features",
-        str(store),
-        "--steps",
-        str(steps),
-        "--out",
-        str(out),
+        *option_words(features=str(store), steps=str(steps), out=str(out)),
         *sets,
         *options,
     ]

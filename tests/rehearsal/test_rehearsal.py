@@ -22,6 +22,7 @@ import official_files
 import pytest
 import second_opinion as opinion
 from click.testing import CliRunner
+from option_words import option_words
 
 from stepline.cli import main
 from stepline.networks.weights import weights_fetched
@@ -206,12 +207,7 @@ class Walk:
             [
                 "evaluate",
                 "ht-step",
-                "--predictions",
-                answer,
-                "--reference",
-                "hidden",
-                "--subset",
-                subset,
+                *option_words(predictions=answer, reference="hidden", subset=subset),
             ]
         )
 

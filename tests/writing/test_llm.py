@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
+from option_words import option_words
 
 from stepline.errors import ModelError, SettingsError, WriterError
 from stepline.records import Span, Step, Transcript
@@ -557,21 +558,15 @@ def test_a_dry_run_of_the_writer_is_reported_by_the_command(
     done = stepline(
         "steps",
         small_video,
-        "--captions",
-        captions_file,
-        "--format",
-        "json",
-        "--out",
-        tmp_path / "out",
-        "--writer",
-        "llm",
-        "--set",
-        "writing.llm.base_url=http://127.0.0.1:9/v1",
+        *option_words(
+            captions=captions_file,
+            format="json",
+            out=tmp_path / "out",
+            writer="llm",
+            set="writing.llm.base_url=http://127.0.0.1:9/v1",
+        ),
         "--dry-run",
-        "--set",
-        "vision.screen_text=false",
-        "--set",
-        "vision.faces=false",
+        *option_words(set=["vision.screen_text=false", "vision.faces=false"]),
     )
     assert done.exit_code == 0, done.stderr
     assert (
