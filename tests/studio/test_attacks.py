@@ -11,6 +11,7 @@ import subprocess
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from browser import CHROMIUM
@@ -26,7 +27,6 @@ from stepline.library.database import DATABASE_FILE
 from stepline.pages.web.local_server import Certificate
 from stepline.storage import read_record, write_record
 from stepline.studio.access import Access, Password, client_network, read_password
-from stepline.studio.api import MAX_STREAMS
 from stepline.studio.keys import KeyFile
 from stepline.studio.uploads import MAX_CHUNK_BYTES
 
@@ -593,18 +593,26 @@ def test_a_server_without_a_password_takes_none(server):
     assert login(server, "anything")[0].status == 403
 
 
-def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video):
+def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video, monkeypatch):
+    monkeypatch.setattr("stepline.studio.api.MAX_STREAMS", 20)
     keys = KeyFile(tmp_path / "keys.json")
     secret = keys.add("greedy", "read")
-    with serving(library(tmp_path / "library", small_video), keys=keys) as running:
-        head = f"GET /api/events HTTP/1.1\r\nHost: localhost:1\r\nAuthorization: Bearer {secret}\r\n\r\n"
-        own = socket.create_connection(("127.0.0.1", running.port), timeout=60)
-        own.sendall(head.replace(secret, running.access.token).encode())
-        streams = []
-        for _ in range(420):
-            streams.append(socket.create_connection(("127.0.0.1", running.port), timeout=60))
-            streams[-1].sendall(head.encode())
-        wait_until(lambda: running.api.stream_count == MAX_STREAMS)
+    with (
+        serving(library(tmp_path / "library", small_video), keys=keys) as running,
+        ExitStack() as ends,
+    ):
+
+        def stream(key):
+            line = socket.create_connection(("127.0.0.1", running.port), timeout=120)
+            ends.callback(line.close)
+            head = f"GET /api/events HTTP/1.1\r\nHost: localhost:1\r\nAuthorization: Bearer {key}\r\n\r\n"
+            line.sendall(head.encode())
+            return line
+
+        own = stream(running.access.token)
+        for _ in range(30):
+            stream(secret)
+        wait_until(lambda: running.api.stream_count == 20, 120)
         assert [running.ask("GET", "/api/videos")[0].status for _ in range(6)] == [200] * 6
         assert ask(running, "GET", "/health")[0].status == 200
         # the stream of the owner goes on
@@ -614,8 +622,6 @@ def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video):
             data = own.recv(65536)
             assert data
             received += data
-        for line in (own, *streams):
-            line.close()
 
 
 def test_many_windows_of_a_hostile_page_keep_no_one_out(server):
