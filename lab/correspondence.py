@@ -103,7 +103,7 @@ def _right(pairs: list[tuple[dict[str, Any], Step]], trusted: bool) -> int:
     """Return how many found steps are rightly judged. trusted: the pictures decide."""
     right = 0
     for label, step in pairs:
-        is_shown = trusted and step.status != "said"
+        is_shown = trusted and step.status != "said_only"
         right += bool(label.get("shown")) == is_shown
     return right
 

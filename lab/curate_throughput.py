@@ -32,7 +32,7 @@ import psutil
 
 from stepline.curate.store.run_log import read_timings
 from stepline.files.remote import RemotePath
-from stepline.workers import descendants
+from stepline.workers import descendant_pids
 
 DEFAULT_RUNS = ("local:1", "local:2", "ray:1", "ray:2")
 RESULT_PATH = Path(__file__).parent / "results" / "curate_throughput.json"
@@ -58,7 +58,7 @@ def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, 
     cpu_of_process: dict[int, float] = {}
     with subprocess.Popen([*command, "--engine", engine, "--workers", str(workers)]) as process:
         while process.poll() is None:
-            for pid in (process.pid, *descendants(process.pid)):
+            for pid in (process.pid, *descendant_pids(process.pid)):
                 with contextlib.suppress(psutil.Error):
                     times = psutil.Process(pid).cpu_times()
                     cpu_of_process[pid] = times.user + times.system

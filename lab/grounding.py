@@ -89,8 +89,8 @@ def seen(video: Path, texts: Sequence[str]) -> Seen:
             features=features.values,
             motion=activity.motion,
             cuts=np.array(activity.cuts),
-            peaks=activity.peaks,
-            looks=activity.looks,
+            peaks=activity.peak_changes,
+            looks=activity.thumbnails,
         )
     with np.load(store) as arrays:
         features = FeatureSequence(arrays["features"], 1.0, "conse")
@@ -120,7 +120,7 @@ METHOD_NUMBERS = range(len(METHOD_NAMES))
 
 def unplaced(step: Step) -> Step:
     """Return a step without what grounding says of it."""
-    return step.model_copy(update={"spans": (), "at": None, "status": None})
+    return step.model_copy(update={"spans": (), "at": None, "status": None, "basis": None})
 
 
 def is_in_spans(second: float | None, step: Step) -> bool:
@@ -164,7 +164,7 @@ def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -
             step = grounding.steps[number]
             hits.append(is_in_spans(second, true))
             scores.append(float(step.score or 0.0))
-            verdicts.append(step.status == "shown")
+            verdicts.append(bool(step.spans) and step.doubt is None)
         item = Item(
             video=seed,
             is_shown=bool(true.spans),

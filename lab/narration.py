@@ -77,7 +77,7 @@ def given_rows(transcript: Transcript, texts: list[str]) -> list[Row]:
     rows = []
     for step, scores in zip(grounding.steps, grounding.alignment.scores, strict=True):
         second = float(scores.argmax())
-        rows.append({"at": second + 0.5, "shown": step.status in ("shown", "unclear")})
+        rows.append({"at": second + 0.5, "shown": step.status in ("seen", "placed")})
     return rows
 
 

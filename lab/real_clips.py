@@ -131,10 +131,10 @@ def write_pictures(visual: VisualFeatures, store: Path) -> None:
         lines=np.array(json.dumps(lines)),
         motion=visual.activity.motion,
         cuts=visual.activity.cuts,
-        peaks=visual.activity.peaks,
-        looks=visual.activity.looks,
+        peaks=visual.activity.peak_changes,
+        looks=visual.activity.thumbnails,
         features=visual.features.values,
-        presenter=visual.cues.presenter,
+        presenter=visual.cues.presenter_probability,
     )
 
 
@@ -167,9 +167,14 @@ def _near(spoken: Sequence[float] | None, words: Span | None) -> bool:
     return bool(is_before_end and is_after_start)
 
 
+def without_doubt(step: Step) -> bool:
+    """Say whether a step is seen, or placed without a doubt."""
+    return step.status in ("seen", "placed") and step.doubt is None
+
+
 def count_shown(steps: Sequence[Step]) -> int:
-    """Return how many steps have the verdict "shown"."""
-    return sum(step.status == "shown" for step in steps)
+    """Return how many steps are seen, or placed without a doubt."""
+    return sum(map(without_doubt, steps))
 
 
 def is_shown(pair: Pair) -> bool:
@@ -188,7 +193,7 @@ def counts(truth: Row, record: Record) -> Counts:
     shown_pairs = [pair for pair in pairs if is_shown(pair)]
     right_verdicts = 0
     for pair in pairs:
-        right_verdicts += is_shown(pair) == (pair[1].status == "shown")
+        right_verdicts += is_shown(pair) == without_doubt(pair[1])
     row = {
         "found": len(pairs) - paired_tips,
         "found of": len(labels) - tips,

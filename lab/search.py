@@ -120,7 +120,7 @@ def made_records(folder: Path, count: int) -> None:
             words = [rng.choice(phrases) for phrases in (VERB_WORDS, THING_PHRASES, PLACE_PHRASES)]
             text = f"{' '.join(words)} {index}"
             span = Span(5.0 * index, 5.0 * index + 4)
-            steps.append(Step(id=str(index), text=text, spans=(span,), status="shown"))
+            steps.append(Step(id=str(index), text=text, spans=(span,), status="placed"))
         record = Record(id=f"v{number}", video=Video(id=f"v{number}"), steps=tuple(steps))
         write_record(record, folder / f"v{number}.json")
 

@@ -29,9 +29,9 @@ from sieve_swap_scores import (
 )
 
 from stepline.records import Matrix, Record
-from stepline.sieve_swap.agreement import contradiction
+from stepline.sieve_swap.agreement import find_contradiction
 from stepline.sieve_swap.part_files import read_pairs as read_paired
-from stepline.sieve_swap.run import Job, run
+from stepline.sieve_swap.run import SieveSwapJob, run_job
 from stepline.sieve_swap.settings import SieveSwapSettings, SwapSettings
 from stepline.sieve_swap.swap import are_instructions, sieve_and_swap
 from stepline.sieve_swap.text_base.base import TextBase
@@ -78,7 +78,7 @@ def calibrated(encode: Encode) -> dict[str, object]:
     for kind in dict.fromkeys(kinds):
         is_kind = [pair_kind == kind for pair_kind in kinds]
         spread[kind] = rounded_percentiles(cosine[is_kind], [5, 50, 95])
-    refusals = [contradiction(pair.sentence, pair.step) for pair in pairs]
+    refusals = [find_contradiction(pair.sentence, pair.step) for pair in pairs]
     return {
         "best": best,
         "cosines, 5 50 95 %": spread,
@@ -123,7 +123,7 @@ def paired_documents(
         path = Path(folder) / "videos.parquet"
         write_parquet([video.record for video in videos], path)
         settings = SieveSwapSettings.model_validate({"pairing": {"smallest_category": 1}})
-        outcome = run(Job(path, base, Path(folder) / "out", settings, embed=encode))
+        outcome = run_job(SieveSwapJob(path, base, Path(folder) / "out", settings, embed=encode))
         rows = [row for file in outcome.pairs for row in read_paired(file)]
     return {row.video: np.array(row.documents, dtype=np.int64) for row in rows}
 

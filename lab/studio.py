@@ -105,7 +105,7 @@ def made_library(folder: Path, count: int) -> None:
         for index, text in enumerate(texts):
             start = 5.0 * index
             span = Span(start, start + 4)
-            step = Step(id=f"{index}", text=text, spans=(span,), at=start + 1, status="shown")
+            step = Step(id=f"{index}", text=text, spans=(span,), at=start + 1, status="placed")
             steps.append(step)
         video = Video(id=f"v{number}", path=film.name, duration=30.0, title=f"Film {number}")
         record = Record(id=f"v{number}", video=video, steps=tuple(steps))

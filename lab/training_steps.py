@@ -9,7 +9,7 @@ from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
 from stepline.models.procx.batch import StepBatch, StepSample
 from stepline.models.procx.batch import collate as collate_steps
-from stepline.models.procx.losses import training_losses
+from stepline.models.procx.losses import compute_weighted_losses
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import (
     AttentionSettings,
@@ -102,7 +102,7 @@ class ProcxTrainer:
 
     def step(self) -> None:
         """Take one step: forward, losses, backward, clip, update."""
-        parts = training_losses(self.model, self.batch, LossSettings())
+        parts = compute_weighted_losses(self.model, self.batch, LossSettings())
         torch.stack([part.mean for part in parts]).sum().backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
         self.optimizer.step()

@@ -11,7 +11,7 @@
     └── ShapeError              arrays whose shapes or values do not fit together
 
 The command line prints the message and ends with exit code 1. Everything that it prints passes
-through `printable`.
+through `escape_control_characters`.
 """
 
 import re
@@ -25,7 +25,11 @@ LONG_WORD = re.compile(r"(?<!\S)(\S{150})\S+(\S{50})(?!\S)")
 LONG_MESSAGE = re.compile(r"(?s)\A(.{1500}).+(.{500})\Z")
 
 
-def printable(text: str) -> str:
+class NotFoundError(LookupError):
+    """A name or id of a request that nothing has. The message is one line."""
+
+
+def escape_control_characters(text: str) -> str:
     """Return the text with control characters as JSON escapes, such as \\u001b for ESC.
 
     JSON keeps its values, because these characters are only inside its strings.
@@ -41,9 +45,11 @@ def elide_middle(text: str) -> str:
     return LONG_MESSAGE.sub(r"\1…\2", LONG_WORD.sub(r"\1…\2", text))
 
 
-def error_line(text: str) -> str:
+def format_error_line(text: str) -> str:
     """Return a message as one printable line, with long quotes shortened."""
-    return elide_middle(printable(" ".join(filter(None, map(str.strip, text.splitlines())))))
+    return elide_middle(
+        escape_control_characters(" ".join(filter(None, map(str.strip, text.splitlines()))))
+    )
 
 
 def first_line(error: BaseException) -> str:
@@ -65,7 +71,7 @@ EXTRA_PACKAGES = {
 }
 
 
-def missing_extra(error: BaseException) -> str | None:
+def explain_missing_extra(error: BaseException) -> str | None:
     """Return a text that names the missing optional package and the extra that installs it.
 
     None if the error has another cause.
@@ -83,7 +89,7 @@ class SteplineError(Exception):
     """Base class of the errors that a user can cause and cure. As text it is one printable line."""
 
     def __str__(self) -> str:
-        return error_line(super().__str__())
+        return format_error_line(super().__str__())
 
 
 class MediaError(SteplineError):

@@ -226,7 +226,7 @@ def replace_surrogates(text: str) -> str:
 
 
 @cache
-def packaged_json(package: str, file: str) -> Tree:
+def load_packaged_json(package: str, file: str) -> Tree:
     """Return the values of a JSON file in a Python package, cached per process."""
     return json.loads(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
 

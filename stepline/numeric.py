@@ -27,7 +27,7 @@ class _BlasLimit:
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
+def limit_blas_to_one_thread() -> Iterator[None]:
     """Limit NumPy's matrix products to one thread inside this context.
 
     The number of threads changes the last bits of a product. The limit is for the whole process,

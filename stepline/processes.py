@@ -105,12 +105,12 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment variables of a child process, with `module_folders` as PYTHONPATH."""
+    """Return the environment variables of a child process, with `import_folders` as PYTHONPATH."""
     environment = {}
     for name, value in os.environ.items():
         if not name.startswith("PYTHON") or name in INTERPRETER_VARIABLES:
             environment[name] = value
-    environment["PYTHONPATH"] = os.pathsep.join(module_folders())
+    environment["PYTHONPATH"] = os.pathsep.join(import_folders())
     # Processes that the child starts leave the current folder out too.
     environment["PYTHONSAFEPATH"] = "1"
     # A relative folder of PATH depends on the current folder.
@@ -119,7 +119,7 @@ def child_environment() -> dict[str, str]:
     return environment
 
 
-def worker_variables(threads: int) -> dict[str, str]:
+def thread_limit_variables(threads: int) -> dict[str, str]:
     """Return environment variables that limit the numeric libraries of a process.
 
     threads: maximal number of threads of each library.
@@ -128,7 +128,7 @@ def worker_variables(threads: int) -> dict[str, str]:
     return counts | {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def module_folders() -> list[str]:
+def import_folders() -> list[str]:
     """Return the folders of `sys.path` without the current folder.
 
     `python -m` and an empty part of PYTHONPATH add the current folder. It is kept if PYTHONPATH
@@ -165,7 +165,7 @@ def end_with_parent(parent: int) -> None:
     threading.Thread(target=watch_parent, daemon=True, name="parent").start()
 
 
-def claim_process() -> None:
+def mark_own_process() -> None:
     """Mark this process as a program of Stepline, so that `is_own_process` returns True."""
     global _is_own
     _is_own = True
@@ -228,7 +228,7 @@ def main() -> None:
     parent, module, *arguments = sys.argv[1:]
     end_with_parent(int(parent))
     # Of the imported module, which is another object than __main__.
-    child_processes.claim_process()
+    child_processes.mark_own_process()
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -5,13 +5,15 @@ methods `rows` and `spans` convert between seconds and rows. Everything is froze
 creation.
 """
 
+import functools
 import html
+import logging
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +27,24 @@ Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=MAX_SECOND)]
 Day: TypeAlias = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # ISO 8601
-Status: TypeAlias = Literal["shown", "unclear", "said", "not found"]
+Status: TypeAlias = Literal["seen", "placed", "said_only", "not_found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
 TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
-Basis: TypeAlias = Literal["words", "pictures"]
+Basis: TypeAlias = Literal["network", "image_text", "shots", "vlm", "screen", "person", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
 RECORD_VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
+# status of release 0.1.0 -> status of today. "shown" by words alone is "placed"
+EARLIER_STATUSES: dict[str | None, Status] = {
+    "shown": "seen",
+    "unclear": "placed",
+    "said": "said_only",
+    "not found": "not_found",
+}
+EARLIER_DOUBT = "release 0.1.0 found it unclear"
+
+log = logging.getLogger(__name__)
 
 _MODEL_RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -213,10 +225,18 @@ class Step(FrozenModel):
     )
     at: Seconds | None = Field(None, description="the most likely second")
     said: Span | None = Field(None, description="where it is spoken")
-    status: Status | None = Field(None, description="null where no one judged whether it is shown")
+    status: Status | None = Field(
+        None,
+        description="seen: a picture decides; placed: where its words are; said_only: evidence that "
+        "it is not shown; not_found: in neither; null where no one judged",
+    )
     basis: Basis | None = Field(
         None,
-        description='what a verdict of "shown" or "unclear" rests on, None where that is not known',
+        description="what decides of a seen step: a trained network, an image-text network (CLIP), "
+        "shots, a vision-language model, the screen, a person, or pictures (older records)",
+    )
+    doubt: str | None = Field(
+        None, description="of a placed step: why it may not be shown, null without a reason"
     )
     score: Probability | None = Field(None, description="P(it is shown at all)")
     sources: tuple[Annotated[int, Field(ge=0)], ...] = Field(
@@ -235,6 +255,11 @@ class Step(FrozenModel):
         description="what is clicked, of a step in a screen recording (JSON holds it only there)",
     )
 
+    @model_validator(mode="after")
+    def _require_basis(self) -> "Step":
+        check_status(self)
+        return self
+
     @property
     def start(self) -> float | None:
         """Second at which the best span starts, None without a span."""
@@ -244,6 +269,43 @@ class Step(FrozenModel):
     def end(self) -> float | None:
         """Second at which the best span ends, None without a span."""
         return self.spans[0].end if self.spans else None
+
+
+def check_status(step: Step) -> None:
+    """Raise ValueError for a seen step without a basis, and a basis or doubt of any other step."""
+    if (step.status == "seen") != (step.basis is not None):
+        raise ValueError(f"step {step.id!r}: a step has a basis where it is seen, and only there")
+    if step.doubt is not None and step.status != "placed":
+        raise ValueError(f"step {step.id!r}: a step has a doubt only where it is placed")
+
+
+def current_status(status: Any) -> Any:
+    """Return the status of today for one of release 0.1.0, and any other value as it is."""
+    if status not in EARLIER_STATUSES:
+        return status
+    _warn_of_earlier_status()
+    return EARLIER_STATUSES[status]
+
+
+def with_current_status(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a step or a live event, with a status of release 0.1.0 as it is today."""
+    earlier = tree.get("status")
+    status = current_status(earlier)
+    if status == earlier:
+        return dict(tree)
+    if status == "seen" and tree.get("basis") == "words":
+        status = "placed"
+    basis = "pictures" if status == "seen" else None
+    doubt = EARLIER_DOUBT if earlier == "unclear" else None
+    return {**tree, "status": status, "basis": basis, "doubt": doubt}
+
+
+@functools.cache  # one warning per process
+def _warn_of_earlier_status() -> None:
+    log.warning(
+        "statuses of release 0.1.0 are read for one release: shown is now seen (by a picture) or "
+        "placed (by its words), unclear is placed with a doubt, said is said_only"
+    )
 
 
 class Amount(FrozenModel):
@@ -416,6 +478,13 @@ class Record(FrozenModel):
     def sentences(self) -> tuple[Sentence, ...]:
         """The sentences of the transcript, () if there is no transcript."""
         return self.transcript.sentences if self.transcript else ()
+
+    @model_validator(mode="after")
+    def _require_seen_by(self) -> "Record":
+        # A copy of a step is not validated when it is made.
+        for step in (*self.steps, *self.captions):
+            check_status(step)
+        return self
 
     @model_validator(mode="after")
     def _require_cited_sentences(self) -> "Record":

@@ -288,7 +288,7 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
         raise SettingsError(_explain_error(kind, error)) from error
 
 
-def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+def remove_constant_settings(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
     """Return stored settings without those that this version removed or made constants.
 
     Args:
@@ -301,11 +301,11 @@ def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, A
         was_removed = any(f".{key}".endswith(f".{section}.{name}") for key in REMOVED_SETTINGS)
         if name in constants or was_removed or name in REMOVED_SETTINGS:
             continue
-        current[name] = without_constants(value, name) if isinstance(value, dict) else value
+        current[name] = remove_constant_settings(value, name) if isinstance(value, dict) else value
     return current
 
 
-def with_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+def add_constant_settings(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
     """Return settings together with the former settings that are constants now.
 
     The keys of stored results are made from all settings. With the constants added, the results of
@@ -317,7 +317,7 @@ def with_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]
     """
     complete = dict(CONSTANT_SETTINGS.get(section, {}))
     for name, value in tree.items():
-        complete[name] = with_constants(value, name) if isinstance(value, dict) else value
+        complete[name] = add_constant_settings(value, name) if isinstance(value, dict) else value
     return complete
 
 
@@ -414,12 +414,12 @@ def _rename_old_settings(tree: Mapping[str, Any], section: str = "") -> dict[str
     for name, value in tree.items():
         if isinstance(value, dict):
             value = _rename_old_settings(value, name)
-        renamed[current_name(section, name)] = value
+        renamed[current_setting_name(section, name)] = value
     return renamed
 
 
 @functools.cache  # one warning for each old name
-def current_name(parent: str, name: str) -> str:
+def current_setting_name(parent: str, name: str) -> str:
     """Return the current name of a setting. An old name is replaced, with a warning.
 
     Args:
@@ -449,7 +449,7 @@ def _apply_override(tree: dict[str, Any], override: str, origin: str) -> None:
         raise SettingsError(
             f"{origin[:MAX_VALUE_CHARS]}: write it as section.key=value, for example asr.beam=5"
         )
-    parts[1:] = [current_name(parent, name) for parent, name in itertools.pairwise(parts)]
+    parts[1:] = [current_setting_name(parent, name) for parent, name in itertools.pairwise(parts)]
     section = tree
     for part in parts[:-1]:
         section = section.setdefault(part, {})

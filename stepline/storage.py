@@ -5,17 +5,18 @@ The JSON is for users: plain, stable, versioned. `from_json` reads all that `to_
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
+from pydantic.json_schema import DEFAULT_REF_TEMPLATE
 
-from stepline.errors import StoreError, first_line, printable
+from stepline.errors import StoreError, escape_control_characters, first_line
 from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.files.parquet import BATCH_ROWS, read_text_column
-from stepline.limits import MAX_RECORD_BYTES, LimitError, parse_json, read_limited
-from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video
+from stepline.limits import MAX_RECORD_BYTES, MAX_SECOND, LimitError, parse_json, read_limited
+from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video, with_current_status
 
 # ---------------------------------------------------------------- JSON
 
@@ -35,7 +36,7 @@ OPTIONAL_FIELDS: dict[type, tuple[str, ...]] = {
     Record: ("materials", "tools", "yields", "times"),
     Video: ("origin", "title_source", "author", "publication_date", "tags", "metadata"),
     LinkOrigin: ("upload_date",),
-    Step: ("seen", "basis", "target"),
+    Step: ("seen", "basis", "doubt", "target"),
 }
 
 
@@ -54,7 +55,66 @@ def to_json(record: Record) -> str:
     # The version and the id come first.
     ordered = {"version": tree.pop("version"), "id": tree.pop("id"), **tree}
     text = json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False)
-    return printable(text) + "\n"
+    return escape_control_characters(text) + "\n"
+
+
+def record_schema(ref_template: str = DEFAULT_REF_TEMPLATE) -> Tree:
+    """Return the JSON Schema of a record in the public form, as `to_json` writes it.
+
+    Times are flat and spans are pairs.
+
+    ref_template: how a definition is referred to, with {model} for its name.
+    """
+    optional = {kind.__name__: fields for kind, fields in OPTIONAL_FIELDS.items()}
+    optional["Rejected"] = ("id", "value", "location")
+    schema = output_schema(Record, optional, ref_template)
+    second = {"type": "number", "minimum": 0.0, "maximum": MAX_SECOND}
+    second_or_null = {"anyOf": [second, {"type": "null"}]}
+    pair = {
+        "description": "Start and end in seconds, start < end.",
+        "type": "array",
+        "items": second,
+        "minItems": 2,
+        "maxItems": 2,
+    }
+    definitions = schema["$defs"]
+    del definitions["Span"]
+    # start and end in the place of a span
+    for name, time in (("Sentence", second), ("Word", second_or_null)):
+        properties = definitions[name]["properties"]
+        del properties["span"]
+        properties["start"] = {"description": "Second at which it begins."} | time
+        properties["end"] = {"description": "Second at which it ends."} | time
+        definitions[name]["required"] = [*properties]
+    # the best span as start and end, and spans as pairs
+    step = definitions["Step"]
+    properties = step["properties"]
+    best = "of the best span in which it is shown, null where it is not"
+    properties["start"] = {"description": f"Start {best}."} | second_or_null
+    properties["end"] = {"description": f"End {best}."} | second_or_null
+    properties["spans"]["items"] = pair
+    properties["said"]["anyOf"] = [pair, {"type": "null"}]
+    step["required"] += ["start", "end"]
+    return schema
+
+
+def output_schema(
+    kind: Any, optional: Mapping[str, Collection[str]], ref_template: str = DEFAULT_REF_TEMPLATE
+) -> Tree:
+    """Return the schema of a pydantic class, with every field required.
+
+    Args:
+        kind: the class.
+        optional: class name -> fields that may be missing.
+        ref_template: how a definition is referred to, with {model} for its name.
+    """
+    schema: Tree = kind.model_json_schema(ref_template=ref_template)
+    for name, definition in {**schema["$defs"], kind.__name__: schema}.items():
+        left_out = optional.get(name, ())
+        # JsonValue has none
+        fields = definition.get("properties", ())
+        definition["required"] = [field for field in fields if field not in left_out]
+    return schema
 
 
 def from_json(text: str | bytes, source: str = "JSON") -> Record:
@@ -166,7 +226,7 @@ def _unflatten_step(step: Tree) -> Tree:
     """Return a step with spans as {start, end} objects, without its own keys `start` and `end`."""
     said = step.get("said")
     return {
-        **_drop_times(step),
+        **_drop_times(with_current_status(step)),
         "spans": [_span_tree(pair[0], pair[1]) for pair in step.get("spans", [])],
         "said": _span_tree(said[0], said[1]) if said else None,
     }

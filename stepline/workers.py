@@ -27,14 +27,14 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import psutil
 
-from stepline.errors import error_line
+from stepline.errors import format_error_line
 from stepline.processes import kill_group, start_module
 
 Send: TypeAlias = Callable[[object], None]
 
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
 POLL_SECONDS = 0.5  # between two checks of a worker that sends nothing
-FAMILY_POLL_SECONDS = 0.5  # between two measurements of the memory of a worker's descendants
+FAMILY_POLL_SECONDS = 0.5  # between two measurements of the memory of a worker's descendant_pids
 MAX_OUTPUT_CHARS = 400  # of the last line that a worker printed
 INTERRUPTED_EXIT_CODE = 130  # as a shell reports a program that Ctrl-C ended
 
@@ -278,7 +278,7 @@ class WorkerProcess:
             self.failed_starts += 1
         self._output.seek(0)
         lines = self._output.read().decode(errors="replace").strip().splitlines()
-        last_line = error_line(lines[-1])[:MAX_OUTPUT_CHARS] if lines else ""
+        last_line = format_error_line(lines[-1])[:MAX_OUTPUT_CHARS] if lines else ""
         return WorkerDeath(self._process.returncode, limit, last_line)
 
     def _used_bytes(self) -> int:
@@ -292,7 +292,7 @@ class WorkerProcess:
         if time.monotonic() < self._family_poll_time or process_bytes > self._max_bytes:
             return process_bytes
         self._family_poll_time = time.monotonic() + FAMILY_POLL_SECONDS
-        family = [self.pid, *descendants(self.pid)]
+        family = [self.pid, *descendant_pids(self.pid)]
         total = sum(memory_bytes(pid, "rss") for pid in family)
         # RSS counts pages that a fork shares with its parent twice. PSS takes longer.
         if total > self._max_bytes:
@@ -368,7 +368,7 @@ class WorkerPool(Generic[W]):
                 worker.close(max(0.0, end - time.monotonic()))
 
 
-def descendants(pid: int) -> list[int]:
+def descendant_pids(pid: int) -> list[int]:
     """Return the process ids of all descendants of a process."""
     # Without /proc, psutil reads all processes of the system.
     if not Path(f"/proc/{pid}/task/{pid}/children").exists():

@@ -16,7 +16,7 @@ from stepline.curate.execution.local import process_is_alive
 from stepline.curate.execution.pool import MAX_OUTSIDE_KILLS
 from stepline.curate.store.run_log import read_timings
 from stepline.files.remote import RemotePath
-from stepline.workers import descendants
+from stepline.workers import descendant_pids
 
 
 def start_driver(code, cache):
@@ -90,7 +90,7 @@ def has_file(folder):
 def workers_of(driver):
     """The worker processes and Ray's actors below a driver: process -> "worker" or "actor"."""
     found = {}
-    for process in descendants(driver):
+    for process in descendant_pids(driver):
         with contextlib.suppress(psutil.Error):
             line = " ".join(psutil.Process(process).cmdline())
             if "stepline.curate.execution.worker" in line:

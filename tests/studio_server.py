@@ -27,7 +27,8 @@ def library(folder, video, titles=("Lemonade",)):
                 text="Slice the lemons",
                 spans=(Span(3.5, 6.0),),
                 at=4.0,
-                status="shown",
+                status="seen",
+                basis="network",
                 sources=(0,),
             ),
             Step(
@@ -35,11 +36,16 @@ def library(folder, video, titles=("Lemonade",)):
                 text="Pour the juice",
                 spans=(Span(7.0, 10.0),),
                 at=8.0,
-                status="shown",
+                status="seen",
+                basis="network",
                 sources=(1,),
             ),
             Step(
-                id="c", text="Whisk the sugar", said=Span(11.0, 14.0), status="said", sources=(2,)
+                id="c",
+                text="Whisk the sugar",
+                said=Span(11.0, 14.0),
+                status="said_only",
+                sources=(2,),
             ),
         )
         said = [Sentence(text=f"{step.text}.", span=step.said or step.spans[0]) for step in steps]

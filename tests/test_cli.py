@@ -55,7 +55,7 @@ def test_the_json_has_the_promised_form(finished):
         assert {"text", "start", "end", "at", "score", "sources", "status", "spans", "said"} <= set(
             step
         )
-        assert step["status"] in ("shown", "unclear", "said", "not found")
+        assert step["status"] in ("seen", "placed", "said_only", "not_found")
         assert step["sources"]
         assert all(0 <= start < end <= 16.3 for start, end in step["spans"])
 
@@ -194,6 +194,17 @@ def test_where_no_bar_can_be_drawn_a_line_comes_now_and_then(monkeypatch, capsys
     )
 
 
+def test_the_time_that_a_language_model_still_needs_is_shown(monkeypatch, capsys):
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with progress.progress_bars() as report:
+        for second in (10, 20, 40):
+            now += 60.0
+            report("writing", float(second), 100.0)
+    # 30 of the film's seconds took 120, and 60 are left
+    assert capsys.readouterr().err.splitlines()[-1] == "writing: 40 of 100 s, 4 min left"
+
+
 def test_the_page_is_opened_when_asked_for(
     small_video, captions_file, tmp_path, stepline, monkeypatch
 ):
@@ -275,7 +286,7 @@ def test_clips_are_cut_for_steps_that_have_a_place(small_video, captions_file, t
     assert result.exit_code == 0, result.output
     steps = read_record(tmp_path / "small.json").steps
     # the words are another film's
-    placed = [step for step in steps if step.status in ("shown", "unclear")]
+    placed = [step for step in steps if step.status in ("seen", "placed")]
     assert placed
     assert len(list((tmp_path / "small.clips").glob("*.mp4"))) == len(placed)
 

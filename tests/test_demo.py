@@ -26,7 +26,7 @@ def found(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
     result = CliRunner().invoke(main, ["demo", "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("demo: 11 steps, 2 shown, 8 likely shown, by the words")
+    assert result.stdout.startswith("demo: 11 steps, 2 seen, 8 placed, 1 said only")
     page_line, studio_line = result.stderr.splitlines()[-2:]
     assert page_line == f"open {out / 'demo.html'} in a browser"
     assert studio_line.startswith(f"`stepline studio {out}` ")
@@ -61,14 +61,15 @@ def test_every_shown_step_is_found_where_it_is_drawn(found, truth):
     assert len(shown) == 9
     for true in shown:
         step = partner(found, true)
-        assert step.status == "shown", true.text
+        assert step.status in ("seen", "placed"), true.text
+        assert step.doubt is None
         assert any(step.at in span for span in true.spans), (true.text, step.at)
 
 
 def test_a_step_that_is_only_said_has_no_seconds(found, truth):
     (true,) = (true for true in truth.reference if not true.spans)
     step = partner(found, true)
-    assert (step.status, step.spans) == ("said", ())
+    assert (step.status, step.spans) == ("said_only", ())
 
 
 def test_chat_is_not_a_step(found, truth):

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from stepline.cli import main
 from stepline.cli.steps import DEMO_VIDEO
 from stepline.curate.execution.local import gpus_a_worker, worker_devices
-from stepline.curate.execution.scheduler import OpenVideo, Phase, Scheduler
+from stepline.curate.execution.scheduler import Phase, Scheduler, VideoInProgress
 from stepline.curate.execution.worker import TaskRequest, TaskRunner, WorkerSetup
 from stepline.curate.plan import Plan, StageTask
 from stepline.curate.stage import Recipe, Stage, VideoItem, resolve_stages
@@ -173,11 +173,11 @@ def test_a_run_cannot_name_what_is_none():
     ],
 )
 def test_recognition_gets_device_and_numbers(gpus, name, compute, on_cpu, told):
-    assert tuple(Device(name, compute).recognition(on_cpu).values()) == told
+    assert tuple(Device(name, compute).ctranslate2_options(on_cpu).values()) == told
 
 
 def test_recognition_stays_on_the_cpu_where_its_library_knows_no_gpu(caplog):
-    assert Device("cuda:0").recognition("int8")["device"] == "cpu"
+    assert Device("cuda:0").ctranslate2_options("int8")["device"] == "cpu"
     assert "recognition stays on the CPU: CTranslate2 cannot use cuda:0 here" in caplog.text
 
 
@@ -353,17 +353,17 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
     scheduler._open, scheduler._awaits_file = videos, False
     for name in ("a", "b"):
         item = VideoItem(name, video=str(tmp_path / name), captions=str(tmp_path / name))
-        videos[name] = OpenVideo(plan, phase.results, item, phase.stages)
-        scheduler._fetcher.open(item, ["captions"])
+        videos[name] = VideoInProgress(plan, phase.results, item, phase.stages)
+        scheduler._fetcher.start_downloads(item, ["captions"])
     for _ in ("read", "count"):
         videos["b"].record_outcome(None)
 
     def task_for(worker):
         request = scheduler._choose_request(worker)
-        return request.task.item.id, request.task.stage, request.gpu
+        return request.task.item.id, request.task.stage, request.uses_gpu
 
     on_cpu = SimpleNamespace(
-        has_gpu=False, loaded_stages={"double"}, can_do=lambda request: not request.gpu
+        has_gpu=False, loaded_stages={"double"}, can_do=lambda request: not request.uses_gpu
     )
     on_gpu = SimpleNamespace(has_gpu=True, loaded_stages={"read"}, can_do=lambda request: True)
     assert task_for(on_cpu) == ("a", "read", False)
@@ -382,6 +382,8 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     stage = Stage("see", 1, "video", tell_device)
     setup = WorkerSetup(fake_stages.recipe(), {"see": stage}, str(tmp_path), device="cuda:1")
     key = "ab" * 32
-    reply = TaskRunner(setup).run(TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu))
+    reply = TaskRunner(setup).run(
+        TaskRequest(StageTask(VideoItem("a"), "see", key, {}), uses_gpu=gpu)
+    )
     assert reply.kind == "done"
     assert ResultStore(RemotePath(str(tmp_path))).read_result(stage, key) == device

@@ -88,15 +88,17 @@ def nasva(folder, **loss):
     )
     fit = score_texts(network, features, samples[0].text)
     labels = alignment_matrices(network, samples), alignable_logits(network, samples)
-    return np.concatenate([fit.scores.ravel(), fit.alignable, labels[0][1].ravel(), labels[1][0]])
+    return np.concatenate(
+        [fit.scores.ravel(), fit.alignability_logits, labels[0][1].ravel(), labels[1][0]]
+    )
 
 
 def procx(folder, form, kind):
     from small_network import VOCABULARY, sample, tiny
 
-    from stepline.models.procx.inference import VideoToDescribe, describe_many
+    from stepline.models.procx.inference import VideoToDescribe, describe_videos
     from stepline.models.procx.settings import DescribeSettings
-    from stepline.models.procx.train import soda_scorer, train_procx
+    from stepline.models.procx.train import make_soda_scorer, train_procx
     from stepline.models.training.distributed import start_processes
 
     samples = [sample("a"), sample("b", rows=20), sample("c", rows=9, steps=2)]
@@ -107,13 +109,13 @@ def procx(folder, form, kind):
         model=tiny(form, kind),
         settings=SHORT,
         device=start_processes(),
-        scorer=soda_scorer(samples[:1], lambda _: None),
+        scorer=make_soda_scorer(samples[:1], lambda _: None),
     )
     settings = DescribeSettings(count=3, caption_weight=0.5)
     videos = [VideoToDescribe(each.values, each.duration, each.duration) for each in samples]
     steps = [
         step
-        for found in describe_many(network, VOCABULARY, videos, settings)
+        for found in describe_videos(network, VOCABULARY, videos, settings)
         for step in found.steps
     ]
     return np.array([(step.spans[0].start, step.spans[0].end, step.score) for step in steps])

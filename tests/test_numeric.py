@@ -8,8 +8,8 @@ from stepline.numeric import (
     cosine,
     cosine_matrix,
     fit_logistic_weights,
+    limit_blas_to_one_thread,
     logit,
-    one_blas_thread,
     sigmoid,
     softmax,
     sum_to_one,
@@ -87,7 +87,7 @@ def blas_threads():
 
 def test_blas_keeps_to_one_thread_until_the_last_of_several_jobs_has_ended():
     with ThreadpoolController().limit(limits=2):
-        first, second = one_blas_thread(), one_blas_thread()
+        first, second = limit_blas_to_one_thread(), limit_blas_to_one_thread()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)

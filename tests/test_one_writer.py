@@ -195,7 +195,7 @@ def test_two_runs_over_one_video_make_it_once(
         made = stepline("steps", small_video, *common[:-1], tmp_path / "first")
         assert made.exit_code == 0, made.stderr
         shutil.copy(tmp_path / "first" / "small.json", tmp_path / "out")
-    assert waiting.result().earlier
+    assert waiting.result().is_from_earlier_run
 
 
 def test_a_video_of_the_same_name_that_another_run_wrote_in_between_is_not_overwritten(

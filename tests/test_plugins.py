@@ -16,7 +16,7 @@ from stepline.curate.stages import cache_keys
 from stepline.errors import SettingsError
 from stepline.outputs import OUTPUTS
 from stepline.pipeline.extract import feature_settings
-from stepline.pipeline.networks import Networks, fingerprint
+from stepline.pipeline.networks import Networks, describe_inputs
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import load_plugin, plugin_names
 from stepline.records import Sentence, Span, Transcript
@@ -153,7 +153,7 @@ def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
             getattr(cache_keys, f"{name}_settings")(recipe)
             for name in ("judge", "transcribe", "write", "encode", "ground")
         ]
-        given = fingerprint(Request(small_video, "small"), settings, Networks())
+        given = describe_inputs(Request(small_video, "small"), settings, Networks())
         return [str(key) for key in (*keys, given, feature_settings(settings))]
 
     common = (

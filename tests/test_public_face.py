@@ -16,7 +16,18 @@ from stepline.records import Rejected
 from stepline.speech import TranscriptionResult
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("numpy", "torch", "av", "pydantic", "spacy", "faster_whisper", "click", "scipy", "PIL")
+HEAVY = (
+    "numpy",
+    "torch",
+    "av",
+    "pydantic",
+    "spacy",
+    "faster_whisper",
+    "click",
+    "scipy",
+    "PIL",
+    "fastapi",
+)
 
 
 def python(*arguments, folder=ROOT):
@@ -69,7 +80,8 @@ def test_steps_and_transcribe_take_captions_texts_and_a_folder(
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     record = package.steps(str(small_video), captions=str(captions_file), settings=settings)
     assert isinstance(record, package.Record)
-    assert [step.status for step in record.steps] == ["unclear"] * len(record.steps)
+    assert [step.status for step in record.steps] == ["placed"] * len(record.steps)
+    assert all(step.doubt for step in record.steps)
     again = package.steps(small_video, captions=captions_file, settings=settings, out=tmp_path)
     assert again.steps == record.steps
     assert package.read_record(tmp_path / f"{small_video.stem}.json") == again

@@ -20,8 +20,8 @@ BLIND = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none
 @pytest.fixture
 def record():
     steps = (
-        Step(id="1", text="Cut it", spans=(Span(2.0, 5.0), Span(7.0, 8.0)), status="shown"),
-        Step(id="2", text="Wait", status="said"),
+        Step(id="1", text="Cut it", spans=(Span(2.0, 5.0), Span(7.0, 8.0)), status="placed"),
+        Step(id="2", text="Wait", status="said_only"),
     )
     return Record(id="v", video=Video(id="v", duration=10.0), steps=steps)
 

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from stepline.live.events import LiveEvent
 from stepline.pipeline.request import StepsSettings
 from stepline.records import (
     Amount,
+    Basis,
     LinkOrigin,
     Material,
     Record,
@@ -48,16 +50,20 @@ AMOUNTS = st.floats(0, 1e6).map(lambda low: Amount(low=low, high=low + 1, unit=N
 THINGS = st.builds(
     Material, name=TEXTS, amounts=st.tuples(AMOUNTS), at=st.floats(0, 100), sources=st.just((0,))
 )
+VERDICTS = st.one_of(
+    st.sampled_from([None, "placed", "said_only", "not_found"]).map(lambda s: {"status": s}),
+    st.sampled_from(get_args(Basis)).map(lambda basis: {"status": "seen", "basis": basis}),
+    TEXTS.map(lambda text: {"status": "placed", "doubt": text}),
+)
 STEPS = st.builds(
-    Step,
+    lambda verdict, **fields: Step(**verdict, **fields),
+    verdict=VERDICTS,
     id=TEXTS,
     text=TEXTS,
     kind=st.sampled_from(["do", "avoid"]),
     spans=st.lists(spans(), max_size=3).map(tuple),
     at=st.none() | st.floats(0, 1000),
     said=st.none() | spans(),
-    status=st.sampled_from([None, "shown", "unclear", "said", "not found"]),
-    basis=st.sampled_from([None, "words", "pictures"]),
     score=st.none() | PROBABILITIES,
     sources=st.just((0,)),
     seen=st.lists(TEXTS, max_size=2).map(tuple),
@@ -139,8 +145,8 @@ def test_every_field_of_an_event_follows_the_schema():
         said=Span(0.0, 1.0),
         sources=(0,),
         spans=(Span(2.0, 3.0),),
-        status="shown",
-        basis="words",
+        status="placed",
+        doubt="a still",
         score=0.5,
     )
     check("events", event.model_dump(mode="json"))
@@ -152,7 +158,7 @@ def test_a_comparison_follows_its_schema(stepline, tmp_path):
     for id, verb in (("a", "whisk"), ("b", "beat"), ("c", "whisk")):
         texts = (f"{verb} two eggs with 1 cup of milk", "pour the batter into the hot pan")
         steps = [
-            Step(id=str(n), text=text, spans=(Span(n * 10.0, n * 10 + 5.0),), status="shown")
+            Step(id=str(n), text=text, spans=(Span(n * 10.0, n * 10 + 5.0),), status="placed")
             for n, text in enumerate(texts)
         ]
         record = Record(id=id, video=Video(id=id, title="Pancakes"), steps=tuple(steps))

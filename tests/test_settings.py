@@ -7,10 +7,10 @@ from stepline.errors import SettingsError
 from stepline.settings import (
     SECTION_NAMES,
     Settings,
+    add_constant_settings,
     config_file,
     load_settings,
-    with_constants,
-    without_constants,
+    remove_constant_settings,
 )
 
 
@@ -304,9 +304,9 @@ def test_what_earlier_versions_stored_is_read_without_settings_that_are_constant
 
     for kind in (StepsSettings, AlignerRunSettings):
         now = kind().model_dump(mode="json")
-        stored = with_constants(now)
+        stored = add_constant_settings(now)
         assert stored != now
-        assert without_constants(stored) == now
+        assert remove_constant_settings(stored) == now
         assert parse_settings(kind, stored) == kind()
 
 
@@ -328,10 +328,10 @@ def test_a_constant_is_the_setting_of_no_section_that_stores_it():
     from stepline.curate.stage import Recipe
 
     tree = Recipe().model_dump(mode="json")
-    assert without_constants(tree) == tree
+    assert remove_constant_settings(tree) == tree
 
 
 def test_an_earlier_value_of_a_constant_is_kept_in_the_key_of_a_stored_result():
     earlier = {"asr": {"beam": 5, "retry_beam": 2}}
-    assert with_constants(earlier)["asr"]["retry_beam"] == 2
-    assert with_constants({"asr": {"beam": 5}})["asr"]["retry_beam"] == 1
+    assert add_constant_settings(earlier)["asr"]["retry_beam"] == 2
+    assert add_constant_settings({"asr": {"beam": 5}})["asr"]["retry_beam"] == 1

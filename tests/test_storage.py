@@ -38,7 +38,7 @@ def record():
                 spans=(Span(2.0, 3.0), Span(5.0, 6.0)),
                 at=2.5,
                 said=Span(0.5, 1.5),
-                status="shown",
+                status="placed",
                 score=0.9,
                 sources=(0,),
                 source_text="Cut.",

@@ -46,7 +46,7 @@ def test_the_main_job_runs_without_the_extras_and_finds_the_same(job, tmp_path, 
 def test_the_demo_runs_without_the_extras(tmp_path):
     found = stepline_without(BLOCKED, "demo", "--out", tmp_path)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("demo: 11 steps, 2 shown, 8 likely shown, by the words")
+    assert found.stdout.startswith("demo: 11 steps, 2 seen, 8 placed, 1 said only")
 
 
 def test_the_main_job_imports_none_of_the_extras(job, tmp_path):
@@ -174,7 +174,7 @@ def library(small_video, tmp_path):
     write_record(Record(id="small", video=video, steps=(step,)), folder / "small.json")
     library = CorrectedLibrary(folder)
     id = video_id("small.json")
-    edits = (ChangeEdit(do="change", step="a", text="Cut it", status="said"),)
+    edits = (ChangeEdit(do="change", step="a", text="Cut it", status="said_only"),)
     library.correct(id, Correction(id="1", video=id, by="Ann", when=0.0, base=0, edits=edits))
     library.close()
     return folder

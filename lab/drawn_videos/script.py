@@ -69,11 +69,6 @@ class TrueStep(FrozenModel):
     utterance: CountOrZero
     spans: tuple[Span, ...] = ()
 
-    @property
-    def status(self) -> Literal["shown", "said"]:
-        """'shown' if it is drawn anywhere, else 'said'."""
-        return "shown" if self.spans else "said"
-
 
 @validated_dataclass(frozen=True)
 class Voice:
@@ -201,6 +196,7 @@ def _reference_step(script: Script, step: TrueStep) -> Step:
         spans=step.spans,
         at=best,
         said=script.said(step),
-        status=step.status,
+        status="seen" if step.spans else "said_only",
+        basis="pictures" if step.spans else None,
         sources=(step.utterance,),
     )

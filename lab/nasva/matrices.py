@@ -71,8 +71,8 @@ def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix
     """
     logits: list[Matrix] = [np.zeros(0, dtype=np.float32)] * len(samples)
     for indices, videos, (output,) in iterate_outputs([network], samples):
-        if output.alignable is not None:
-            rows = output.alignable.cpu().numpy()
+        if output.alignability_logits is not None:
+            rows = output.alignability_logits.cpu().numpy()
             for index, sample, row in zip(indices, videos, rows, strict=True):
                 logits[index] = row[: len(sample.text)].copy()
     return logits

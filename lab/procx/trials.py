@@ -29,7 +29,7 @@ from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.soda import soda
 from stepline.files.atomic_files import write_atomic
 from stepline.models.procx.batch import StepSample
-from stepline.models.procx.inference import Description, VideoToDescribe, describe_many
+from stepline.models.procx.inference import Description, VideoToDescribe, describe_videos
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import (
     AttentionSettings,
@@ -249,7 +249,7 @@ def words_scorer(
         ]
         events: dict[str, list[Event]] = {}
         for sample, description in zip(
-            batch, describe_many(network, vocabulary, videos), strict=True
+            batch, describe_videos(network, vocabulary, videos), strict=True
         ):
             spans = [(step.spans[0], step.text) for step in description.steps]
             events[sample.id] = [(span.start, span.end, text) for span, text in spans]
@@ -341,7 +341,7 @@ def _scored(
         clips = [
             VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in part.test
         ]
-        descriptions = describe_many(network, corpus.vocabulary, clips, settings)
+        descriptions = describe_videos(network, corpus.vocabulary, clips, settings)
         events = events_by_video(part.test, descriptions)
         write_predictions(folder / f"{form}-predicted.json", events)
         for metric, value in score_events(part.reference, events).items():

@@ -144,11 +144,11 @@ def _simulated_clips(video: SimulatedVideo) -> Iterator[SimulatedClip]:
     resolved = resolved_embeddings(video)
 
     for clip in cut_into_clips(video.record, settings):
-        row = clip.sentence
+        row = clip.sentence_index
         middle = clip.span.center
         second = min(int(middle), last)
         format_clip_id = f"{video.id} {clip.span.start:.1f}"
-        texts = vectors[list(clip.candidates)]
+        texts = vectors[list(clip.candidate_sentences)]
         wide = Span(max(0.0, middle - OVERLAPPING_SECONDS / 2), middle + OVERLAPPING_SECONDS / 2)
         similarity = np.nan
         unresolved_similarity = np.nan

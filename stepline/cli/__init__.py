@@ -27,7 +27,7 @@ from stepline.cli.steps import demo, steps
 from stepline.cli.studio import compare, keys, mcp, search, studio
 from stepline.cli.train import refine, train
 from stepline.cli.weights import weights
-from stepline.processes import claim_process
+from stepline.processes import mark_own_process
 from stepline.version import __version__
 
 LIST_MARGIN = 4  # columns around the names in a list of commands
@@ -80,7 +80,7 @@ def main(debug: bool) -> None:
     The steps are printed, and a page that shows them is written to the folder `out`. `stepline
     COMMAND --help` explains a command.
     """
-    claim_process()
+    mark_own_process()
     log.setLevel(logging.DEBUG if debug else logging.NOTSET)
     logging.basicConfig(
         handlers=[LogHandler()]

@@ -74,10 +74,10 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
 
     # the page, until it is stopped
     if not options["only_export"]:
-        from stepline.review.server import serve
+        from stepline.review.server import serve_annotation_page
 
         serve_until_stopped(
-            lambda: serve(queue, out / "clips", options["port"]),
+            lambda: serve_annotation_page(queue, out / "clips", options["port"]),
             options["port"],
             notice="{address} (Ctrl-C ends and exports)",
             goodbye="stopped; every answer is kept",

@@ -194,13 +194,13 @@ def _status_table(state: "RunStatus") -> str:
     for stage in state.stages:
         failed = sum(stage.failed.values())
         lines.append(
-            f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}"
+            f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu_seconds:>9,.0f}"
         )
 
     # time left, and what the GPUs could not do
-    if state.left is not None and state.rate is not None:
-        rate = f"{state.rate:,.0f} units an hour in the last run"
-        lines.append(f"{rate}; {state.left / 3600:.1f} h left at this rate")
+    if state.seconds_left is not None and state.tasks_per_hour is not None:
+        rate = f"{state.tasks_per_hour:,.0f} units an hour in the last run"
+        lines.append(f"{rate}; {state.seconds_left / 3600:.1f} h left at this rate")
     if state.gpu_fallbacks:
         fallbacks = f"{state.gpu_fallbacks:,} units were done on the CPU"
         lines.append(f"{fallbacks}: their GPU was short of memory, or lost")
@@ -210,11 +210,13 @@ def _status_table(state: "RunStatus") -> str:
     if len(state.failures) > MAX_NAMED_FAILURES:
         more = len(state.failures) - MAX_NAMED_FAILURES
         lines.append(f"and {more} more (--json lists them)")
-    if state.others:
-        size = sum(state.others.values()) / 1e6
-        others = f"{len(state.others)} folders of other recipes or videos hold {size:,.1f} MB"
+    if state.unused_results:
+        size = sum(state.unused_results.values()) / 1e6
+        others = (
+            f"{len(state.unused_results)} folders of other recipes or videos hold {size:,.1f} MB"
+        )
         lines.append(f"{others}; remove those that no run will use again:")
-        names = list(state.others)[:MAX_NAMED_FAILURES]
+        names = list(state.unused_results)[:MAX_NAMED_FAILURES]
         lines += [f"  {name}" for name in names]
     return "\n".join(lines)
 
@@ -259,7 +261,7 @@ def audit(out: str, port: int, browse: bool, table: bool, overrides: tuple[str, 
     Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. With verdicts of two
     people or more, each under their own name, the table also has their agreement.
     """
-    from stepline.curate.audit import serve
+    from stepline.curate.audit import serve_audit_page
     from stepline.curate.report.page import render_page
     from stepline.curate.report.write import make_report, open_verdicts, write_report
 
@@ -274,7 +276,7 @@ def audit(out: str, port: int, browse: bool, table: bool, overrides: tuple[str, 
 
     if not table:
         serve_until_stopped(
-            lambda: serve(page, sample, verdicts, port),
+            lambda: serve_audit_page(page, sample, verdicts, port),
             port,
             notice="{address}#audit (Ctrl-C ends)",
             goodbye="stopped; every verdict is kept",
@@ -315,8 +317,8 @@ def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
         )
     agreements = annotator_agreements(sample, verdict_list)
     for agreement in agreements:
-        name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.coefficient]
-        people = ", ".join(agreement.people)
+        name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.kappa_author]
+        people = ", ".join(agreement.annotators)
         kappa = f"{name} kappa {agreement} over {agreement.texts} texts"
         print_data(f"{agreement.question}: {kappa} by {people}")
     if not agreements:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
     from stepline.pipeline.extract import ExtractionReport
     from stepline.pipeline.sources import VideoArgument
-    from stepline.sieve_swap.run import RunResult
-    from stepline.sieve_swap.text_base.base import Manifest
+    from stepline.sieve_swap.run import SieveSwapResult
+    from stepline.sieve_swap.text_base.base import TextBaseManifest
 
 
 @click.group(cls=Group)
@@ -82,7 +82,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     _print_store_counts(out, report, "items", notes, as_json)
     print_message(*report.warnings)
     print_message(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
-    if not report.added and not report.already:
+    if not report.added_ids and not report.already_stored:
         first = report.dropped[0]
         cause = f"{first.location}: {first.reason} ({first.value})"
         raise StoreError(f"{source}: nothing in it could be stored; {cause}")
@@ -99,14 +99,22 @@ def _print_store_counts(
     notes: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Print what was added to a store. notes: further fields of the JSON."""
-    count = len(report.added)
+    """Print how many items were added to a feature store, as text or JSON.
+
+    Args:
+        out: the store.
+        report: counts of the import or extraction.
+        noun: plural noun for the items, such as "videos".
+        notes: further fields of the JSON.
+        as_json: whether JSON is printed.
+    """
+    count = len(report.added_ids)
     if as_json:
-        counts = {"added": count, "rows": report.rows, "already": report.already, **notes}
+        counts = {"added": count, "rows": report.rows, "already": report.already_stored, **notes}
         print_data(json.dumps(counts))
         return
     new_items = f"added {count} {noun} ({report.rows} rows)"
-    print_data(f"{out}: {new_items}, {report.already} were there already")
+    print_data(f"{out}: {new_items}, {report.already_stored} were there already")
 
 
 @features.command("extract")
@@ -154,7 +162,7 @@ def extract_features(
     reasons = count_reasons(extraction.omitted)
     _print_store_counts(out, extraction, "videos", {"omitted": reasons}, as_json)
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
-    if not extraction.added and not extraction.already:
+    if not extraction.added_ids and not extraction.already_stored:
         first = extraction.omitted[0]
         reason = f"none of {len(extraction.omitted)} videos has features"
         raise MediaError(f"{reason}; {first.id}: {first.reason} {first.value}")
@@ -317,7 +325,7 @@ def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
     from stepline.sieve_swap.text_base import open_base
 
     opened = open_base(base)
-    rows, cosines = opened.nearest(opened.embed(texts), count)
+    rows, cosines = opened.find_nearest_steps(opened.embed(texts), count)
     for text, nearest, similarity in zip(texts, rows, cosines, strict=True):
         print_data(f"{text}:")
         # Where there are too few steps, the rest of a row is -1.
@@ -328,7 +336,7 @@ def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
             print_data(f"  {cosine:.2f}  {step.text}  [{step.source}, {licence}]")
 
 
-def describe_base(manifest: "Manifest") -> str:
+def describe_base(manifest: "TextBaseManifest") -> str:
     """Return the contents of a text base, in lines."""
     amount = f"{manifest.documents} documents, {manifest.steps} different steps"
     lines = [f"{amount}, embedded by {manifest.encoder}"]
@@ -378,7 +386,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
     from stepline.datasets.excluded import read_excluded
     from stepline.errors import DatasetError
     from stepline.sieve_swap.report import require_training_videos, write_report
-    from stepline.sieve_swap.run import Job, check_encoder, run
+    from stepline.sieve_swap.run import SieveSwapJob, check_encoder, run_job
     from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.sieve_swap.text_base import open_or_build_base
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
@@ -391,7 +399,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
     opened = open_or_build_base(base, out / "text_base", settings.text_base)
     if options["preset"] is not None:
         check_encoder(opened, settings)
-    job = Job(
+    job = SieveSwapJob(
         videos=videos,
         base=opened,
         out=out,
@@ -399,7 +407,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
         excluded=read_excluded(options["excluded"]),
         report=print_message,
     )
-    outcome = run(job)
+    outcome = run_job(job)
     files = write_report(job, outcome)
     if options["as_json"]:
         print_data(outcome.statistics.model_dump_json())
@@ -413,7 +421,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
     require_training_videos(outcome.statistics)
 
 
-def _sieve_swap_table(outcome: "RunResult") -> str:
+def _sieve_swap_table(outcome: "SieveSwapResult") -> str:
     """Return the counts of videos and sentences as a table."""
     # A heading, and below it how many there are of each.
     counted = outcome.statistics

@@ -17,9 +17,9 @@ from stepline.errors import (
     SettingsError,
     SteplineError,
     elide_middle,
-    error_line,
-    missing_extra,
-    printable,
+    escape_control_characters,
+    explain_missing_extra,
+    format_error_line,
 )
 
 # at level DEBUG, as --debug sets it, every error comes with its trace
@@ -84,7 +84,7 @@ class Group(click.Group):
             sys.exit(print_error(error, _existing_files(arguments)))
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
-        """Parse the arguments. Usage errors are printable."""
+        """Parse the arguments. Usage errors are printed with control characters escaped."""
         with _printable_usage_errors():
             return super().make_context(*arguments, **extra)
 
@@ -126,14 +126,14 @@ def draw_status(text: str) -> None:
     global _has_status
     _has_status = bool(text)
     width = shutil.get_terminal_size().columns - 1
-    sys.stderr.write(f"\r\x1b[K{printable(text)[:width]}")
+    sys.stderr.write(f"\r\x1b[K{escape_control_characters(text)[:width]}")
     sys.stderr.flush()
 
 
 def _print(text: str, *, err: bool) -> None:
     if _has_status:
         draw_status("")
-    click.echo(printable(text), nl=False, err=err)
+    click.echo(escape_control_characters(text), nl=False, err=err)
 
 
 def print_message(*lines: str, urgent: bool = False) -> None:
@@ -155,7 +155,7 @@ def _printable_usage_errors() -> Iterator[None]:
         yield
     except click.UsageError as error:
         message = error.format_message()
-        quoted = elide_middle(printable(message))
+        quoted = elide_middle(escape_control_characters(message))
         if quoted == message:
             raise
         raise click.UsageError(quoted, error.ctx) from error
@@ -190,9 +190,9 @@ def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
         print_message("".join(traceback.format_exception(error)).rstrip(), urgent=True)
     line, code = _error_line(error, files), 1
     if line is None:
-        message = error_line(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
+        message = format_error_line(f"{type(error).__name__}: {error}")[:MAX_ERROR_CHARS]
         line = (
-            f"{error_line(', '.join(map(str, files))) or 'no file'}: a fault of Stepline itself "
+            f"{format_error_line(', '.join(map(str, files))) or 'no file'}: a fault of Stepline itself "
             f"({message}); run it again as `stepline --debug COMMAND ...` and report what it shows, "
             "with the file if you may"
         )
@@ -205,16 +205,16 @@ def _error_line(error: Exception, files: Sequence[Path | str]) -> str | None:
     """Return an error that a user can cure as a line. None for a fault of Stepline."""
     if isinstance(error, SteplineError):
         return str(error)
-    extra = missing_extra(error)
+    extra = explain_missing_extra(error)
     if extra is not None:
         return extra
     # Errors of the system, with the file if they name one.
-    named = error_line(", ".join(map(str, files)))
+    named = format_error_line(", ".join(map(str, files)))
     if isinstance(error, OSError) and error.errno and error.errno not in INTERNAL_ERRNOS:
         # Without a file's name it is a stream's, most likely.
         path = named if named and error.errno != errno.ENOSPC else "the output"
         if isinstance(error.filename, str):
-            path = error_line(error.filename)
+            path = format_error_line(error.filename)
         return f"{path}: {error.strerror}; free some space, correct the path or what it allows"
     # Memory, which libraries report in many ways.
     if isinstance(error, MemoryError) or any(

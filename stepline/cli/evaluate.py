@@ -335,12 +335,12 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     if as_json:
         print_data(json.dumps(asdict(quality)))
         return
-    print_data(f"{quality.texts} texts of {quality.videos} videos, {quality.shown_share:.1%} shown")
     print_data(
-        f"calibration error  {quality.error_before:.3f} before, {quality.error_after:.3f} after"
+        f"{quality.texts} texts of {quality.videos} videos, {quality.shown_fraction:.1%} shown"
     )
+    print_data(f"calibration error  {quality.ece_before:.3f} before, {quality.ece_after:.3f} after")
     print_data(
-        f"ROC-AUC            {quality.area_before:.3f} before, {quality.area_after:.3f} after"
+        f"ROC-AUC            {quality.roc_auc_before:.3f} before, {quality.roc_auc_after:.3f} after"
     )
 
 

@@ -28,7 +28,7 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.models.wys2.settings import SummarySettings
-    from stepline.pipeline.output_files import Summary
+    from stepline.pipeline.output_files import WrittenSummary
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.sources import VideoArgument
     from stepline.records import Record
@@ -147,44 +147,55 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 @json_option
 @speech_options
 def judge(video: "VideoArgument", out: Path, as_json: bool, **options: Any) -> None:
-    """Estimate for each sentence how likely the picture shows it.
+    """Say of each sentence whether the picture shows it.
 
     \b
     Example:
       stepline judge stepline/cli/demo/demo.mp4 --out out
 
-    Without --detector, the wording and the picture decide. The main job's record in OUT is used, or
-    made.
+    A sentence is judged as the steps of `stepline steps` that rest on it. With --detector, the
+    detector decides where it is sure. The main job's record in OUT is used, or made.
     """
     settings = settings_from_options(options)
     _, record = _load_or_find_steps(video, out, settings, options)
     print_warnings(record)
-    print_message(f"judged by: {record.models.get('judge') or reason_not_judged(record)}")
+    rows = _judge_rows(record)
     if as_json:
-        print_data(_judgement_json(record))
+        judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
+        print_data(json.dumps(judgement, ensure_ascii=False, indent=2))
     else:
-        print_data(_judgement_table(record), end="")
+        print_data(_judgement_table(rows), end="")
 
 
-def _judgement_json(record: "Record") -> str:
+def _judge_rows(record: "Record") -> list[dict[str, Any]]:
+    """Return what is judged of each sentence, as JSON."""
+    from stepline.outputs.page.view import citing_steps
+    from stepline.outputs.verdict import most_certain
+    from stepline.pipeline.placing import detected_status
+
     rows = []
-    for sentence in record.sentences:
+    for sentence, citing in zip(record.sentences, citing_steps(record), strict=True):
         span = sentence.span
-        row = {"text": sentence.text, "start": span.start, "end": span.end}
-        rows.append({**row, "shown": sentence.shown})
-    judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
-    return json.dumps(judgement, ensure_ascii=False, indent=2)
+        row = {"text": sentence.text, "start": span.start, "end": span.end, "shown": sentence.shown}
+        step = most_certain(citing.values())
+        if step is not None:
+            row |= step.model_dump(include={"status", "basis", "doubt"})
+        elif sentence.shown is not None:
+            row["status"] = detected_status(sentence.shown)
+        rows.append({"status": None, **row, "steps": [step.id for step in citing.values()]})
+    return rows
 
 
-def _judgement_table(record: "Record") -> str:
+def _judgement_table(rows: list[dict[str, Any]]) -> str:
+    from stepline.outputs.terminal import MARKS_LEGEND, VERDICT_MARKS
     from stepline.outputs.text import clock
+    from stepline.outputs.verdict import verdict
 
     lines = []
-    for sentence in record.sentences:
-        probability = f"{sentence.shown:4.0%}" if sentence.shown is not None else "  – "
-        line = f"  {clock(sentence.span.start):>7}  {probability}"
-        lines.append(f"{line}  {sentence.text}")
-    return "".join(f"{line}\n" for line in lines)
+    for row in rows:
+        mark = VERDICT_MARKS[verdict(row["status"], row.get("doubt"))]
+        lines.append(f"  {mark} {clock(row['start']):>7}  {row['text']}")
+    return "\n".join([*lines, "", f"{MARKS_LEGEND}  · no step", ""])
 
 
 def _load_or_find_steps(
@@ -202,16 +213,6 @@ def _load_or_find_steps(
     outputs = OutputOptions(out, ("json",))
     with opened as request, progress_bars() as progress:
         return request, run_video(request, settings, outputs, progress=progress).record
-
-
-def reason_not_judged(record: "Record") -> str:
-    """Return why no sentence of a record has P(shown), in words."""
-    if record.transcript is None or not record.transcript.sentences:
-        return "no one, because nothing is said"
-    language = record.transcript.language
-    if language is not None and not language.lower().startswith("en"):
-        return "no one, because it is not English and there is no --detector"
-    return "no one, because there is no picture"
 
 
 @click.command()
@@ -264,7 +265,7 @@ def parse_length(text: str | None) -> "SummarySettings":
     raise SettingsError(f"--length {text!r}: give seconds (45), minutes (1:30) or a share (25%)")
 
 
-def _summary_table(summary: "Summary") -> str:
+def _summary_table(summary: "WrittenSummary") -> str:
     from stepline.outputs.text import clock, step_line
 
     count = len(summary.segments)
@@ -276,14 +277,14 @@ def _summary_table(summary: "Summary") -> str:
     return "\n".join(lines)
 
 
-def _summary_json(summary: "Summary") -> str:
+def _summary_json(summary: "WrittenSummary") -> str:
     rows = []
     for segment in summary.segments:
         steps = [{"id": step.id, "text": step.text, "kind": step.kind} for step in segment.steps]
         row = {
             "start": segment.span.start,
             "end": segment.span.end,
-            "value": round(segment.value, 4),
+            "value": round(segment.p_shown, 4),
             "steps": steps,
         }
         rows.append(row)

@@ -67,10 +67,18 @@ def progress_bars() -> Iterator["Progress"]:
     """Yield a callback that shows the progress of the stages of finding steps."""
     with ProgressLine() as line:
         stages: dict[str, str] = {}  # sound and picture are read at the same time
+        began: tuple[float, float] | None = None  # of writing: the clock, and the second reached
 
         def report(stage: str, second: float, duration: float) -> None:
+            nonlocal began
             total = f" of {duration:.0f}" if duration else ""
             stages[stage] = f"{stage}: {second:.0f}{total} s"
+            if stage == "writing":  # by a language model, which can take minutes
+                now = time.monotonic()
+                began = began or (now, second)
+                if second > began[1]:
+                    seconds_left = (now - began[0]) / (second - began[1]) * (duration - second)
+                    stages[stage] += f", {rough_time(seconds_left)} left"
             line.show(", ".join(stages.values()))
 
         yield report
@@ -158,15 +166,15 @@ class TrainingProgressLine(ProgressLine):
         if not is_first():
             return
         # A run that goes on began with some steps, which cost it nothing now.
-        seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
+        seconds_per_step = progress.seconds / max(progress.steps_since_start, 1)
         parts = [f"loss {progress.loss:.3f}"]
         if progress.score is not None:
             parts.append(f"held out {progress.score:.3f}")
-        parts.append(f"{seconds_per_step * (progress.steps - progress.step):.0f} s left")
+        parts.append(f"{seconds_per_step * (progress.step_count - progress.step):.0f} s left")
         parts.append(f"at most {peak_memory() / GIB_BYTES:.2f} GiB")
         self.show(
-            f"step {progress.step} of {progress.steps}: {', '.join(parts)}",
-            always=progress.score is not None or progress.step >= progress.steps,
+            f"step {progress.step} of {progress.step_count}: {', '.join(parts)}",
+            always=progress.score is not None or progress.step >= progress.step_count,
         )
 
 
@@ -176,13 +184,13 @@ def curation_progress() -> Iterator[Callable[["PhaseProgress"], None]]:
     with ProgressLine() as line:
 
         def report(progress: "PhaseProgress") -> None:
-            parts = [f"{progress.earlier} of an earlier run"]
+            parts = [f"{progress.finished_earlier} of an earlier run"]
             if progress.rate:
                 parts = [f"{progress.rate:,.0f} an hour"]
             if progress.seconds_left:
                 parts.append(f"{progress.seconds_left / 60:.0f} min left")
-            if progress.kinds["left out"]:
-                parts.append(f"{progress.kinds['left out']} left out")
+            if progress.failures_by_kind["left out"]:
+                parts.append(f"{progress.failures_by_kind['left out']} left out")
             if progress.failed:
                 parts.append(f"{progress.failed} failed")
             text = f"{progress.finished} of {progress.total} videos: {', '.join(parts)}"

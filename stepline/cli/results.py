@@ -157,7 +157,7 @@ class ResultPrinter:
             for outcome in start(folder.show_counts if folder is not None else None):
                 if outcome is not None:
                     self._print(outcome)
-                    is_earlier = outcome.result is not None and outcome.result.earlier
+                    is_earlier = outcome.result is not None and outcome.result.is_from_earlier_run
                     if folder is not None:
                         failed = outcome.error is not None
                         folder.add(outcome.label, failed=failed, earlier=is_earlier)
@@ -183,7 +183,7 @@ class ResultPrinter:
 
         record = self.last = result.record
         # A result of an earlier run has shown its warnings already.
-        if self._prints_tables or not result.earlier:
+        if self._prints_tables or not result.is_from_earlier_run:
             print_warnings(record, f"{Path(label).name}: ")
 
         # the record
@@ -194,12 +194,12 @@ class ResultPrinter:
             self._print_json(label, text)
         elif self._prints_tables:
             print_data(step_table(record), end="")
-        elif not result.earlier and not is_quiet():
+        elif not result.is_from_earlier_run and not is_quiet():
             print_data(step_table(record).partition("\n")[0])
 
         # the files
         if self._prints_tables:
-            if result.earlier:
+            if result.is_from_earlier_run:
                 print_message(
                     f"{label}: done before with the same settings (--force does it again)"
                 )

@@ -1,11 +1,10 @@
 """`stepline schema`: JSON Schemas (draft 2020-12) of the record, live events, settings and comparison.
 
-Each comes from the pydantic class. The record's is changed as `storage.to_json` changes a record:
-times are flat, spans are pairs.
+Each comes from the pydantic class. The record's is that of the studio's API too.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,48 +21,18 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def record_schema() -> Schema:
     """Return the schema of a record's JSON file, and of each line of `steps --json`."""
-    from stepline.limits import MAX_SECOND
-    from stepline.records import Record
-    from stepline.storage import OPTIONAL_FIELDS
+    from stepline import storage
 
-    optional = {kind.__name__: fields for kind, fields in OPTIONAL_FIELDS.items()}
-    schema = _schema(Record, {**optional, "Rejected": ("id", "value", "location")})
-    second = {"type": "number", "minimum": 0.0, "maximum": MAX_SECOND}
-    second_or_null = {"anyOf": [second, {"type": "null"}]}
-    pair = {
-        "description": "Start and end in seconds, start < end.",
-        "type": "array",
-        "items": second,
-        "minItems": 2,
-        "maxItems": 2,
-    }
-    definitions = schema["$defs"]
-    del definitions["Span"]
-    # start and end in the place of a span
-    for name, time in (("Sentence", second), ("Word", second_or_null)):
-        properties = definitions[name]["properties"]
-        del properties["span"]
-        properties["start"] = {"description": "Second at which it begins."} | time
-        properties["end"] = {"description": "Second at which it ends."} | time
-        definitions[name]["required"] = [*properties]
-    # the best span as start and end, and spans as pairs
-    step = definitions["Step"]
-    properties = step["properties"]
-    best = "of the best span in which it is shown, null where it is not"
-    properties["start"] = {"description": f"Start {best}."} | second_or_null
-    properties["end"] = {"description": f"End {best}."} | second_or_null
-    properties["spans"]["items"] = pair
-    properties["said"]["anyOf"] = [pair, {"type": "null"}]
-    step["required"] += ["start", "end"]
-    return schema
+    return storage.record_schema()
 
 
 def events_schema() -> Schema:
     """Return the JSON schema of an event, which is a line of the output of `stepline live`."""
     from stepline.live.events import LiveEvent
+    from stepline.storage import output_schema
 
     optional = [name for name, field in LiveEvent.model_fields.items() if field.default is None]
-    return _schema(LiveEvent, {"LiveEvent": optional})
+    return output_schema(LiveEvent, {"LiveEvent": optional})
 
 
 def settings_schema() -> Schema:
@@ -82,24 +51,9 @@ def settings_schema() -> Schema:
 def comparison_schema() -> Schema:
     """Return the schema of `comparison.json`."""
     from stepline.compare import TaskComparison
+    from stepline.storage import output_schema
 
-    return _schema(TaskComparison, {})
-
-
-def _schema(kind: Any, optional: Mapping[str, Collection[str]]) -> Schema:
-    """Return the schema of a pydantic class, with every field required.
-
-    Args:
-        kind: the class.
-        optional: class name -> fields that may be missing.
-    """
-    schema: Schema = kind.model_json_schema()
-    for name, definition in {**schema["$defs"], kind.__name__: schema}.items():
-        left_out = optional.get(name, ())
-        # JsonValue has none
-        fields = definition.get("properties", ())
-        definition["required"] = [field for field in fields if field not in left_out]
-    return schema
+    return output_schema(TaskComparison, {})
 
 
 SCHEMA_MAKERS: dict[str, Callable[[], Schema]] = {

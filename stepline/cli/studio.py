@@ -280,12 +280,14 @@ def search(
         print_message(f"warning: {where}", urgent=True)
     with progress_bars() as progress:
         update = index.update(progress)
-    if not index.meaning:
+    if not index.uses_vectors:
         reason = "by words alone, for the weights of MiniLM are missing"
         print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
     _report_damage(update.damaged)
-    if update.read:
-        print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
+    if update.read_count:
+        print_message(
+            f"{update.read_count} file{'' if update.read_count == 1 else 's'} read into {index.path}"
+        )
 
     # the videos with these tags, of all of them
     names: frozenset[str] | None = frozenset() if tags else None
@@ -312,7 +314,7 @@ def _report_damage(reasons: Sequence[str]) -> None:
 def _moment_table(moments: "list[Moment]", folder: Path) -> str:
     from stepline.outputs.terminal import MARKS_LEGEND, VERDICT_MARKS
     from stepline.outputs.text import clock, one_line, sentence_case
-    from stepline.outputs.verdict import status_verdict
+    from stepline.outputs.verdict import verdict
 
     if not moments:
         return "nothing found\n"
@@ -324,7 +326,7 @@ def _moment_table(moments: "list[Moment]", folder: Path) -> str:
             when = f"{clock(moment.start)} – {clock(moment.end)}"
         mark = "“"
         if moment.kind == "step":
-            mark = VERDICT_MARKS[status_verdict(moment.status, moment.basis, None)]
+            mark = VERDICT_MARKS[verdict(moment.status, moment.doubt)]
         text = one_line(moment.text)
         if moment.kind == "step":
             text = sentence_case(text)

@@ -129,10 +129,10 @@ def _print_run(
         summary: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
         if last is not None:
             summary |= {
-                "steps": last.steps,
+                "steps": last.step_count,
                 "loss": last.loss,
                 "seconds": round(last.seconds, 1),
-                "waited": round(last.waited, 1),
+                "waited": round(last.wait_seconds, 1),
             }
             if last.score is not None:
                 summary["score"] = last.score
@@ -140,8 +140,8 @@ def _print_run(
         return
     cost = "the run was finished before"
     if last is not None:
-        waited_share = last.waited / max(last.seconds, 1e-9)
-        cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
+        waited_share = last.wait_seconds / max(last.seconds, 1e-9)
+        cost = f"{last.step_count} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
         if last.score is not None:
             cost += f"held-out score {last.score:.3f}, "
         cost += f"{waited_share:.1%} of it waiting for features, "
@@ -288,7 +288,7 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
             options, "features", "key_steps", "narrations", "unlabelled", "vectors", "excluded"
         ),
         videos=videos,
-        s3d=options["weights"],
+        s3d_weights=options["weights"],
     )
 
     # the training, a round after the other
@@ -300,8 +300,8 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     rounds = []
     for row in run.rounds:
         clip_count = f"{row.pairs} clips"
-        if row.of:
-            clip_count += f", {row.pseudo_labelled} of {row.of} unlabelled ones"
+        if row.scored_count:
+            clip_count += f", {row.pseudo_labelled} of {row.scored_count} unlabelled ones"
         print_message(f"round {row.number}: {clip_count}; ROC-AUC on validation {row.auc:.3f}")
         rounds.append({name: row.as_row()[name] for name in ("number", "pairs", "kept", "auc")})
     print_message(run.calibration_report)
@@ -367,9 +367,9 @@ def refine(dataset: str, features: Path | str, out: Path, **options: Any) -> Non
 
     # Only the last step of each training is reported, by the first process.
     def say_end(name: str, progress: "Progress") -> None:
-        if progress.step == progress.steps and is_first():
+        if progress.step == progress.step_count and is_first():
             cost = f"loss {progress.loss:.3f}, {progress.seconds:.1f} s"
-            print_message(f"{name}: {progress.steps} steps, {cost}")
+            print_message(f"{name}: {progress.step_count} steps, {cost}")
 
     # the rounds
     result = refine_dataset(sources, out, settings, say_end)

@@ -116,7 +116,8 @@ def _remove_video(groups: Iterable[StepGroup], video: int) -> list[StepGroup]:
 def _add_video(
     groups: Sequence[StepGroup], video: int, vectors: Sequence[Matrix], settings: CompareSettings
 ) -> list[StepGroup]:
-    """Return the groups with the steps of one more video, sorted again.
+    """Return the groups of equivalent steps with the steps of one more video added, sorted again by
+    the usual order.
 
     Args:
         groups: N groups of steps of other videos.

@@ -12,7 +12,7 @@ from stepline.writing.quantities import (
     COUNT_KIND,
     TEMPERATURE_KIND,
     UNIT_KINDS,
-    quantities,
+    find_quantities,
     stem,
     tokens,
 )
@@ -81,7 +81,7 @@ def step_amounts(video: str, text: str) -> list[StatedAmount]:
     # Quantities name a thing by its stem, and people read the word.
     word_of_stem = {stem(word): word for word in tokens(text)}
     amounts = []
-    for quantity in quantities(text):
+    for quantity in find_quantities(text):
         thing = ""
         if quantity.thing and quantity.kind not in KINDS_OF_STEP:
             thing = word_of_stem.get(quantity.thing, quantity.thing)

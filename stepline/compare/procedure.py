@@ -164,7 +164,7 @@ class AlignedSteps:
     vectors: Sequence[Matrix]
     groups: Sequence[StepGroup]
 
-    def step(self, video: int, step: int) -> Step:
+    def find_step(self, video: int, step: int) -> Step:
         """Return a step. video: index of its record. step: index of the step in that record."""
         return self.records[video].steps[step]
 
@@ -241,14 +241,15 @@ def compare(
         left_out=tuple(left_out),
         steps=steps,
         orders=_step_orders(aligned, steps),
-        transitions=_transitions(aligned),
+        transitions=_count_transitions(aligned),
         materials=compare_materials([(r.id, r.materials) for r in task_records], embedder),
         tools=compare_materials([(r.id, r.tools) for r in task_records], embedder),
     )
 
 
 def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list[StepGroup]:
-    """Return the groups, each that mixes steps to do and steps to avoid split into two.
+    """Return the groups of equivalent steps, where each group that mixes steps to do and steps to
+    avoid is split into two groups.
 
     Args:
         groups: groups of equivalent steps.
@@ -301,7 +302,7 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
     least = max(MIN_COMMON_VIDEOS, settings.common_share * video_count)
     steps = []
     for number, group in enumerate(aligned.groups):
-        steps_of_group = [aligned.step(*place) for place in group]
+        steps_of_group = [aligned.find_step(*place) for place in group]
         # The wording that is nearest to the middle of its group.
         likeness = [float(aligned.vectors[v][s] @ centers[number]) for v, s in group]
         typical = steps_of_group[int(np.argmax(likeness))]
@@ -309,7 +310,7 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
         counts = [len(aligned.records[video].steps) for video, _ in group]
         places = [p.step / max(1, n - 1) for p, n in zip(group, counts, strict=True)]
         count = len({place.video for place in group})
-        occurrences = _occurrences(aligned, group)
+        occurrences = _make_occurrences(aligned, group)
         amounts = []
         for occurrence in occurrences:
             amounts += step_amounts(occurrence.video, occurrence.text)
@@ -329,10 +330,10 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
     return tuple(steps)
 
 
-def _occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, ...]:
+def _make_occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, ...]:
     occurrences = []
     for place in sorted(group):
-        step = aligned.step(*place)
+        step = aligned.find_step(*place)
         video = aligned.records[place.video].id
         # Where the step is shown, or else spoken.
         span = shown_span(step) or step.said
@@ -373,7 +374,7 @@ def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple
     return tuple(orders)
 
 
-def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
+def _count_transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     """Return the transitions between steps, with their counts and probabilities."""
     # The group of each step, by which a video becomes a path through groups.
     number_of = {place: number for number, group in enumerate(aligned.groups) for place in group}

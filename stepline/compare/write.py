@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from stepline.compare.amounts import AmountSpread, format_spread
 from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
-from stepline.errors import MediaError, SettingsError, printable
+from stepline.errors import MediaError, SettingsError, escape_control_characters
 from stepline.files.atomic_files import atomic_files
 from stepline.library.record_files import is_below, is_existing_file, real_path
 from stepline.limits import MAX_LINES_BYTES, LimitError, parse_json, read_limited
@@ -28,7 +28,7 @@ View: TypeAlias = dict[str, Any]  # what the template page.html shows
 
 def to_json(comparison: TaskComparison) -> str:
     """Return a comparison as JSON (docs/compare.md)."""
-    return printable(comparison.model_dump_json(indent=2)) + "\n"
+    return escape_control_characters(comparison.model_dump_json(indent=2)) + "\n"
 
 
 def to_html(view: View) -> str:
@@ -125,7 +125,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
         comparison: the comparison of videos.
         folder: the folder of the page. Links to videos are relative to it.
     """
-    moments = _Moments(comparison, folder)
+    moments = _MomentViews(comparison, folder)
     texts = {step.id: step_text(step) for step in comparison.steps}
     texts |= {START_ID: "start", END_ID: "end"}
     next_steps = _next_steps(comparison, texts)
@@ -192,7 +192,7 @@ def _leads_to_its_video(path: str, duration: float | None) -> bool:
         return False
 
 
-class _Moments:
+class _MomentViews:
     """Makes the template values of moments of videos: title, time, link and text."""
 
     def __init__(self, comparison: TaskComparison, folder: Path) -> None:
@@ -209,7 +209,8 @@ class _Moments:
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def view(self, video: str, start: float | None, end: float | None, text: str) -> View:
-        """Return the template values of a moment.
+        """Return the values of a moment for the page template: title of its video, time, link and
+        text.
 
         Args:
             video: id of the video.
@@ -259,7 +260,7 @@ def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[s
 
 
 def _material_rows(
-    materials: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _Moments
+    materials: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _MomentViews
 ) -> list[View]:
     views = []
     for material in materials:

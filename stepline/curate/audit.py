@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from stepline.curate.sampling import Proportion, ReservoirSample, estimate_proportion, hash_to_int
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, percentile_interval
 from stepline.files.append_log import AppendLog
 from stepline.pages.web.local_server import LocalServer, post_route, serve_page
 from stepline.records import FrozenModel, Record, Span, Video
@@ -68,8 +68,8 @@ class AuditSample(FrozenModel):
     texts: tuple[AuditText, ...]
     videos: dict[str, Video]
 
-    def of_kind(self, kind: TextKind) -> list[AuditText]:
-        """Return the texts of one kind: spoken sentences ("narration") or steps ("step")."""
+    def select_kind(self, kind: TextKind) -> list[AuditText]:
+        """Return the texts of one kind: "narration" for spoken sentences, "step" for steps."""
         return [text for text in self.texts if text.kind == kind]
 
 
@@ -141,13 +141,13 @@ class AuditRow:
 
     Attributes:
         name: name of the kind of text.
-        unsure: number of answers "unsure", which count neither as yes nor as no.
+        unsure_count: number of answers "unsure", which count neither as yes nor as no.
         alignable: proportion of the answered texts that are shown anywhere in their video.
         well_aligned: proportion of the answered texts that are shown in their own seconds.
     """
 
     name: str
-    unsure: int
+    unsure_count: int
     alignable: Proportion
     well_aligned: Proportion
 
@@ -157,28 +157,29 @@ class AnnotatorAgreement:
     """Inter-annotator agreement beyond chance, over the texts that all annotators answered.
 
     Attributes:
-        question: "alignable" (is it shown in the video?) or "well aligned" (in its own seconds?).
-        people: names of the annotators.
+        question: "alignable" (is the text shown anywhere in the video?) or "well aligned" (is it
+            shown in its own seconds?).
+        annotators: names of the annotators.
         texts: number of texts that all annotators answered.
         kappa: Cohen's kappa for two annotators, Fleiss' kappa for more. None if it is undefined,
             such as when all answers are equal.
         low: lower end of the 95 % interval of kappa, from a bootstrap over videos.
         high: upper end of the interval.
-        same: fraction of pairs of answers that are equal, None if it is undefined.
+        equal_fraction: fraction of pairs of answers that are equal, None if it is undefined.
     """
 
     question: str
-    people: tuple[str, ...]
+    annotators: tuple[str, ...]
     texts: int
     kappa: float | None
     low: float
     high: float
-    same: float | None
+    equal_fraction: float | None
 
     @property
-    def coefficient(self) -> str:
-        """ "Cohen" for two annotators, "Fleiss" for more."""
-        return "Cohen" if len(self.people) == 2 else "Fleiss"
+    def kappa_author(self) -> str:
+        """Author of the kappa coefficient: "Cohen" for two annotators, "Fleiss" for more."""
+        return "Cohen" if len(self.annotators) == 2 else "Fleiss"
 
     def __str__(self) -> str:
         """Return kappa with its interval as text: 0.61 [0.48, 0.72]."""
@@ -201,7 +202,7 @@ def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRo
         answers[verdict.item].append(verdict.answer)
     rows = []
     for kind, name in KIND_NAMES.items():
-        texts = sample.of_kind(kind)
+        texts = sample.select_kind(kind)
         alignable, well_aligned = [
             _estimate_proportion(texts, answers, yes_answers)
             for yes_answers in YES_ANSWERS.values()
@@ -304,10 +305,10 @@ def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[
         # A draw in which all agree on one answer has no kappa.
         if kappa is not None:
             kappas[draw] = kappa
-    return interval(kappas)
+    return percentile_interval(kappas)
 
 
-def serve(
+def serve_audit_page(
     page: Callable[[], str], sample: AuditSample, verdicts: AppendLog[Answer], port: int = 0
 ) -> LocalServer:
     """Return a web server of the audit page, for browsers on this machine.

@@ -57,16 +57,16 @@ class PhaseProgress:
     Attributes:
         total: number of videos.
         finished: number of videos whose stages are all done, or one of which failed.
-        earlier: number of the finished videos that an earlier run had completed.
-        kinds: number of failed videos by kind of failure.
-        began: start time in seconds, on the clock `time.monotonic`.
+        finished_earlier: number of the finished videos that an earlier run had completed.
+        failures_by_kind: number of failed videos by kind of failure.
+        start_time: start time in seconds, on the clock `time.monotonic`.
     """
 
     total: int
     finished: int = 0
-    earlier: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    began: float = field(default_factory=time.monotonic)
+    finished_earlier: int = 0
+    failures_by_kind: Counter[str] = field(default_factory=Counter)
+    start_time: float = field(default_factory=time.monotonic)
 
     def count(self, failure: StageFailure | None, *, earlier: bool) -> None:
         """Count one finished video.
@@ -76,25 +76,25 @@ class PhaseProgress:
             earlier: whether an earlier run had completed the video.
         """
         self.finished += 1
-        self.earlier += earlier
+        self.finished_earlier += earlier
         if failure is not None:
-            self.kinds[failure.kind] += 1
+            self.failures_by_kind[failure.kind] += 1
 
     @property
     def failed(self) -> int:
         """Number of failed videos, without those that a filter of the recipe leaves out."""
-        return self.kinds.total() - self.kinds["left out"]
+        return self.failures_by_kind.total() - self.failures_by_kind["left out"]
 
     @property
     def seconds(self) -> float:
         """Seconds since the phase began."""
-        return time.monotonic() - self.began
+        return time.monotonic() - self.start_time
 
     @property
     def rate(self) -> float | None:
         """Videos per hour that this run has finished itself. None before the first."""
         # What an earlier run did took no time of this one.
-        worked = self.finished - self.earlier
+        worked = self.finished - self.finished_earlier
         hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
         return worked / hours if worked else None
 
@@ -156,7 +156,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
 
     Raises SteplineError if the run cannot continue.
     """
-    from stepline.curate.export.dataset import publish, publish_features
+    from stepline.curate.export.dataset import publish_features, publish_folder
     from stepline.curate.report.write import write_report
     from stepline.curate.sources.read import read_source
 
@@ -167,7 +167,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
         keys = outcome.plan.dataset_keys
         folders = StageFolders(out)
         if "export" in keys:
-            publish(folders.local_folder("export", keys["export"]), out / DATASET_FOLDER)
+            publish_folder(folders.local_folder("export", keys["export"]), out / DATASET_FOLDER)
             write_report(out, request.recipe.report)
         if "features" in keys:
             folder = folders.local_folder("features", keys["features"])
@@ -213,7 +213,7 @@ def run_recipe(
         check_writable(out.local)
     with lock_run(out) as lock:
         # The videos, written down before any work.
-        if lock.killed:
+        if lock.was_killed:
             remove_partials(out)
         collection = collect_items(source, request.limit)
         items = collection.items
@@ -282,7 +282,7 @@ def _run_video_stages(
     def count(video: FinishedVideo) -> None:
         # Another driver may have taken the lock, if this machine seemed dead.
         lock.check()
-        progress.count(video.failure, earlier=not video.computed)
+        progress.count(video.failure, earlier=not video.ran_any_task)
         request.on_progress(progress)
 
     def unfailed_items() -> Iterator[VideoItem]:

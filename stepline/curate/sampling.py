@@ -14,7 +14,12 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, interval, ratio, resample
+from stepline.evaluate.bootstrap import (
+    BOOTSTRAP_DRAWS,
+    bootstrap_scores,
+    percentile_interval,
+    ratio_statistic,
+)
 
 Value = TypeVar("Value")
 
@@ -103,6 +108,8 @@ def estimate_proportion(
     if not texts:
         return Proportion(math.nan, math.nan, math.nan, 0, 0)
     value = float(above.sum() / total)
-    shares = resample({"share": ratio(above, below)}, draws=BOOTSTRAP_DRAWS, seed=seed)
-    low, high = interval(shares["share"])
+    shares = bootstrap_scores(
+        {"share": ratio_statistic(above, below)}, draws=BOOTSTRAP_DRAWS, seed=seed
+    )
+    low, high = percentile_interval(shares["share"])
     return Proportion(value=value, low=low, high=high, texts=texts, videos=int((below > 0).sum()))

@@ -229,8 +229,8 @@ class CleanSettings(Settings):
 
 
 class VisibleSettings(Settings):
-    """How high P(shown) of a spoken sentence must be, so that it counts as shown."""
+    """Which spoken sentences count as shown: by a detector, else by the steps that rest on them."""
 
     shown: Fraction = Field(
-        0.5, description="least P(the picture shows what is said while it is said)"
+        0.5, description="least P(the picture shows what is said while it is said) of a detector"
     )

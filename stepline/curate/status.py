@@ -31,17 +31,17 @@ class StageStatus:
         name: name of the stage.
         done: number of finished tasks. A stage of kind "dataset" has one task.
         waiting: number of tasks that are still to run.
-        never: number of tasks that will not run, as an earlier task of their video failed.
+        unreachable: number of tasks that will not run, as an earlier task of their video failed.
         failed: number of failed tasks by kind of failure.
-        cpu: CPU seconds of all runs.
+        cpu_seconds: CPU seconds of all runs.
     """
 
     name: str
     done: int = 0
     waiting: int = 0
-    never: int = 0
+    unreachable: int = 0
     failed: dict[str, int] = field(default_factory=dict)
-    cpu: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class RunStatus:
         stages: progress of each stage.
         failures: first failure of each failed video.
         worker: name of the process that works on the run now, None without one.
-        rate: finished tasks per hour in the last run, None without any.
-        left: estimated seconds to the end at this rate. None if nothing waits or no rate is known.
-        others: by folder, size in bytes of stored results of other recipes, which may be deleted.
+        tasks_per_hour: finished tasks per hour in the last run, None without any.
+        seconds_left: estimated seconds to the end at this rate. None if nothing waits or no rate is known.
+        unused_results: by folder, size in bytes of stored results of other recipes, which may be deleted.
         gpu_fallbacks: number of tasks of the last run that moved from the GPU to the CPU.
     """
 
@@ -65,9 +65,9 @@ class RunStatus:
     stages: tuple[StageStatus, ...]
     failures: tuple[StageFailure, ...]
     worker: str | None
-    rate: float | None
-    left: float | None
-    others: Mapping[str, int]
+    tasks_per_hour: float | None
+    seconds_left: float | None
+    unused_results: Mapping[str, int]
     gpu_fallbacks: int = 0
 
 
@@ -119,7 +119,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
             began = max(began, at)
         # Only stages of the recipe: another one on OUT may have had others.
         elif event in ("end", "dataset") and status_of_line is not None:
-            status_of_line.cpu += read_number(line, "cpu")
+            status_of_line.cpu_seconds += read_number(line, "cpu")
             ends.append((at, bool(line.get("gpu_fallbacks"))))
     ends = [(at, is_fallback) for at, is_fallback in ends if at >= began]
     rate = len(ends) / max(max(ends)[0] - began, 1e-9) * SECONDS_PER_HOUR if ends else None
@@ -130,9 +130,9 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
         stages=tuple(statuses.values()),
         failures=tuple(failures[id] for id in sorted(failures)),
         worker=lock_owner(out),
-        rate=rate,
-        left=waiting / rate * SECONDS_PER_HOUR if rate and waiting else None,
-        others=folders.unused_folders(plan.dataset_keys),
+        tasks_per_hour=rate,
+        seconds_left=waiting / rate * SECONDS_PER_HOUR if rate and waiting else None,
+        unused_results=folders.unused_folders(plan.dataset_keys),
         gpu_fallbacks=sum(is_fallback for _, is_fallback in ends),
     )
 
@@ -160,7 +160,7 @@ def _count_tasks(
         status = statuses[stage.name]
         key = keys.get(stage.name)
         if item.id in failures:
-            status.never += 1
+            status.unreachable += 1
         # A dataset stage that it needs may not be done, so there is no key.
         elif key is not None and results.has_result(stage, key):
             status.done += 1

@@ -87,7 +87,8 @@ def _read_pairs(file: Path) -> dict[VideoKey, None]:
 
 
 def read_tasks(path: Path) -> Iterator[TaskDescription]:
-    """Yield the tasks of a tasks file.
+    """Yield the tasks of a tasks file of CrossTask, such as tasks_primary.txt: id, title and steps
+    of each.
 
     Raises DatasetError for a task whose number of steps differs from the number that it states.
     """

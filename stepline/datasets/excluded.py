@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from stepline.datasets.files import read_text
-from stepline.datasets.record_builder import plain_id
+from stepline.datasets.record_builder import strip_id_prefix
 from stepline.datasets.registry import find_dataset, stream
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import write_atomic
@@ -45,11 +45,11 @@ class ExcludedVideos:
         return len(self.datasets)
 
     def __contains__(self, video: str) -> bool:
-        return plain_id(video) in self.datasets
+        return strip_id_prefix(video) in self.datasets
 
     def datasets_with(self, video: str) -> tuple[str, ...]:
         """Return the names of the evaluation sets that contain a video, () for none."""
-        return self.datasets.get(plain_id(video), ())
+        return self.datasets.get(strip_id_prefix(video), ())
 
     def counts(self) -> dict[str, int]:
         """Return name of each evaluation set -> number of its excluded videos, sorted by name."""
@@ -111,7 +111,7 @@ def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
         for video, split in source.videos():
             is_scored[split] = source.is_scored(split)
             if is_scored[split]:
-                names[plain_id(video)].add(source.name)
+                names[strip_id_prefix(video)].add(source.name)
         _check_splits(source, is_scored)
     return _sorted_videos(names)
 
@@ -153,7 +153,7 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
                     "`stepline curate excluded DATASET=FILE` makes such a list of annotations"
                 )
                 raise DatasetError(f"{path}: line {number} is not a video id; {cure}")
-            names[plain_id(video)].update(sets or [UNNAMED_SET])
+            names[strip_id_prefix(video)].update(sets or [UNNAMED_SET])
     return _sorted_videos(names)
 
 

@@ -103,7 +103,7 @@ def read_node(path: Path, *names: str) -> "Node":
         path: the file, or a folder that holds it.
         names: possible names of the file in a folder. The first one that exists is read.
     """
-    file = file_in(path, *names) if names else path
+    file = find_required_file(path, *names) if names else path
     return Node(read_json(file), str(file))
 
 
@@ -267,7 +267,7 @@ def annotation_files(path: Path, patterns: Sequence[str], cure: str) -> list[Pat
     return sorted(files)
 
 
-def file_in(path: Path, *names: str) -> Path:
+def find_required_file(path: Path, *names: str) -> Path:
     """Return `path` if it is a file, else the first of several files that the folder holds.
 
     Args:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from stepline.datasets.files import Node, file_in, find_file, read_csv, read_node
+from stepline.datasets.files import Node, find_file, find_required_file, read_csv, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
@@ -59,7 +59,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
     path: the folder of the release, or its annotations.json with taxonomy.csv in the same folder.
     """
-    file = file_in(path, ANNOTATIONS_FILE)
+    file = find_required_file(path, ANNOTATIONS_FILE)
     taxonomy = read_taxonomy(find_taxonomy(file))
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():

@@ -3,7 +3,7 @@
     [{"data": {"id", "video", "frame_rate", "duration"}, "annotations": [
         {"was_cancelled", "ground_truth", "result": [
             {"id", "type": "timelinelabels",
-             "value": {"ranges": [{"start", "end"}], "timelinelabels": ["shown"]}},
+             "value": {"ranges": [{"start", "end"}], "timelinelabels": ["seen"]}},
             {"id", "type": "textarea", "value": {"ranges", "text": ["Fold the strip"]}}]}]}]
 
 Ranges are first and last frame, counted from 1. Their rate may also be named fps, frameRate and the
@@ -23,8 +23,8 @@ from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, reject
 from stepline.errors import DatasetError
 
 FILE_NAME = "label_studio.json"
-# of a region that shows its step. The second label means that its words say so.
-SHOWN_LABELS = frozenset({"shown", "likely shown"})
+# of a region that is seen to show its step, or placed by its words, and the labels of release 0.1.0
+SHOWN_LABELS = frozenset({"seen", "placed", "shown", "likely shown"})
 LABEL_KEYS = ("timelinelabels", "labels")
 RATE_ENDINGS = ("framerate", "fps")  # of the key of a rate, in lower case and letters alone
 NOT_ANNOTATED = "no one has annotated it"

@@ -321,7 +321,7 @@ ID_CHARS = 11  # of a YouTube id, which may itself begin with "v_"
 PREFIXED_ID_CHARS = ID_CHARS + len(ID_PREFIX)
 
 
-def plain_id(video: str) -> str:
+def strip_id_prefix(video: str) -> str:
     """Return a YouTube id without the prefix "v_".
 
     Some files put that prefix before the eleven characters of an id.

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from stepline.datasets.files import Node, file_in, find_file, read_node
+from stepline.datasets.files import Node, find_file, find_required_file, read_node
 from stepline.datasets.record_builder import REPEATED_SPAN, DatasetEntry, RecordBuilder
 
 SPOKEN_FILE = "mapped_actions_time_label.json"
@@ -51,7 +51,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
     path: the data folder, or the first annotation file with the second one in the same folder.
     """
-    file = file_in(path, SPOKEN_FILE)
+    file = find_required_file(path, SPOKEN_FILE)
     shown_file = find_file(file.parent, SHOWN_FILE)
     windows = {} if shown_file is None else dict(read_node(shown_file).entries())
     for id, clip in read_node(file).entries():

@@ -25,7 +25,7 @@ from stepline.evaluate.scoring_task import ScoringTask
 
 
 @dataclass(frozen=True)
-class Convention:
+class ScoringConvention:
     """A scoring convention of a benchmark: a fixed choice of metrics and rules.
 
     Attributes:
@@ -50,7 +50,7 @@ class Benchmark:
         default_reason: why the default convention is the default.
         conventions: name -> convention. The first one is the default.
         has_subsets: whether the annotations state splits, so that one split can be scored.
-        takes_cut: whether PDVC's proposals can be ranked and cut before they are scored.
+        supports_pdvc_cut: whether PDVC's proposals can be ranked and cut before they are scored.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Benchmark:
     reference_form: str
     predictions_form: str
     default_reason: str
-    conventions: dict[str, Convention]
+    conventions: dict[str, ScoringConvention]
     has_subsets: bool = False
-    takes_cut: bool = False
+    supports_pdvc_cut: bool = False
 
     @property
     def default_convention(self) -> str:
@@ -81,18 +81,18 @@ def _grounding_benchmark(
     name: str, description: str, source: str, reference: str, predictions: str = SECONDS_BY_ROW
 ) -> Benchmark:
     conventions = {
-        "grounding": Convention(
+        "grounding": ScoringConvention(
             "of the texts that the video shows: R@1: the predicted second (a segment's middle) "
             "lies in [start, end) of any instance; Recall@IoU: the predicted segment overlaps an "
             "instance at least so much; mean IoU: the best overlap, 0 where nothing was "
             "predicted; texts of all videos pooled",
-            temporal_grounding.grounding,
+            temporal_grounding.score_grounding,
         ),
-        "segmentation": Convention(
+        "segmentation": ScoringConvention(
             "texts not looked at: recall: share of reference spans that some predicted span "
             "overlaps at least so much (one may serve several); precision: the reverse; mean IoU:"
             " the best overlap of each reference span; all videos pooled",
-            temporal_grounding.segmentation,
+            temporal_grounding.score_segmentation,
         ),
     }
     reason = (
@@ -106,7 +106,7 @@ def _grounding_benchmark(
 
 def _captioning_benchmark(name: str, description: str, reference: str) -> Benchmark:
     conventions = {
-        "stepline": Convention(
+        "stepline": ScoringConvention(
             "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as "
             "reference as officially, F1 of a video, mean over videos; densevid: metrics of all "
             "(prediction, reference) pairs with IoU >= .3, .5, .7, .9, video by video (METEOR's "
@@ -114,16 +114,16 @@ def _captioning_benchmark(name: str, description: str, reference: str) -> Benchm
             " and recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0",
             dense_captioning.score,
         ),
-        "2018": Convention(
+        "2018": ScoringConvention(
             "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over "
             "videos in both files",
             partial(dense_captioning.score, version="2018"),
         ),
-        "2021": Convention(
+        "2021": ScoringConvention(
             "as stepline, densevid_eval as PDVC's evaluate2021; SODA over videos in both files",
             partial(dense_captioning.score, version="2021"),
         ),
-        "vidchapters": Convention(
+        "vidchapters": ScoringConvention(
             "as stepline, only videos in both files, as VidChapters and Vid2Seq score",
             partial(dense_captioning.score, version="vidchapters"),
         ),
@@ -141,7 +141,7 @@ def _captioning_benchmark(name: str, description: str, reference: str) -> Benchm
         reason,
         conventions,
         has_subsets=True,
-        takes_cut=True,
+        supports_pdvc_cut=True,
     )
 
 
@@ -159,19 +159,19 @@ BENCHMARKS = {
             "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is "
             "stricter",
             {
-                "tan": Convention(
+                "tan": ScoringConvention(
                     "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable "
                     "sentences, all videos pooled; ROC-AUC of alignable against not, over all sentences, "
                     "by the alignability score or else the best score over the video; the first of equal "
                     "seconds; a score of exactly 0 means not scored",
                     htm_align.score,
                 ),
-                "nasva": Convention(
+                "nasva": ScoringConvention(
                     "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all "
                     "videos pooled; videos without an alignable sentence are left out",
                     partial(htm_align.score, rule="nasva"),
                 ),
-                "narration": Convention(
+                "narration": ScoringConvention(
                     "positive: alignable and shown while it is said; ROC-AUC and average precision of the"
                     " score `shown`, sentences of all videos pooled, ties count half",
                     htm_align.score_narration,
@@ -186,7 +186,7 @@ BENCHMARKS = {
             "JSON {id: [second per step]} or {id: {step: second}}",
             "there is one official rule",
             {
-                "official": Convention(
+                "official": ScoringConvention(
                     "R@1: the second lies in [start, end] of any instance of the step, over steps with an"
                     " instance, all videos pooled",
                     htstep.score,
@@ -203,24 +203,24 @@ BENCHMARKS = {
             "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original "
             "decodes them in order",
             {
-                "each": Convention(
+                "each": ScoringConvention(
                     "the best second of each step by itself; hit: it is in rows floor(start):ceil(end) "
                     "without the last; recall of a task over its annotated steps, unweighted mean over "
                     "tasks, mean over 20 test sets that leave 30 random videos per task out (seeds 0 to "
                     "19)",
                     crosstask.score,
                 ),
-                "ordered": Convention(
+                "ordered": ScoringConvention(
                     "as each, but all steps of the task once and in order, by dynamic programming on -log"
                     " softmax over steps",
                     partial(crosstask.score, ordered=True),
                 ),
-                "official": Convention(
+                "official": ScoringConvention(
                     "as ordered; videos without predictions are left out, and so are steps shown only "
                     "after the last row of the scores",
                     partial(crosstask.score, ordered=True, skip_missing=True),
                 ),
-                "each-all": Convention(
+                "each-all": ScoringConvention(
                     "as each, but one test set of all annotated videos",
                     partial(crosstask.score, use_test_sets=False),
                 ),
@@ -260,7 +260,7 @@ BENCHMARKS = {
             "JSON {id: score, or one per clip}",
             "the paper's only measure, with average precision added",
             {
-                "official": Convention(
+                "official": ScoringConvention(
                     "ROC-AUC of shown against not, clips pooled, ties count half (scikit-learn); AP: sum "
                     "of recall gained times precision, not interpolated",
                     ranking.score_clips,
@@ -276,13 +276,13 @@ BENCHMARKS = {
             "the official rule gives F = 1 to videos without a summary and multiplies "
             "probabilities",
             {
-                "frames": Convention(
+                "frames": ScoringConvention(
                     "frames above 0.5 are in; F of frames, mean over videos whose reference holds a "
                     "frame; cut or filled with 0 to the reference's length; Kendall's tau-b and "
                     "Spearman's rho of scores with the reference, 0 where all scores are equal",
                     video_summaries.score,
                 ),
-                "official": Convention(
+                "official": ScoringConvention(
                     "frames above 0.5 are 1, the others keep their score; a reference without frames "
                     "gives F = 1; only videos in both files; tau and rho left out where undefined",
                     partial(video_summaries.score, official=True),
@@ -324,7 +324,7 @@ def evaluate(
         raise DatasetError(
             f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out"
         )
-    if cut is not None and not benchmark.takes_cut:
+    if cut is not None and not benchmark.supports_pdvc_cut:
         raise DatasetError(f"{name}: its predictions are not proposals; leave --cut out")
     if not Path(predictions).exists():
         cure = f"correct the path; `stepline evaluate {name}` shows the form of predictions"

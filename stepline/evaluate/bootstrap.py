@@ -31,14 +31,14 @@ class Statistic:
         videos: V, number of videos.
         items: number of counted items over all videos: sentences, steps or segments. For a mean
             over videos, it is the number of videos.
-        width: count of numbers that `score` holds in memory per draw, if that is more than V. It
-            limits how many draws are scored at once.
+        numbers_per_draw: count of numbers that `score` holds in memory per draw, if that is more
+            than V. It limits how many draws are scored at once.
     """
 
     score: Callable[[Floats], Floats]
     videos: int
     items: int
-    width: int = 0
+    numbers_per_draw: int = 0
 
 
 def divide_or_nan(numerator: Floats, denominator: Floats) -> Floats:
@@ -48,7 +48,7 @@ def divide_or_nan(numerator: Floats, denominator: Floats) -> Floats:
     return ratios
 
 
-def ratio(hits: Floats, totals: Floats) -> Statistic:
+def ratio_statistic(hits: Floats, totals: Floats) -> Statistic:
     """Return the statistic sum(hits) / sum(totals) over videos. Totals of 1 give the mean of
     `hits`.
 
@@ -63,7 +63,9 @@ def ratio(hits: Floats, totals: Floats) -> Statistic:
     return Statistic(score, len(totals), int(totals.sum()))
 
 
-def grouped_ratio(hits: Floats, totals: Floats, group: Integers, sets: Flags) -> Statistic:
+def grouped_ratio_statistic(
+    hits: Floats, totals: Floats, group: Integers, sets: Flags
+) -> Statistic:
     """Return a macro average as a statistic: hits / totals per group, mean over groups, mean over
     sets.
 
@@ -92,7 +94,13 @@ def grouped_ratio(hits: Floats, totals: Floats, group: Integers, sets: Flags) ->
 
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
-    """Return the mean over an axis, leaving out NaN. It is NaN where all values are NaN."""
+    """Return the mean of an array of scores over an axis, leaving out NaN. It is NaN where all
+    values are NaN.
+
+    Args:
+        values: scores of any shape.
+        axis: axis that the result lacks.
+    """
     # np.nanmean would warn of a slice without numbers.
     is_known = ~np.isnan(values)
     sums = np.where(is_known, values, 0.0).sum(axis=axis)
@@ -100,7 +108,7 @@ def mean_of_known(values: Floats, axis: int) -> Floats:
 
 
 def point_estimate(statistic: Statistic) -> float:
-    """Return the score with every video counted once."""
+    """Return the score of a statistic on the data itself, with every video counted once."""
     return float(statistic.score(np.ones((1, statistic.videos)))[0])
 
 
@@ -121,7 +129,7 @@ def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
     return counts.reshape(shape).astype(np.float64)
 
 
-def resample(
+def bootstrap_scores(
     statistics: Mapping[str, Statistic], *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
 ) -> dict[str, Floats]:
     """Return name -> (draws,) bootstrap scores. All statistics are scored on the same draws.
@@ -138,7 +146,7 @@ def resample(
         return {name: np.full(draws, np.nan) for name in statistics}
     # Some draws at a time, as many as fit into memory.
     rng = np.random.default_rng(seed)
-    widest = max(videos, *(statistic.width for statistic in statistics.values()))
+    widest = max(videos, *(statistic.numbers_per_draw for statistic in statistics.values()))
     block = max(1, MAX_WEIGHTS // widest)
     scores: dict[str, list[Floats]] = {name: [] for name in statistics}
     for start in range(0, draws, block):
@@ -148,7 +156,7 @@ def resample(
     return {name: np.concatenate(values) for name, values in scores.items()}
 
 
-def interval(values: Floats) -> tuple[float, float]:
+def percentile_interval(values: Floats) -> tuple[float, float]:
     """Return (low, high), the percentile interval of bootstrap scores, leaving out NaN.
 
     Low and high are NaN if all values are NaN.
@@ -161,9 +169,9 @@ def interval(values: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def over_sources(statistic: Statistic, sources: Sequence[str | None]) -> Statistic:
-    """Return the statistic with the sources as its units, so that a draw takes all videos of a
-    source.
+def group_by_source(statistic: Statistic, sources: Sequence[str | None]) -> Statistic:
+    """Return the statistic resampled by source video: a bootstrap draw takes all videos of a source
+    together.
 
     Args:
         statistic: statistic over V videos.
@@ -177,5 +185,5 @@ def over_sources(statistic: Statistic, sources: Sequence[str | None]) -> Statist
     def score(drawn: Floats) -> Floats:
         return statistic.score(drawn[:, indices] * is_drawn)
 
-    width = max(statistic.width, statistic.videos)
+    width = max(statistic.numbers_per_draw, statistic.videos)
     return Statistic(score, len(names), statistic.items, width)

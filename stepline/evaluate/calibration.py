@@ -23,7 +23,7 @@ LOGISTIC_COLUMNS = ("mean", "deviation", "weights", "bias")
 
 
 @dataclass(frozen=True)
-class Logistic:
+class LogisticRegression:
     """A fitted logistic regression, P = 1 / (1 + exp(-(bias + weights . (x - mean) / deviation))).
 
     Attributes:
@@ -44,11 +44,11 @@ class Logistic:
         return sigmoid(self.bias + scaled @ np.array(self.weights))
 
 
-def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Logistic:
+def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> LogisticRegression:
     """Return the logistic regression that was stored as plain values.
 
     Args:
-        tree: name of each field of `Logistic` -> stored values.
+        tree: name of each field of `LogisticRegression` -> stored values.
         width: F, the expected number of features.
 
     Raises ValueError where the values have other shapes or are not finite.
@@ -61,10 +61,10 @@ def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Lo
         raise ValueError(f"numbers of shapes {sizes}")
     *rows, bias = columns
     mean, deviation, weights = (tuple(row.tolist()) for row in rows)
-    return Logistic(mean, deviation, weights, float(bias))
+    return LogisticRegression(mean, deviation, weights, float(bias))
 
 
-def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
+def fit_logistic(rows: Floats, labels: Flags) -> LogisticRegression:
     """Return the logistic regression fitted to labelled items.
 
     Args:
@@ -97,7 +97,7 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
         tolerance=MIN_WEIGHT_CHANGE,
     )
     *weights, bias = fitted_weights.tolist()
-    return Logistic(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights), bias)
+    return LogisticRegression(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights), bias)
 
 
 def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:

@@ -26,7 +26,7 @@ from stepline.datasets.crosstask import (
 )
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Flags, Floats, Integers, Statistic, grouped_ratio
+from stepline.evaluate.bootstrap import Flags, Floats, Integers, Statistic, grouped_ratio_statistic
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     COUNT_MISSING,
@@ -245,8 +245,8 @@ def score(
     if keys:
         name = "average R@1, in order" if ordered else "average R@1"
         task_indices = np.array([tasks.index(task) for task, _ in keys], dtype=np.int64)
-        statistics[name] = grouped_ratio(hits, step_counts, task_indices, members)
-    return scoring.scores(
+        statistics[name] = grouped_ratio_statistic(hits, step_counts, task_indices, members)
+    return scoring.make_scores(
         statistics,
         {"hits": hits, "steps": step_counts},
         items=step_counts.sum(),
@@ -287,7 +287,8 @@ def _test_set_members(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
 def _hits_and_steps(
     node: Node | None, annotation: _Annotation, ordered: bool, *, clip: bool
 ) -> tuple[float, float]:
-    """Return the number of hits and the number of shown steps of one video.
+    """Return the number of hits and the number of shown steps of one video. A hit is a shown step
+    whose predicted second shows the step.
 
     Args:
         node: JSON value of the prediction, None for a video without a prediction.

@@ -29,7 +29,7 @@ import numpy as np
 
 from stepline.datasets import read_predictions
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Flags, Floats, Statistic, ratio
+from stepline.evaluate.bootstrap import Flags, Floats, Statistic, ratio_statistic
 from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, rouge_l
 from stepline.evaluate.events import (
     Event,
@@ -162,9 +162,15 @@ class _DensevidScorer:
     def _pair_captions(
         self, is_overlapping: Flags, captions: list[str], texts: list[str]
     ) -> Iterable[CaptionPair]:
-        """Pair each predicted caption with the caption of every reference event that it overlaps.
+        """Yield a caption pair for each predicted caption and each reference event that its event
+        overlaps.
 
         A prediction without any overlap is paired with the garbage caption.
+
+        Args:
+            is_overlapping: (N, M) True if reference event n and predicted event m overlap enough.
+            captions: captions of the N reference events, tokenized.
+            texts: captions of the M predicted events, tokenized.
         """
         for text, row in zip(texts, is_overlapping, strict=True):
             partners = [captions[column] for column in np.flatnonzero(row)]
@@ -237,7 +243,7 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     if long_videos:
         rule = f"densevid takes the first {MAX_PREDICTIONS} predictions of a video, SODA all"
         notes.append(f"{rule}: {len(long_videos)} videos have more, such as {long_videos[0]}")
-    return scoring.scores(
+    return scoring.make_scores(
         statistics,
         columns,
         items=sum(map(len, reference.values())),
@@ -267,14 +273,16 @@ def _statistics(
         triples = np.array([per_video[id] for id in reference])  # (V, 3)
         columns[f"SODA_{kind}"] = triples[:, 2]
         for column, suffix in enumerate((" precision", " recall", "")):
-            statistics[f"SODA_{kind}{suffix}"] = ratio(triples[:, column] * counted, counted)
+            statistics[f"SODA_{kind}{suffix}"] = ratio_statistic(
+                triples[:, column] * counted, counted
+            )
     # A video's number is its mean over tIoUs.
     scores = densevid(reference, events, version=version, meteor=meteor).per_video
     tables = {}
     for name in (*CAPTION_METRICS, "precision", "recall"):
         tables[name] = np.array([scores[id][name] for id in reference])  # (V, tIoUs)
         columns[name] = tables[name].mean(axis=1)
-        statistics[name] = ratio(columns[name], np.ones(len(reference)))
+        statistics[name] = ratio_statistic(columns[name], np.ones(len(reference)))
     statistics["F1"] = harmonic_mean_statistic(tables["precision"], tables["recall"])
     return statistics, columns
 

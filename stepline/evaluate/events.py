@@ -13,7 +13,7 @@ import numpy as np
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats
-from stepline.evaluate.ptb import Tokenizer, only_ascii
+from stepline.evaluate.ptb import Tokenizer, replace_non_ascii
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class EventTokenizer:
 
     def caption_tokens(self, caption: str) -> str:
         """Return a caption as tokens joined by spaces."""
-        tokens = self._tokenizer(only_ascii(caption))
+        tokens = self._tokenizer(replace_non_ascii(caption))
         if not tokens and not self._has_warned and any(map(str.isalnum, caption)):
             logger.warning(
                 "%.40r: no ASCII letter; the English scorers read it, and all like it, as empty",

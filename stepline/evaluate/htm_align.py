@@ -38,7 +38,7 @@ import numpy as np
 from stepline.datasets.files import Node, find_file, read_node
 from stepline.datasets.htm_align import FILE_NAME, AlignRow, read_rows
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Flags, Floats, Integers, Statistic, ratio
+from stepline.evaluate.bootstrap import Flags, Floats, Integers, Statistic, ratio_statistic
 from stepline.evaluate.ranking import average_precision_statistic, roc_auc_statistic
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
@@ -190,14 +190,14 @@ def score(scoring: ScoringTask, *, rule: HitRule = "tan") -> Scores:
             hits[index] = is_hit[annotation.alignable].sum()
     statistics: dict[str, Statistic] = {}
     if all(prediction.seconds is not None for prediction in predictions.values()):
-        statistics["R@1"] = ratio(hits, alignable_counts)
+        statistics["R@1"] = ratio_statistic(hits, alignable_counts)
     if rule == "tan":
         labels = {id: annotation.alignable for id, annotation in annotations.items()}
         ranking, ranking_notes = _rank_sentences(predictions, labels, "alignable")
         notes += ranking_notes
         if ranking is not None:
             statistics["ROC-AUC alignable"] = roc_auc_statistic(*ranking)
-    return scoring.scores(
+    return scoring.make_scores(
         statistics,
         {"hits": hits, "alignable": alignable_counts},
         items=alignable_counts.sum(),
@@ -242,7 +242,7 @@ def score_narration(scoring: ScoringTask) -> Scores:
         statistics["ROC-AUC shown"] = roc_auc_statistic(*ranking)
         statistics["AP shown"] = average_precision_statistic(*ranking)
     sentence_counts = np.array([float(len(flags)) for flags in labels.values()])
-    return scoring.scores(
+    return scoring.make_scores(
         statistics,
         {"sentences": sentence_counts},
         items=sentence_counts.sum(),

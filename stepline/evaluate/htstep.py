@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stepline.datasets.files import Node, file_in
+from stepline.datasets.files import Node, find_required_file
 from stepline.datasets.htstep import ANNOTATIONS_FILE, ArticleStep, find_taxonomy, read_taxonomy
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, ratio
+from stepline.evaluate.bootstrap import Floats, ratio_statistic
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask, entries_by_id, read_number, read_numbers
 from stepline.evaluate.span_overlaps import is_inside_any, span_array
@@ -107,17 +107,20 @@ def _parse_step(id: str, location: str) -> int:
 
 
 def score(scoring: ScoringTask) -> Scores:
-    """Return R@1: the fraction of annotated steps whose predicted second is in any span of the
-    step.
+    """Return R@1: the fraction of annotated steps whose predicted second is in any annotated span
+    of the step.
 
-    Raises DatasetError for a table of windows, and for files that do not fit together.
+    scoring: the reference folder and the file of predictions, as in the module's docstring.
+
+    Raises DatasetError for predictions in a .csv or .tsv file, which hold time windows instead of
+    seconds, and for predictions that do not match the annotations.
     """
     if scoring.predictions.name.endswith(TABLE_ENDINGS):
         raise DatasetError(
             f"{scoring.predictions}: a table of windows, and R@1 is scored from seconds"
             "; `stepline predict ht-step --out result.json` writes them"
         )
-    file = file_in(scoring.reference, ANNOTATIONS_FILE)
+    file = find_required_file(scoring.reference, ANNOTATIONS_FILE)
     taxonomy = _read_taxonomy(file)
     videos = _read_annotations(scoring, file, taxonomy)
     predictions = entries_by_id(scoring.predictions)
@@ -137,8 +140,8 @@ def score(scoring: ScoringTask) -> Scores:
     if unknown_names:
         fault = "seconds name no single step of their video's article variation"
         notes.append(f"{len(unknown_names)} {fault}: {unknown_names[0]!r}")
-    return scoring.scores(
-        {"R@1": ratio(hits, step_counts)},
+    return scoring.make_scores(
+        {"R@1": ratio_statistic(hits, step_counts)},
         {"hits": hits, "steps": step_counts},
         items=step_counts.sum(),
         reference_ids=videos,

@@ -158,16 +158,18 @@ class Automaton:
 
     Attributes:
         classes: character class of each of the 65536 UTF-16 units.
-        rows: for each state, the index in `steps` at which the row of that state starts.
-        steps: steps[rows[state] + character class] is the next state, -1 if there is none.
+        row_starts: for each state, the index in `transitions` at which the row of that state
+            starts.
+        transitions: transitions[row_starts[state] + character class] is the next state, -1 if there
+            is none.
         attributes: for each state, flag bits: whether a token may end there, and whether nothing
             longer can match.
         actions: for each state, the number of the rule for a token that ends there.
     """
 
     classes: list[int]
-    rows: list[int]
-    steps: list[int]
+    row_starts: list[int]
+    transitions: list[int]
     attributes: list[int]
     actions: list[int]
 
@@ -185,7 +187,7 @@ class Automaton:
             dead_ends: (position, state) pairs from which no token end was found. The set is updated
                 and shared over one text, which keeps the time linear.
         """
-        rows, steps, attributes = self.rows, self.steps, self.attributes
+        rows, steps, attributes = self.row_starts, self.transitions, self.attributes
         end, action_state = start, -1
         position, size = start, len(units)
         trail: list[tuple[int, int]] = []
@@ -231,14 +233,14 @@ class Automaton:
             is_accepted[position - start] = bool(self.attributes[state] & _ACCEPTING_BIT)
             if position == end:
                 break
-            state = self.steps[self.rows[state] + units[position]]
+            state = self.transitions[self.row_starts[state] + units[position]]
             if state < 0:
                 break
         # Back from the right, until both automata accept.
         state, position = backward, end
         while not (is_accepted[position - start] and self.attributes[state] & _ACCEPTING_BIT):
             position -= 1
-            state = self.steps[self.rows[state] + units[position]]
+            state = self.transitions[self.row_starts[state] + units[position]]
         return position
 
 
@@ -247,7 +249,7 @@ def load_automaton() -> Automaton:
     """Return the automaton in the jar of Stanford's tokenizer. Raises ModelError without it."""
     with zipfile.ZipFile(official_file(TOKENIZER_JAR)) as archive:
         fields = constant_strings(archive.read(_LEXER_CLASS))
-    rows = _join_packed(fields, "ZZ_ROWMAP_PACKED")
+    rows = _join_split_constant(fields, "ZZ_ROWMAP_PACKED")
     return Automaton(
         _unpack_runs(fields, "ZZ_CMAP_PACKED"),
         # A row's start is a 32-bit number in two characters.
@@ -259,8 +261,12 @@ def load_automaton() -> Automaton:
     )
 
 
-def _join_packed(fields: dict[str, str], name: str) -> str:
-    """Join the string fields name, name_0, name_1, ... into which one packed table is split."""
+def _join_split_constant(fields: dict[str, str], name: str) -> str:
+    """Return a packed table as one string: the string constants `name`, `name_0`, `name_1`, ...,
+    joined in order.
+
+    Java splits string constants longer than 65,535 bytes.
+    """
     keys = [key for key in fields if key == name or key.startswith(name + "_")]
     # By number: as texts, part 10 would come before part 2.
     return "".join(
@@ -269,7 +275,7 @@ def _join_packed(fields: dict[str, str], name: str) -> str:
 
 
 def _unpack_runs(fields: dict[str, str], name: str) -> list[int]:
-    packed = _join_packed(fields, name)
+    packed = _join_split_constant(fields, name)
     values: list[int] = []
     for count, value in zip(packed[::2], packed[1::2], strict=True):
         values.extend([ord(value)] * ord(count))
@@ -295,26 +301,26 @@ _NO_BREAK_SPACE = {" ": "\u00a0"}
 
 
 @dataclass(frozen=True)
-class Rule:
+class TokenRule:
     """What the tokenizer does with a token of one kind.
 
     Attributes:
-        write: function from the token's text to the written text. `str` leaves the text unchanged.
+        format_token: function from the token's text to the written text. `str` leaves the text unchanged.
             None drops the token.
         pushback_chars: number of characters at the token's end that are left to the next token.
         lookahead_states: (forward, backward) states for `Automaton.split_lookahead`. None: no lookahead.
-        trims: whether white space at the token's end is left to the next token.
-        repeats_stop: whether the last character is written and also left to the next token. An
+        leaves_trailing_space: whether white space at the token's end is left to the next token.
+        repeats_last_character: whether the last character is written and also left to the next token. An
             example is the full stop of "Co." at the end of a sentence.
-        only_first: whether only the first character of the match is the token.
+        takes_first_character: whether only the first character of the match is the token.
     """
 
-    write: Callable[[str], str] | None
+    format_token: Callable[[str], str] | None
     pushback_chars: int = 0
     lookahead_states: tuple[int, int] | None = None
-    trims: bool = False
-    repeats_stop: bool = False
-    only_first: bool = False
+    leaves_trailing_space: bool = False
+    repeats_last_character: bool = False
+    takes_first_character: bool = False
 
 
 def _write_constant(value: str) -> Callable[[str], str]:
@@ -358,39 +364,41 @@ _CONSTANT_TOKENS = {
 }
 
 START_STATE = 2  # the automaton's state at the start of a token, in its traditional Treebank mode
-RULES_BY_ACTION: dict[int, Rule] = {
+RULES_BY_ACTION: dict[int, TokenRule] = {
     # a character that no token may hold, line breaks, white space
-    **dict.fromkeys((1, 5, 7, 23), Rule(None)),
-    **dict.fromkeys((3, 9, 19, 31, 45, 52), Rule(str)),
-    **{action: Rule(_write_constant(written)) for action, written in _CONSTANT_TOKENS.items()},
-    4: Rule(_write_dash),
-    **dict.fromkeys((6, 12, 29), Rule(_remove_soft_hyphens)),
-    8: Rule(_write_closing),
-    14: Rule(_replace_characters(_FRACTION_TOKENS)),
-    15: Rule(_replace_characters(_CURRENCY_TOKENS)),
-    24: Rule(str, lookahead_states=(13, 14)),
-    25: Rule(str, pushback_chars=1),
-    26: Rule(_write_opening, pushback_chars=1),
-    **dict.fromkeys((27, 38, 39), Rule(_replace_characters(_NO_BREAK_SPACE))),
-    28: Rule(_replace_characters(_BRACKET_TOKENS)),
-    30: Rule(_remove_soft_hyphens, lookahead_states=(3, 4)),
-    **dict.fromkeys((32, 46), Rule(_remove_soft_hyphens, pushback_chars=1)),
-    33: Rule(str, repeats_stop=True),
-    34: Rule(_replace_characters(_BRACKET_TOKENS), pushback_chars=1),
-    35: Rule(_write_opening, only_first=True),
-    36: Rule(_write_closing, pushback_chars=1),
-    37: Rule(_write_ampersand),
-    40: Rule(_remove_soft_hyphens, lookahead_states=(5, 6)),
-    41: Rule(str, lookahead_states=(16, 17)),
-    **dict.fromkeys((42, 48), Rule(str, pushback_chars=2)),  # "gim|me"
-    43: Rule(str, lookahead_states=(15, 14)),
-    44: Rule(str, lookahead_states=(9, 10), trims=True),
-    47: Rule(str, lookahead_states=(7, 8), trims=True, repeats_stop=True),
-    49: Rule(str, lookahead_states=(11, 12), repeats_stop=True),
-    50: Rule(str, pushback_chars=3),  # "can|not"
-    51: Rule(_write_ampersand, pushback_chars=1),
-    53: Rule(str, pushback_chars=4),
-    54: Rule(_replace_characters(_NO_BREAK_SPACE | _BRACKET_TOKENS)),
+    **dict.fromkeys((1, 5, 7, 23), TokenRule(None)),
+    **dict.fromkeys((3, 9, 19, 31, 45, 52), TokenRule(str)),
+    **{action: TokenRule(_write_constant(written)) for action, written in _CONSTANT_TOKENS.items()},
+    4: TokenRule(_write_dash),
+    **dict.fromkeys((6, 12, 29), TokenRule(_remove_soft_hyphens)),
+    8: TokenRule(_write_closing),
+    14: TokenRule(_replace_characters(_FRACTION_TOKENS)),
+    15: TokenRule(_replace_characters(_CURRENCY_TOKENS)),
+    24: TokenRule(str, lookahead_states=(13, 14)),
+    25: TokenRule(str, pushback_chars=1),
+    26: TokenRule(_write_opening, pushback_chars=1),
+    **dict.fromkeys((27, 38, 39), TokenRule(_replace_characters(_NO_BREAK_SPACE))),
+    28: TokenRule(_replace_characters(_BRACKET_TOKENS)),
+    30: TokenRule(_remove_soft_hyphens, lookahead_states=(3, 4)),
+    **dict.fromkeys((32, 46), TokenRule(_remove_soft_hyphens, pushback_chars=1)),
+    33: TokenRule(str, repeats_last_character=True),
+    34: TokenRule(_replace_characters(_BRACKET_TOKENS), pushback_chars=1),
+    35: TokenRule(_write_opening, takes_first_character=True),
+    36: TokenRule(_write_closing, pushback_chars=1),
+    37: TokenRule(_write_ampersand),
+    40: TokenRule(_remove_soft_hyphens, lookahead_states=(5, 6)),
+    41: TokenRule(str, lookahead_states=(16, 17)),
+    **dict.fromkeys((42, 48), TokenRule(str, pushback_chars=2)),  # "gim|me"
+    43: TokenRule(str, lookahead_states=(15, 14)),
+    44: TokenRule(str, lookahead_states=(9, 10), leaves_trailing_space=True),
+    47: TokenRule(
+        str, lookahead_states=(7, 8), leaves_trailing_space=True, repeats_last_character=True
+    ),
+    49: TokenRule(str, lookahead_states=(11, 12), repeats_last_character=True),
+    50: TokenRule(str, pushback_chars=3),  # "can|not"
+    51: TokenRule(_write_ampersand, pushback_chars=1),
+    53: TokenRule(str, pushback_chars=4),
+    54: TokenRule(_replace_characters(_NO_BREAK_SPACE | _BRACKET_TOKENS)),
 }
 
 
@@ -410,7 +418,7 @@ _MAX_CACHED_TEXTS = 1 << 14  # captions, and words, whose tokens are cached
 _SURROGATE_UNIT = re.compile("[\ud800-\udfff]")
 
 
-def only_ascii(text: str) -> str:
+def replace_non_ascii(text: str) -> str:
     """Return the text with a space in place of each character outside ASCII.
 
     SODA and densevid_eval do the same.
@@ -468,12 +476,12 @@ class Tokenizer:
             if rule.lookahead_states is not None:
                 end = self._automaton.split_lookahead(units, start, end, *rule.lookahead_states)
             stop, next_start = _token_bounds(rule, line, start, end)
-            if rule.write is not None:
-                yield rule.write(line[start:stop])
+            if rule.format_token is not None:
+                yield rule.format_token(line[start:stop])
             start = next_start
 
 
-def _token_bounds(rule: Rule, line: str, start: int, end: int) -> tuple[int, int]:
+def _token_bounds(rule: TokenRule, line: str, start: int, end: int) -> tuple[int, int]:
     """Return the end of the written token, and the start of the next token.
 
     Args:
@@ -482,15 +490,15 @@ def _token_bounds(rule: Rule, line: str, start: int, end: int) -> tuple[int, int
         start: index of the first unit of the match.
         end: index behind the last unit of the match.
     """
-    if rule.trims:
+    if rule.leaves_trailing_space:
         while end > start and line[end - 1] in _WHITE_SPACE:
             end -= 1
-    if rule.only_first:
+    if rule.takes_first_character:
         return start + 1, start + 1
-    if rule.repeats_stop and not (rule.trims and end - start == 2):
+    if rule.repeats_last_character and not (rule.leaves_trailing_space and end - start == 2):
         return end, max(end - 1, start + 1)
     end -= rule.pushback_chars
-    if rule.repeats_stop:
+    if rule.repeats_last_character:
         # "I." at an end is a word and a full stop
         end -= 1
     return end, end

@@ -106,7 +106,7 @@ def _ranking_statistic(
             positive_weights.cumsum(axis=1)[:, last], negative_weights.cumsum(axis=1)[:, last]
         )
 
-    return Statistic(score, videos, len(labels), width=len(labels))
+    return Statistic(score, videos, len(labels), numbers_per_draw=len(labels))
 
 
 def roc_auc(labels: Numbers, scores: Numbers) -> float:
@@ -174,7 +174,7 @@ def score_clips(scoring: ScoringTask) -> Scores:
     clip_counts = np.array(list(map(len, labels)))
     video = np.repeat(np.arange(len(labels)), clip_counts)
     ranking = (all_labels, all_scores, video, len(labels))
-    return scoring.scores(
+    return scoring.make_scores(
         {"ROC-AUC": roc_auc_statistic(*ranking), "AP": average_precision_statistic(*ranking)},
         {
             "clips": clip_counts.astype(np.float64),

@@ -14,10 +14,10 @@ from stepline.evaluate.bootstrap import (
     INTERVAL_PERCENT,
     Floats,
     Statistic,
-    interval,
-    over_sources,
+    bootstrap_scores,
+    group_by_source,
+    percentile_interval,
     point_estimate,
-    resample,
 )
 
 MIN_VIDEOS = 30  # videos under which a percentile interval over them is known to be too narrow
@@ -85,16 +85,16 @@ class Comparison:
         videos: number of these videos.
         differences: metric name -> score of the first system minus score of the second system, with
             its paired interval.
-        not_better: metric name -> fraction of the draws in which the first system is not better
+        p_values: metric name -> fraction of the draws in which the first system is not better
             than the second: a one-sided p-value, NaN where it is undefined.
-        second: the scores of the second system.
+        second_scores: the scores of the second system.
         uncompared: names of the metrics that only one of the systems has.
     """
 
     videos: int
     differences: Mapping[str, Metric]
-    not_better: Mapping[str, float]
-    second: Scores
+    p_values: Mapping[str, float]
+    second_scores: Scores
     uncompared: tuple[str, ...] = ()
 
 
@@ -134,13 +134,18 @@ def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> Ev
     """
     # Videos of one source are drawn together.
     sources = scores.sources or scores.videos
-    samples = resample(
-        {name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()},
+    samples = bootstrap_scores(
+        {
+            name: group_by_source(statistic, sources)
+            for name, statistic in scores.statistics.items()
+        },
         draws=draws,
         seed=seed,
     )
     metrics = {
-        name: Metric(point_estimate(statistic), *interval(samples[name]), statistic.items)
+        name: Metric(
+            point_estimate(statistic), *percentile_interval(samples[name]), statistic.items
+        )
         for name, statistic in scores.statistics.items()
     }
     source_count = len(set(sources))
@@ -178,14 +183,14 @@ def compare(
     names = [name for name in first.statistics if name in second.statistics]
     first_statistics, second_statistics = (
         {
-            name: over_sources(scores.statistics[name], [*map(sources.get, scores.videos)])
+            name: group_by_source(scores.statistics[name], [*map(sources.get, scores.videos)])
             for name in names
         }
         for scores in (first, second)
     )
     # The same draws for both systems.
-    first_samples = resample(first_statistics, draws=draws, seed=seed)
-    second_samples = resample(second_statistics, draws=draws, seed=seed)
+    first_samples = bootstrap_scores(first_statistics, draws=draws, seed=seed)
+    second_samples = bootstrap_scores(second_statistics, draws=draws, seed=seed)
     differences = {}
     not_better = {}
     for name in names:
@@ -193,7 +198,9 @@ def compare(
         first_point = np.array([point_estimate(first_statistics[name])])
         second_point = np.array([point_estimate(second_statistics[name])])
         value = float(_differences(first_point, second_point)[0])
-        differences[name] = Metric(value, *interval(sample), first_statistics[name].items)
+        differences[name] = Metric(
+            value, *percentile_interval(sample), first_statistics[name].items
+        )
         known = sample[~np.isnan(sample)]
         not_better[name] = float((known <= 0).mean()) if len(known) else math.nan
     uncompared = sorted({*first.statistics} ^ {*second.statistics})
@@ -201,7 +208,8 @@ def compare(
 
 
 def _differences(first: Floats, second: Floats) -> Floats:
-    """Return first - second. A difference that is only a rounding error becomes 0."""
+    """Return first - second for bootstrap scores (draws,) of two systems. A difference that is only
+    a rounding error becomes 0."""
     ties = np.isclose(first, second, rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
     return np.where(ties, 0.0, first - second)
 
@@ -240,11 +248,11 @@ def as_table(system: EvaluationReport, against: Comparison | None = None) -> str
 
 
 def _comparison_lines(against: Comparison, width: int) -> list[str]:
-    second = against.second
+    second = against.second_scores
     lines = ["", f"difference to the other system, paired over {against.videos} videos"]
     for name, metric in against.differences.items():
         numbers = f"{metric.value:>+8.4f}  {_interval_text(metric):<19}"
-        percent = 100 * against.not_better[name]
+        percent = 100 * against.p_values[name]
         lines.append(f"{name:<{width}}  {numbers} not better in {percent:.1f} % of draws")
     lines += [
         f"in the reference, not in the other system's predictions: {_id_list(second.missing)}",
@@ -305,14 +313,13 @@ def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
         tree["against"] = {
             "videos": against.videos,
             "differences": {
-                name: _interval_tree(metric)
-                | {"not_better": _null_if_nan(against.not_better[name])}
+                name: _interval_tree(metric) | {"not_better": _null_if_nan(against.p_values[name])}
                 for name, metric in against.differences.items()
             },
             "not_compared": against.uncompared,
-            "missing": against.second.missing,
-            "extra": against.second.extra,
-            "notes": against.second.notes,
+            "missing": against.second_scores.missing,
+            "extra": against.second_scores.extra,
+            "notes": against.second_scores.notes,
         }
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -46,7 +46,7 @@ class ScoringTask:
     subset: str | None = None
     cut: Cut | None = None
 
-    def scores(
+    def make_scores(
         self,
         statistics: Mapping[str, Statistic],
         columns: Mapping[str, Floats],

@@ -207,8 +207,14 @@ def _video_score(
 def _pairing_sums(
     truth: list[Event], events: list[Event], kind: SodaKind, similarity: _CaptionSimilarity | None
 ) -> list[float]:
-    """Return the sum of the pair scores in the best pairing: one sum per IoU threshold for kind a, else
-    one sum.
+    """Return the sum of pair scores in the best order-preserving pairing of N reference and M
+    predicted events: one sum per IoU threshold for kind "a", else one sum.
+
+    Args:
+        truth: N reference events.
+        events: M predicted events.
+        kind: what a pair is scored by, as in `soda`.
+        similarity: computes METEOR between captions. None for kind "d", which needs no captions.
     """
     iou = segment_iou(event_times(truth), event_times(events))  # (reference, predictions)
     if similarity is None:

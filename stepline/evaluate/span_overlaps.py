@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Statistic, ratio
+from stepline.evaluate.bootstrap import Floats, Statistic, ratio_statistic
 
 # Of intersection over union, usual in moment retrieval and HiREST.
 IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
@@ -95,28 +95,34 @@ def overlap_statistics(overlaps_by_video: Sequence[Floats], totals: Floats) -> d
     """Return metric name -> statistic: recall at each IoU threshold, and mean IoU.
 
     Args:
-        overlaps_by_video: for each of V videos, the best IoU of each of its reference spans.
+        overlaps_by_video: for each of V videos, (M,) the best IoU of each of its M reference spans
+            with a predicted span.
         totals: (V,) number of reference spans of each video.
     """
     statistics = {}
     for threshold in IOU_THRESHOLDS:
         hits = counts_at_least(threshold, overlaps_by_video)
-        statistics[f"Recall@IoU {threshold}"] = ratio(hits, totals)
-    statistics["mean IoU"] = ratio(overlap_sums(overlaps_by_video), totals)
+        statistics[f"Recall@IoU {threshold}"] = ratio_statistic(hits, totals)
+    statistics["mean IoU"] = ratio_statistic(best_overlap_sums(overlaps_by_video), totals)
     return statistics
 
 
 def counts_at_least(threshold: float, overlaps_by_video: Sequence[Floats]) -> Floats:
-    """Return (V,) the number of spans of each video whose best IoU reaches `threshold`.
+    """Return (V,) the number of spans of each video whose best temporal IoU reaches `threshold`.
 
-    overlaps_by_video: for each of V videos, the best IoU of each of its spans.
+    Args:
+        threshold: least IoU, in [0, 1].
+        overlaps_by_video: for each of V videos, (M,) the best IoU of each of its M spans with a
+            span of the other side (reference or prediction).
     """
     return np.array([float((overlaps >= threshold).sum()) for overlaps in overlaps_by_video])
 
 
-def overlap_sums(overlaps_by_video: Sequence[Floats]) -> Floats:
-    """Return (V,) the sum of the best IoUs of each video.
+def best_overlap_sums(overlaps_by_video: Sequence[Floats]) -> Floats:
+    """Return (V,) the sum, over the spans of each video, of the best temporal IoU with a span of
+    the other side.
 
-    overlaps_by_video: for each of V videos, the best IoU of each of its spans.
+    overlaps_by_video: for each of V videos, (M,) best IoU of each of its M spans. A reference span
+    is compared with the predicted spans, a predicted span with the reference spans.
     """
     return np.array([float(overlaps.sum()) for overlaps in overlaps_by_video])

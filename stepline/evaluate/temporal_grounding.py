@@ -32,7 +32,7 @@ import numpy as np
 from stepline.datasets import PredictedSegment, read, read_predictions
 from stepline.datasets.files import JSON_ENDINGS, Node, read_node
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Statistic, ratio
+from stepline.evaluate.bootstrap import Floats, Statistic, ratio_statistic
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     ScoringTask,
@@ -46,11 +46,11 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
+    best_overlap_sums,
     counts_at_least,
     grounding_overlaps,
     is_inside_any,
     overlap_statistics,
-    overlap_sums,
     temporal_iou,
 )
 from stepline.records import Record, Step
@@ -82,7 +82,7 @@ class _Reference:
             for id, steps in self.shown_steps.items()
         }
 
-    def scores(
+    def make_scores(
         self,
         scoring: ScoringTask,
         statistics: Mapping[str, Statistic],
@@ -103,7 +103,7 @@ class _Reference:
             predicted_ids: ids of the records that have predictions.
             notes: remarks that are printed after those on the reference.
         """
-        scores = scoring.scores(
+        scores = scoring.make_scores(
             statistics,
             columns,
             items=columns["steps"].sum(),
@@ -119,10 +119,13 @@ class _Reference:
         return replace(scores, sources=tuple(sources))
 
 
-def grounding(scoring: ScoringTask) -> Scores:
+def score_grounding(scoring: ScoringTask) -> Scores:
     """Return the scores of temporal grounding, over the annotated texts that the video shows.
 
-    The score of predicted seconds is R@1. Predicted segments also have recall at IoU and mean IoU.
+    Predicted seconds are scored by R@1: the fraction of texts whose second is in an annotated span.
+    Predicted segments are also scored by recall at IoU thresholds and mean IoU.
+
+    scoring: the reference and the predictions.
     """
     reference = _read_reference(scoring)
     seconds_by_id = _read_seconds(scoring.predictions)
@@ -136,7 +139,7 @@ def grounding(scoring: ScoringTask) -> Scores:
         if id in nodes
     }
     statistics, columns = _recall(reference.instances(), seconds)
-    return reference.scores(scoring, statistics, columns, nodes, notes)
+    return reference.make_scores(scoring, statistics, columns, nodes, notes)
 
 
 def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
@@ -153,15 +156,16 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
         overlaps.append(grounding_overlaps(spans, instances[id]))
     statistics, columns = _recall(instances, seconds)
     statistics |= overlap_statistics(overlaps, columns["steps"])
-    columns["overlap"] = overlap_sums(overlaps)
+    columns["overlap"] = best_overlap_sums(overlaps)
     notes = prediction_notes(predictions) + _unknown_texts_note(segments, reference)
-    return reference.scores(scoring, statistics, columns, segments, notes)
+    return reference.make_scores(scoring, statistics, columns, segments, notes)
 
 
 def _recall(
     instances: Mapping[str, Sequence[Floats]], seconds: Mapping[str, Sequence[float | None]]
 ) -> tuple[dict[str, Statistic], Columns]:
-    """Return R@1 as a statistic, and the number of steps and hits of each video.
+    """Return R@1 as a statistic over videos, and the number of steps and hits of each video. A hit
+    is a step whose predicted second is inside one of its annotated spans.
 
     Args:
         instances: record id -> for each step, its annotated spans (M, 2) in seconds.
@@ -173,7 +177,7 @@ def _recall(
         step_counts[index] = len(spans_by_step)
         for second, spans in zip(seconds.get(id, ()), spans_by_step, strict=False):
             hits[index] += second is not None and is_inside_any(second, spans)
-    return {"R@1": ratio(hits, step_counts)}, {"steps": step_counts, "hits": hits}
+    return {"R@1": ratio_statistic(hits, step_counts)}, {"steps": step_counts, "hits": hits}
 
 
 def _unknown_rows_note(
@@ -227,7 +231,7 @@ def _unknown_texts_note(
     return [f"{counts} repeat no text of the reference, so place nothing"]
 
 
-def segmentation(scoring: ScoringTask) -> Scores:
+def score_segmentation(scoring: ScoringTask) -> Scores:
     """Return recall and precision at IoU thresholds, and mean IoU, of segments without their
     labels.
     """
@@ -250,13 +254,15 @@ def segmentation(scoring: ScoringTask) -> Scores:
     totals = predicted_counts if predicted_counts.any() else np.ones_like(predicted_counts)
     for threshold in IOU_THRESHOLDS:
         hits = counts_at_least(threshold, predicted_overlaps)
-        statistics[f"Precision@IoU {threshold}"] = ratio(hits, totals)
+        statistics[f"Precision@IoU {threshold}"] = ratio_statistic(hits, totals)
     columns = {
         "steps": span_counts,
         "predicted": predicted_counts,
-        "overlap": overlap_sums(reference_overlaps),
+        "overlap": best_overlap_sums(reference_overlaps),
     }
-    return reference.scores(scoring, statistics, columns, segments, prediction_notes(predictions))
+    return reference.make_scores(
+        scoring, statistics, columns, segments, prediction_notes(predictions)
+    )
 
 
 def _read_reference(scoring: ScoringTask) -> _Reference:

@@ -17,7 +17,7 @@ import numpy as np
 
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Statistic, ratio
+from stepline.evaluate.bootstrap import Floats, Statistic, ratio_statistic
 from stepline.evaluate.ranking import Numbers
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
@@ -37,12 +37,12 @@ class FrameOverlap(NamedTuple):
     """Overlap of a predicted summary with the reference summary of one video, in [0, 1].
 
     Attributes:
-        f: F1 of precision and recall.
+        f1: F1 of precision and recall.
         precision: fraction of the predicted frames that are in the reference.
         recall: fraction of the reference frames that are predicted.
     """
 
-    f: float
+    f1: float
     precision: float
     recall: float
 
@@ -81,7 +81,7 @@ def frames_overlap(
 
 
 def cut_or_pad(frames: Floats, length: int) -> Floats:
-    """Return frame scores, cut or filled with zeros to `length` frames."""
+    """Return (length,) frame scores: the given scores (T,), cut or filled with zeros at the end."""
     return np.pad(frames[:length], (0, max(0, length - len(frames))))
 
 
@@ -150,13 +150,13 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
     for name, values in columns.items():
         is_defined = ~np.isnan(values)
         if is_defined.any():
-            statistics[name] = ratio(
+            statistics[name] = ratio_statistic(
                 np.where(is_defined, values, 0.0), is_defined.astype(np.float64)
             )
         if not is_defined.all():
             count = (~is_defined).sum()
             notes.append(f"{name} is undefined for {count} videos, which its mean leaves out")
-    return scoring.scores(
+    return scoring.make_scores(
         statistics,
         columns,
         items=sum(len(truths[id]) for id in scored_ids),

@@ -34,7 +34,7 @@ from stepline.features.store import (
     UNREADABLE_FILE,
     FeatureWriter,
     RowTexts,
-    is_turned,
+    is_transposed,
 )
 from stepline.files.atomic_files import files_below, write_atomic
 from stepline.limits import MAX_FEATURES_BYTES, LimitError, TarHeader, parse_json, read_member
@@ -196,16 +196,16 @@ class ImportReport:
     """The result of importing feature files into a store.
 
     Attributes:
-        added: ids of the items that were added.
+        added_ids: ids of the items that were added.
         rows: total number of rows of the added items.
-        already: number of items that the store held before the import.
+        already_stored: number of items that the store held before the import.
         dropped: items that could not be added, and why.
         warnings: what may be wrong with the items that were added or present.
     """
 
-    added: tuple[str, ...]
+    added_ids: tuple[str, ...]
     rows: int
-    already: int
+    already_stored: int
     dropped: tuple[Rejected, ...]
     warnings: tuple[str, ...] = ()
 
@@ -364,7 +364,7 @@ class _Importer:
         if item.stored_id is not None and str(item.stored_id) != item.id:
             rejection = OTHER_ID, str(item.stored_id)
         backbone = self._backbone or item.metadata.get("backbone", UNKNOWN_BACKBONE)
-        if rejection is None and is_turned(item.values, backbone):
+        if rejection is None and is_transposed(item.values, backbone):
             rejection = TURNED, f"{item.values.shape} of {backbone}"
         if rejection is not None:
             reason, value = rejection

@@ -247,13 +247,13 @@ class ShardMatrix:
 
     Attributes:
         path: path of the shard file.
-        begin: offset in bytes of the first number in the file.
+        data_offset: offset in bytes of the first number in the file.
         rows: number of rows.
         width: D, the width of a row.
     """
 
     path: Path
-    begin: int
+    data_offset: int
     rows: int
     width: int
 
@@ -267,7 +267,7 @@ class ShardMatrix:
         Raises StoreError for a truncated or unreadable file.
         """
         # Half precision takes 2 bytes per number.
-        offset = self.begin + 2 * first * self.width
+        offset = self.data_offset + 2 * first * self.width
         try:
             values = np.fromfile(self.path, np.float16, count * self.width, offset=offset)
             return values.reshape(count, self.width)
@@ -445,7 +445,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
                 yield Rejected("features", NO_ROWS, id=id, location=str(path))
             elif not np.isfinite(values).all():
                 yield Rejected("features", NOT_FINITE, id=id, location=str(path))
-            elif is_turned(values, location.backbone):
+            elif is_transposed(values, location.backbone):
                 yield Rejected("features", TURNED, id=id, location=str(path))
 
     def _is_changed(self, shard: int) -> bool:
@@ -454,7 +454,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return digest is not None and digest != sha256(self._shard_file(shard))
 
 
-def is_turned(values: npt.NDArray[np.floating], backbone: str) -> bool:
+def is_transposed(values: npt.NDArray[np.floating], backbone: str) -> bool:
     """Return whether an array (T, D) has as many rows as its backbone has numbers per row, and
     another number in each."""
     widths = BACKBONE_WIDTHS.get(backbone, ())

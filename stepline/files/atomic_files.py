@@ -2,7 +2,7 @@
 
 A file is written to a temporary file in the same folder, which is then renamed. A foreign folder,
 such as a shared library, may hold a link, a pipe or a hard link in place of Stepline's own files.
-`open_own_file` and `check_own_file` refuse these.
+`open_plain_file` and `check_plain_file` refuse these.
 """
 
 import contextlib
@@ -216,12 +216,15 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("stepline", appauthor=False)
 
 
-def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
-    """Open or create a file for unbuffered reading and writing, without truncation.
+def open_plain_file(path: Path, *, append: bool = False) -> BinaryIO:
+    """Open or create a plain file for unbuffered reading and writing, without truncation.
+
+    A plain file is a regular file with one name: no link, folder or device.
 
     append: whether each write goes to the end of the file.
 
-    Raises StoreError as `check_own_file` does, OSError if the file cannot be opened.
+    Raises StoreError if the path is not a plain file or has a second hard link, OSError if the file
+    cannot be opened.
     """
     # A link is refused, and a pipe does not block.
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -230,7 +233,7 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
-        check_own_file(path)
+        check_plain_file(path)
         descriptor = os.open(path, flags)
     file = os.fdopen(descriptor, "r+b", buffering=0)
     try:
@@ -241,8 +244,9 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
     return file
 
 
-def check_own_file(path: Path) -> None:
-    """Raise StoreError if a path is a link, folder or device, or has a second hard link."""
+def check_plain_file(path: Path) -> None:
+    """Raise StoreError if a path is a link, folder or device, or has a second hard link. A missing
+    file passes."""
     try:
         state = path.lstat()
     except FileNotFoundError:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from stepline.errors import SettingsError, StoreError
-from stepline.files.atomic_files import open_own_file
+from stepline.files.atomic_files import open_plain_file
 from stepline.limits import parse_json
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def _open_locked(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         tries += 1
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
-            file = open_own_file(lock)
+            file = open_plain_file(lock)
             lost_folders = 0
             is_locked = lock_file_now(file)
             note = file.read(MAX_NOTE_BYTES)

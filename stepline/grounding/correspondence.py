@@ -57,7 +57,7 @@ MAX_COINCIDENCE_TRIALS = 20
 HOW_TO_BETA = (7.1, 6.9)
 # the same fraction in a film script (50 parts of 40 sentences) and a lecture
 TALK_FRACTION = 0.091
-# why a step is "unclear"
+# a warning of the video, and the doubt of a step
 TALK_WARNING = "the speech hardly instructs, as in a talk: perhaps the video is no how-to"
 PICTURES_DO_NOT_FIT = "the pictures of the whole video hardly fit its words"
 MAX_CUT_NATS = 2.0  # limit of the evidence of cuts, since another film can have similar cuts
@@ -65,14 +65,16 @@ MAX_CUT_NATS = 2.0  # limit of the evidence of cuts, since another film can have
 
 @dataclass(frozen=True)
 class CorrespondenceWeights:
-    """The fitted weights of the evidence that pictures belong to the speech.
+    """Fitted weights of the three kinds of evidence that the frames of a video belong to its
+    speech.
 
     Attributes:
-        cuts: weight of `Correspondence.cuts`.
-        topic: weight of `Correspondence.topic`, less `usual_topic`.
+        cuts: weight of the evidence that cuts coincide with the starts of sentences.
+        topic: weight of the cosine between the topics of frames and speech, less `usual_topic`.
         usual_topic: cosine that is no evidence for or against.
-        text: weight of `Correspondence.text`.
-        mean_pictures: name of the backbone -> mean unit feature of how-to pictures, D numbers.
+        text: weight of the evidence that on-screen text is being said.
+        mean_pictures: name of the backbone -> mean unit feature vector of frames of how-to videos,
+            D numbers.
     """
 
     cuts: float
@@ -174,7 +176,8 @@ def coincidence_log_bayes(
 
 
 def instruction_log_bayes(with_step: int, sentences: int) -> float:
-    """Return the log Bayes factor that speech instructs, against other speech such as a talk.
+    """Return the log Bayes factor that speech gives instructions, against other speech such as a
+    talk, by how many of its sentences describe a step.
 
     Args:
         with_step: number of sentences that describe a step.

@@ -129,7 +129,7 @@ def informative_seconds(
         seconds: T.
         on_screen: lines of text in the picture.
     """
-    thumbnails = known_mean_by_second(activity.looks, activity.rate, seconds)
+    thumbnails = known_mean_by_second(activity.thumbnails, activity.rate, seconds)
     has_frame = np.asarray(np.isfinite(thumbnails).all(axis=1), np.bool_)
     if has_frame.sum() == 1 and seconds > MAX_PICTURE_AGE_SECONDS:  # a cover picture
         return np.zeros(seconds)
@@ -159,10 +159,10 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
         seconds: duration of the video in seconds, rounded up.
         on_screen: lines of text in the picture.
     """
-    is_known = np.isfinite(activity.peaks)
+    is_known = np.isfinite(activity.peak_changes)
     if is_known.sum() <= 1:
         return False
-    changes = np.flatnonzero(is_known & (activity.peaks >= MAX_STILL_CHANGE))  # rows
+    changes = np.flatnonzero(is_known & (activity.peak_changes >= MAX_STILL_CHANGE))  # rows
     # One picture from the first frame to the last.
     if not len(changes) and not activity.cuts:
         return True
@@ -186,7 +186,7 @@ def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]
         seconds: end of the part that is searched.
     """
     # An unknown change counts as none.
-    rows = np.flatnonzero(np.nan_to_num(activity.peaks) >= MAX_STILL_CHANGE)
+    rows = np.flatnonzero(np.nan_to_num(activity.peak_changes) >= MAX_STILL_CHANGE)
     changes = {int(row / activity.rate) for row in rows}
     changes |= {int(cut) for cut in activity.cuts}
     before_end = [second for second in sorted(changes) if second < seconds]
@@ -211,7 +211,7 @@ def picture_warning(
         seconds: duration of the video in seconds, rounded up.
         on_screen: lines of text in the picture.
     """
-    has_look = np.isfinite(activity.looks).all(axis=1)
+    has_look = np.isfinite(activity.thumbnails).all(axis=1)
     rows = np.flatnonzero(has_look)
     if not len(rows):
         return None

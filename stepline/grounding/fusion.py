@@ -3,12 +3,12 @@
 Example: "drain the pasta" is said. P(shown at t) is 0.2 and 0.6 in seconds 8 and 9, then there is a
 cut. Seconds 10 to 14 have 0.9, 1.0, 0.9, 0.6 and 0.2:
 
-    P(shown) 0.8  ->  "shown" (10, 14), at 11.5. It begins at the cut and ends below half the peak
-    P(shown) 0.1  ->  "said", no span
+    P(shown) 0.8  ->  "placed" (10, 14), at 11.5. It begins at the cut and ends below half the peak
+    P(shown) 0.1  ->  "said_only", no span
     neighbours (8, 20) at 12.5 and (15, 24) at 19.5  ->  (8, 16) and (16, 24)
 
 `fuse`          the prior of speech times the likelihood of the picture, while steps compete for seconds
-`with_verdict`  spans, the most likely second, and "shown", "unclear", "said" or "not found"
+`with_status`   spans, the most likely second, and "seen", "placed", "said_only" or "not_found"
 `separate_overlapping_spans`  no two best spans overlap
 
 Letters: K steps, T seconds.
@@ -229,7 +229,7 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     return np.asarray(np.minimum(1.0, shown_at))
 
 
-def with_verdict(
+def with_status(
     step: Step,
     row: Array,
     score: float,
@@ -237,11 +237,11 @@ def with_verdict(
     duration: float,
     settings: GroundSettings,
     *,
-    basis: Basis = "pictures",
+    basis: Basis | None,
     probability: float = 1.0,
-    trusted: bool = True,
+    doubt: str | None = None,
 ) -> Step:
-    """Return the step with spans, at, score, status and basis. A step that is not shown has no spans.
+    """Return the step with spans, at, score and status. Only a seen or placed step has spans.
 
     Args:
         step: a step that is not placed yet.
@@ -250,29 +250,45 @@ def with_verdict(
         shots: slices of whole seconds that cover the video. A span ends at a cut.
         duration: duration of the video in seconds.
         settings: thresholds of showing and of spans.
-        basis: what placed the step.
+        basis: which pictures placed the step. None: only its words did, so that it is not seen.
         probability: P(the pictures belong to the speech). It scales the score of a step that is said.
-        trusted: whether the pictures are likely enough to belong to the speech and the speech to
-            instruct. Otherwise a step that is said and shown is "unclear".
+        doubt: why a step that is said may not be shown: the pictures may belong to other speech, or
+            the speech may not instruct. Such a step is placed, whatever its basis. None: no doubt.
     """
     # The pictures may belong to another video, which matters for a step that is said.
     p_shown = probability * score if step.said is not None else score
-    # not shown
-    if score < settings.shown_threshold:
-        status: Status = "not found" if step.said is None else "said"
-        unplaced = {"spans": (), "at": None, "score": p_shown, "status": status, "basis": None}
-        return step.model_copy(update=unplaced)
-    # shown, with its most likely second and the spans around it
+    # neither seen nor placed
+    if score < settings.shown_threshold or (step.said is None and basis is None):
+        return without_place(step, p_shown)
+    # its most likely second, and the spans around it
     best = int(row.argmax())
     spans = shown_spans(row, shots, duration, settings)
     update = {
         "spans": tuple(spans),
         "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
         "score": p_shown,
-        "status": "shown" if trusted or step.said is None else "unclear",
-        "basis": basis,
+        **picture_status(basis, doubt if step.said is not None else None),
     }
     return step.model_copy(update=update)
+
+
+def picture_status(basis: Basis | None, doubt: str | None = None) -> dict[str, str | None]:
+    """Return the fields `status`, `basis` and `doubt` of a step that has spans.
+
+    Args:
+        basis: which pictures placed it, None for its words.
+        doubt: why it may not be shown, None without a reason. A step with a doubt is not seen.
+    """
+    if basis is None or doubt is not None:
+        return {"status": "placed", "basis": None, "doubt": doubt}
+    return {"status": "seen", "basis": basis, "doubt": None}
+
+
+def without_place(step: Step, score: float) -> Step:
+    """Return a step that is said only, or not found. score: P(it is shown)."""
+    status: Status = "not_found" if step.said is None else "said_only"
+    unplaced = {"spans": (), "at": None, "basis": None, "doubt": None}
+    return step.model_copy(update={**unplaced, "status": status, "score": score})
 
 
 def shown_spans(

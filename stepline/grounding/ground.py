@@ -1,8 +1,8 @@
 """Grounding: when each step is shown, by speech prior and visual evidence, with competing steps.
 
 Example: in a video of 60 s only "Drain the pasta and rinse it." is said, at 10 to 14 s. By speech alone the
-step "drain the pasta and rinse" is "unclear" (7, 20), at 13.5, score 0.89. No picture confirms the
-words. The step "slice the bread" is "not found", score 0.30. For step k at second t:
+step "drain the pasta and rinse" is "placed" (7, 20), at 13.5, score 0.89, with a doubt: no picture
+fits the words. The step "slice the bread" is "not_found", score 0.30. For step k at second t:
 
     P_k(t) = prior(t | said_k) exp(w z_k(t)) unclaimed_k(t) / sum   w fitted from the video itself
     P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: Bayes factor of "shown"
@@ -15,7 +15,7 @@ has the explanation.
     z           `similarity_evidence`    similarity of the step and the second
     unclaimed   `fusion.fuse`          P(no other step is being shown then)
     shots       `place_by_shots`       the same for steps that are not said, or over a talking head
-    verdicts    `fusion.with_verdict`  spans, score, and "shown", "unclear", "said" or "not found"
+    statuses    `fusion.with_status`   spans, score, and "seen", "placed", "said_only" or "not_found"
 
 Letters: K steps, T seconds, D width.
 """
@@ -39,7 +39,7 @@ from stepline.grounding.fusion import (
     occupancy,
     separate_overlapping_spans,
     similarity_penalty,
-    with_verdict,
+    with_status,
 )
 from stepline.grounding.inputs import (
     GroundingInputs,
@@ -61,7 +61,7 @@ from stepline.grounding.shots import (
     talking_head_log_odds,
 )
 from stepline.numeric import logit, sigmoid
-from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
+from stepline.records import Alignment, Basis, FeatureSequence, Matrix, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility
 from stepline.writing.types import under_condition
 
@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     from stepline.vision import Activity
 
 
+# why a step may not be shown, as `Step.doubt`
+NO_INSTRUCTION = "hardly any sentence of the video states a step"
+LAST_CASE = "said last, and only for some cases"
 PLACED_BY_WORDS = "steps are placed where they are said, and may not be shown"
 log = logging.getLogger(__name__)
 MINILM_WIDTH = 384  # of MiniLM vectors, which `predict_visibility` needs
@@ -84,7 +87,7 @@ UNSAID_SHOWN_RATE = 0.3
 SHOT_SIMILARITY_WEIGHT = 0.4  # of visual similarity per standard deviation, where shots are matched
 MIN_TALK_LOG_ODDS = 0.2  # nats of a talking head, from which shots may place its steps
 # P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
-# and the log odds above which steps are "shown". 73 how-to transcripts all instruct by the second
+# and the log odds above which steps are placed without a doubt. 73 how-to transcripts all instruct by the second
 BELONG_PRIOR = 0.95
 MIN_BELONG_LOG_ODDS = -0.75
 INSTRUCTS_PRIOR = 0.95
@@ -112,9 +115,9 @@ class GroundReport:
         shots: number of shots.
         note: one sentence on how the pictures changed the placement.
         correspondence: log odds that the pictures belong to the speech, None without evidence.
-        earned: whether `correspondence` is high enough for steps to be "shown".
+        earned: whether `correspondence` is high enough for steps without a doubt.
         instruction: log Bayes factor that the speech instructs, None for steps that a user wrote.
-        instructs: whether `instruction` is high enough for steps to be "shown".
+        instructs: whether `instruction` is high enough for steps without a doubt.
     """
 
     likeness: float
@@ -129,11 +132,11 @@ class GroundReport:
     instructs: bool = True
 
     @property
-    def unclear_reason(self) -> str:
-        """The reason, in words for the user, why a step of this video is "unclear"."""
+    def doubt(self) -> str | None:
+        """Why a step that the video says may not be shown, None without a reason."""
         if not self.instructs:
-            return "hardly any sentence of the video states a step"
-        return "said last, and only for some cases" if self.earned else PICTURES_DO_NOT_FIT
+            return NO_INSTRUCTION
+        return None if self.earned else PICTURES_DO_NOT_FIT
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -260,7 +263,7 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
     grounding = replace(grounding, steps=separate_overlapping_spans(grounding.steps))
     if inputs.lines is not None:
         grounding = grounding.select(inputs.lines)
-    return replace(grounding, steps=mark_conditional_last_step_unclear(grounding.steps))
+    return replace(grounding, steps=doubt_conditional_last_step(grounding.steps))
 
 
 def line_seconds(inputs: GroundingInputs) -> float:
@@ -275,18 +278,18 @@ def line_seconds(inputs: GroundingInputs) -> float:
     return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
 
-def mark_conditional_last_step_unclear(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps, with the last one "unclear" if it is "shown" and has a condition.
+def doubt_conditional_last_step(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps, with a doubt of the last one if it is placed and has a condition.
 
     Its score is halved. "If it gets worse, see a doctor" is often said over unrelated pictures.
     """
     if len(steps) < 2:
         return steps
     *others, last = steps
-    if last.status != "shown" or last.said is None or not under_condition(last.text):
+    if last.status != "placed" or last.doubt is not None or not under_condition(last.text):
         return steps
     score = LAST_CASE_PROBABILITY * (last.score or 0.0)
-    return *others, last.model_copy(update={"status": "unclear", "score": score})
+    return *others, last.model_copy(update={"doubt": LAST_CASE, "score": score})
 
 
 def _ground_windows(
@@ -376,21 +379,22 @@ def ground_window(
         instructs=video.instruction is None or video.instruction > MIN_INSTRUCTS_LOG_ODDS,
     )
     steps = []
+    by_similarity: Basis | None = "image_text" if posterior.weight > 0 else None
     for step, row, score, is_by_shots in zip(
         inputs.steps, posterior.occupancy, posterior.score.tolist(), by_shots, strict=True
     ):
-        verdict = with_verdict(
+        placed = with_status(
             step,
             row,
             score,
             inputs.shots,
             inputs.end,
             settings,
-            basis="pictures" if is_by_shots or posterior.weight > 0 else "words",
+            basis="shots" if is_by_shots else by_similarity,
             probability=probability,
-            trusted=report.earned and report.instructs,
+            doubt=report.doubt,
         )
-        steps.append(verdict)
+        steps.append(placed)
     p_possible = np.where(speech.is_said, probability, 1.0)  # (K,)
     shown_at = posterior.shown_at * p_possible[:, None]  # (K, T)
     return Grounding(tuple(steps), _alignment(inputs, shown_at.astype(np.float32)), report)
@@ -428,12 +432,12 @@ def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPri
 
 
 def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
-    """Return P(step k is shown in second t | its passages in the speech), (K, T).
+    """Return P(step k is shown in second t), (K, T), by where the speech says the step.
 
     Args:
-        passages: for each of K steps, the spans that may say it.
-        lag: seconds by which the pictures follow the words.
-        seconds: T.
+        passages: for each of K steps, the spans of the speech that may say it, with probabilities.
+        lag: seconds by which the video shows steps later than the speech says them.
+        seconds: T, number of seconds.
     """
     rows = []
     for item in passages:
@@ -482,16 +486,17 @@ def place_by_shots(
     posterior: ShownPosterior,
     settings: GroundSettings,
 ) -> tuple[ShownPosterior, Flags, float]:
-    """Match the steps to shots whose words do not tell when they are shown.
+    """Assign steps to shots where the speech does not tell when they are shown: steps that are not
+    said, or that are said over a talking head.
 
-    These are steps that are not said, or are said over a talking head. Returns the posterior of all steps,
-    (K,) which steps were matched to shots, and the seconds by which the pictures follow the words.
+    Returns three values: the posterior of all K steps, (K,) True for the steps that were assigned
+    to shots, and the seconds by which the video shows steps later than the speech says them.
 
     Args:
         inputs: steps, speech and visual evidence.
         speech: when and whether each step is shown, by the speech only.
         evidence: (K, T) similarity of step and second, in standard deviations.
-        posterior: when and whether each step is shown, second by second, before the matching.
+        posterior: when and whether each step is shown, second by second, before the assignment.
         settings: settings of grounding.
     """
     activity = inputs.activity
@@ -536,11 +541,12 @@ def place_by_shots(
 
 
 def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
-    """Return whether the picture shows a talking head while each step is said, (K,).
+    """Return whether the video shows a talking head while each of K steps is said, (K,).
 
     Args:
-        talk: (T,) log odds that something is being done, by recurring looks with much chat, <= 0.
-        passages: for each of K steps, the spans that say it.
+        talk: (T,) log odds of an action against a talking head in each second, <= 0, from
+            `talking_head_log_odds`.
+        passages: for each of K steps, the spans of the speech that say the step.
     """
     flags = np.zeros(len(passages), dtype=bool)
     for k, spans in enumerate(passages):

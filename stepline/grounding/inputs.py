@@ -140,12 +140,14 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
         "score": step.score,
         "status": step.status,
         "basis": step.basis,
+        "doubt": step.doubt,
     }
     return original.model_copy(update=changes)
 
 
 def _to_window_time(span: Span, window: GroundingWindow) -> Span:
-    """Return a span in seconds from the start of the window, cut at this start."""
+    """Return a span of the video as seconds from the start of a window. A span that starts before
+    the window is cut there."""
     origin = window.context.start
     start = max(0.0, span.start - origin)
     end = max(start + 0.1, span.end - origin)  # never empty
@@ -241,7 +243,7 @@ class GroundingInputs:
     @property
     def has_thumbnails(self) -> bool:
         """Whether there are thumbnails of the pictures."""
-        return self.activity is not None and len(self.activity.looks) > 0
+        return self.activity is not None and len(self.activity.thumbnails) > 0
 
     @functools.cached_property
     def is_said(self) -> Flags:
@@ -305,19 +307,20 @@ class GroundingInputs:
                 activity,
                 motion=activity.motion[rows],
                 cuts=tuple(cuts),
-                peaks=activity.peaks[rows],
-                looks=activity.looks[rows],
+                peak_changes=activity.peak_changes[rows],
+                thumbnails=activity.thumbnails[rows],
             )
         return replace(self, features=features, activity=activity)
 
 
 @dataclass(frozen=True)
 class WeightedPassages:
-    """Spans of the speech that may say a step, with their probabilities.
+    """Spans of the speech that may say a step, with the probability of each.
 
     Attributes:
         spans: P spans of the speech, in seconds.
-        weights: (P,) P(the span says the step), of sum 1 or less. None: equal, of sum 1.
+        weights: (P,) P(the span says the step). Their sum is at most 1. None: all spans are equally
+            likely, with a sum of 1.
     """
 
     spans: Sequence[Span]

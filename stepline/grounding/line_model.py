@@ -272,7 +272,8 @@ class LinePosterior:
 
     @property
     def sentence_distribution(self) -> Array:
-        """P(line k is said in sentence s | it is said), (K, S). Rows sum to 1, or are 0."""
+        """P(sentence s says line k, given that some sentence says line k), (K, S). Rows sum to 1.
+        The row of a line that is never said is 0."""
         mass = self.posterior.sum(axis=1, keepdims=True)
         return np.asarray(self.posterior / np.maximum(mass, MIN_MASS))
 

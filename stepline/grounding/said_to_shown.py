@@ -90,12 +90,16 @@ class ShownPrior:
         return np.asarray(by_passage + unsaid / seconds)
 
     def _densities(self, span: Span, seconds: int, lag: float) -> Array:
-        """Return the distribution (N, T) for each of N positions of the phrase in a long passage.
+        """Return, for each of N possible positions of a short phrase in a long spoken passage,
+        P(the action is shown in second t), (N, T).
+
+        A passage that is longer than `words` seconds says the action in one phrase of that length,
+        at an unknown position.
 
         Args:
-            span: the passage.
-            seconds: T.
-            lag: seconds by which the pictures follow the words.
+            span: the passage in seconds.
+            seconds: T, number of seconds.
+            lag: seconds by which the video shows actions later than the speech says them.
         """
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
@@ -108,9 +112,8 @@ class ShownPrior:
 
 
 def signed_distance(t: Array, start: Array, end: Array) -> Array:
-    """Return the seconds from spans to times: 0 inside a span, negative before, positive after.
-
-    The arguments are broadcast.
+    """Return the seconds from spans to times: 0 inside a span, negative before it, positive after
+    it. The arguments broadcast to the shape of the result.
 
     Args:
         t: times in seconds.

@@ -90,12 +90,13 @@ START_SPREAD_SECONDS = 2.0  # scale of this delay's Cauchy distribution
 
 @dataclass(frozen=True)
 class ShotUnits:
-    """U units of a video: shots, or parts of long shots. Each unit shows at most one step.
+    """The U units of a video to which steps are assigned: shots, or parts of about 7 s of long
+    shots. Each unit shows at most one step.
 
     Attributes:
         slices: slice of whole seconds of each unit.
         starts: (U,) start of each unit in seconds, exact if a cut is within a second of it.
-        odds: (U,) log odds that something is being done in the unit.
+        odds: (U,) log odds that the unit shows someone doing something, not only talking.
     """
 
     slices: list[slice]
@@ -131,7 +132,7 @@ def action_odds_by_appearance(
         other_speech: (T,) seconds of speech in each second that no step cites.
     """
     seconds = prior.shape[1]
-    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
+    looks = known_mean_by_second(activity.thumbnails, activity.rate, seconds)
     groups = _group_by_appearance(shots, looks)
     looks_alike = groups[:, None] == groups  # (C, C)
     log_recurrence = _log_relative_recurrence(groups, looks_alike)
@@ -156,11 +157,12 @@ def action_odds_by_appearance(
 
 
 def _log_relative_recurrence(groups: Array, looks_alike: npt.NDArray[np.bool_]) -> Array:
-    """Return (C,): log of how often the look of each shot recurs, less that of the median look.
+    """Return how often shots that look like each of C shots recur: the log of the number of
+    recurrences, less that of the median look, (C,).
 
     Args:
         groups: (C,) number of each shot's look.
-        looks_alike: (C, C) whether two shots have the same look.
+        looks_alike: (C, C) True if two shots have the same look.
     """
     numbers = np.arange(len(groups))
     distance = np.abs(np.subtract.outer(numbers, numbers))
@@ -171,26 +173,27 @@ def _log_relative_recurrence(groups: Array, looks_alike: npt.NDArray[np.bool_]) 
 
 
 def _log_density(part: float, whole: float, pseudo_count: float, fraction: float) -> float:
-    """Return the log density in a part of the video, relative to the whole video.
+    """Return the log of a count per second in a part of the video, relative to the whole video.
 
     Args:
         part: count in the part.
         whole: count in the whole video.
-        pseudo_count: spread evenly over the video, which shrinks the result to 0.
-        fraction: of the seconds of the video that are in the part.
+        pseudo_count: count that is spread evenly over the video. It shrinks the result to 0.
+        fraction: fraction of the video's seconds that are in the part.
     """
     expected = (whole + pseudo_count) * fraction
     return float(np.log((part + pseudo_count * fraction) / expected))
 
 
 def talking_head_log_odds(appearance: ActionOdds, shots: Sequence[slice]) -> Array:
-    """Return the evidence that a second shows a talking head, as log odds of an action, (T,), <= 0.
+    """Return the log odds of an action against a talking head in each of T seconds, (T,), <= 0.
 
-    It is below 0 in shots whose look recurs with much chat, as a presenter's does.
+    It is below 0 in shots that look alike, recur often and have much speech that no step cites, as
+    shots of a presenter do. Elsewhere it is 0.
 
     Args:
         appearance: log odds that something is being done in each of C shots.
-        shots: C slices of whole seconds.
+        shots: C slices of whole seconds, which cover the T seconds.
     """
     lengths = [shot.stop - shot.start for shot in shots]
     return np.repeat(appearance.recurrence, lengths)
@@ -267,7 +270,7 @@ def shot_units(
         features: feature rows of the pictures, by which similar shots are joined. None: none are.
     """
     seconds = shots[-1].stop
-    changes = known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)
+    changes = known_mean_by_second(activity.peak_changes[:, None], activity.rate, seconds)
     motion = np.log(changes[:, 0] + STILL_CHANGE)
     is_known = np.isfinite(motion)
     usual = float(np.nanmedian(motion)) if is_known.any() else 0.0
@@ -420,17 +423,19 @@ def assign_to_shots(
     units: ShotUnits,
     settings: GroundSettings,
 ) -> tuple[Array, Array, float]:
-    """Return which unit shows each step: P(step k is in unit u), (K, U), P(shown), (K,), and the lag.
+    """Assign K steps to U units of the video, and return three values: P(step k is shown in unit
+    u), (K, U), P(shown), (K,), and the lag.
 
-    The lag is the number of seconds by which the pictures follow the words.
+    The lag is the number of seconds by which the video shows steps later than the speech says them.
 
     Args:
-        prior_at: function from a lag in seconds to (K, T) P(step k is shown in second t | said).
+        prior_at: function from a lag in seconds to (K, T) P(step k is shown in second t), by where
+            the speech says it.
         steps: K steps in the order of the text.
-        evidence: (K, T) log likelihood ratios of step k being shown in second t, by the pictures.
+        evidence: (K, T) log likelihood ratios of step k being shown in second t, by the frames.
         shown_prior: (K,) P(shown) before the evidence.
         units: U units, at least K.
-        settings: settings of grounding, with the price of another order.
+        settings: settings of grounding, with the cost of another order.
     """
     # the weight of each pair, by words and pictures
     scaled = units.odds / MAX_PICTURE_LOG_ODDS
@@ -474,18 +479,22 @@ def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
     return np.stack([rows[:, unit].sum(axis=1) for unit in slices], axis=1)
 
 
-def _best_lag(prior_at: Callable[[float], Array], units: ShotUnits, doing_weight: Array) -> float:
-    """Return the most likely number of seconds by which the pictures follow the words.
+def _best_lag(
+    prior_at: Callable[[float], Array], shot_units: ShotUnits, doing_weight: Array
+) -> float:
+    """Return the most likely number of seconds by which the video shows steps later than the speech
+    says them.
 
     Args:
-        prior_at: function from a lag in seconds to (K, T) P(step k is shown in second t | said).
-        units: U units.
-        doing_weight: (U,) likelihood ratio of each unit's pictures: a step is shown, against none.
+        prior_at: function from a lag in seconds to (K, T) P(step k is shown in second t), by where
+            the speech says it.
+        shot_units: U units of the video.
+        doing_weight: (U,) likelihood ratio of each unit's frames: a step is shown, against none.
     """
     earliest = min(0, LEAD_MARGIN_SECONDS - MAX_LAG_SECONDS)
     gains: dict[int, float] = {}
     for lag in range(earliest, MAX_LAG_SECONDS + 1):
-        mass = sum_by_unit(prior_at(float(lag)), units.slices)
+        mass = sum_by_unit(prior_at(float(lag)), shot_units.slices)
         doing = (mass * doing_weight).sum(axis=1)
         deviation = (lag - USUAL_LAG_SECONDS) / LAG_SPREAD_SECONDS
         gain = float(np.log(doing).sum())

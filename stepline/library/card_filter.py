@@ -29,7 +29,7 @@ class CardFilter:
         """Whether the filter has no condition."""
         return not (self.words.split() or self.tags or self.metadata or self.state)
 
-    def choose(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
+    def filter_cards(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
         """Return the cards that match the filter, in the given order."""
         if self.is_empty:
             return list(cards)
@@ -59,7 +59,7 @@ def matching_record_files(
     """
     if card_filter.is_empty:
         return None
-    cards = card_filter.choose(library.videos())
+    cards = card_filter.filter_cards(library.videos())
     return frozenset(library.video(card.id).name for card in cards if card.damage is None)
 
 

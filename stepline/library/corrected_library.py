@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
-from stepline.errors import StoreError
+from stepline.errors import NotFoundError, StoreError
 from stepline.files.digests import sha256
 from stepline.library.corrections import (
     CorrectedRecord,
@@ -35,7 +35,6 @@ from stepline.library.corrections import (
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
 from stepline.outputs.text import shown_span
-from stepline.outputs.verdict import count_verdicts
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import DamagedRecordError, from_json, read_record, to_json
@@ -57,8 +56,8 @@ class VideoCard(FrozenModel):
         state: "corrected" if people corrected steps of the video, else "new".
         picture: URL path of a key frame, None without a video file.
         steps: number of steps.
-        shown_steps: number of steps that the video shows, by its images.
-        likely_steps: number of steps that are likely shown, by their words.
+        seen_steps: number of steps that a picture shows.
+        placed_steps: number of steps that are placed by their words.
         revision: number of corrections.
         warnings: number of warnings of the record.
         written: modification time of the record's file, seconds since 1970, UTC.
@@ -73,8 +72,8 @@ class VideoCard(FrozenModel):
     state: VideoState
     picture: str | None
     steps: int
-    shown_steps: int = Field(serialization_alias="shown")
-    likely_steps: int = Field(serialization_alias="likely")
+    seen_steps: int = Field(serialization_alias="seen")
+    placed_steps: int = Field(serialization_alias="placed")
     revision: int
     warnings: int
     written: float = Field(serialization_alias="made")
@@ -103,20 +102,20 @@ class CurrentRecord:
     """A video's record before and after its corrections.
 
     Attributes:
-        machine: the record that `stepline steps` wrote.
+        machine_record: the record that `stepline steps` wrote.
         corrected: that record with the corrections of people.
-        has_step_corrections: whether people corrected steps. If so, `machine` is read from the
+        has_step_corrections: whether people corrected steps. If so, `machine_record` is read from the
             database, else from the record's file.
     """
 
-    machine: Record
+    machine_record: Record
     corrected: CorrectedRecord
     has_step_corrections: bool = False
 
     @cached_property
     def stamp(self) -> str:
         """Hash of the machine's record. Corrections carry it to name their version of the record."""
-        return hashlib.sha256(to_json(self.machine).encode()).hexdigest()[:16]
+        return hashlib.sha256(to_json(self.machine_record).encode()).hexdigest()[:16]
 
 
 def video_id(name: str) -> str:
@@ -218,7 +217,7 @@ class CorrectedLibrary:
     def video(self, id: str) -> LibraryVideo:
         """Return the record file of a video, and its version.
 
-        Raises LookupError for an unknown id, StoreError for a damaged record.
+        Raises NotFoundError for an unknown id, StoreError for a damaged record.
         """
         video = self._videos.get(id)
         # Its file was replaced or removed since the folder was scanned.
@@ -226,21 +225,21 @@ class CorrectedLibrary:
             self.scan_folder()
             video = self._videos.get(id)
         if video is None:
-            raise LookupError(f"video {id!r}")
+            raise NotFoundError("no such video")
         card = self._cards.get(video)
         if card is not None and card.damage is not None:
             raise StoreError(card.damage)
         return video
 
     def card(self, id: str) -> VideoCard:
-        """Return the list entry of a video, with all corrections. Raises LookupError for an unknown id."""
+        """Return the list entry of a video, with all corrections. Raises NotFoundError for an unknown id."""
         video = self.video(id)
         revision = self.revision(id)
         if revision:
             return self._corrected_card(video, revision)
         card = self._cards.get(video)
         if card is None:
-            raise LookupError(f"video {id!r}")
+            raise NotFoundError("no such video")
         return card
 
     def scan_folder(self) -> None:
@@ -291,7 +290,7 @@ class CorrectedLibrary:
         Once people have corrected its steps, it is the record that they saw, even if the file has
         changed since.
         """
-        return self.current(id).machine
+        return self.current(id).machine_record
 
     def corrected(self, id: str) -> CorrectedRecord:
         """Return a video's record with the corrections of people."""
@@ -338,7 +337,7 @@ class CorrectedLibrary:
             # Once steps are corrected, the record that they belong to is in the database.
             machine = from_json(row[0], str(self.database.path))
         elif before is not None:
-            machine = before.machine  # a correction leaves it as it is
+            machine = before.machine_record  # a correction leaves it as it is
         else:
             # Without corrected steps, the file holds the machine's record.
             machine = read_record(self.folder / video.name)
@@ -405,8 +404,8 @@ class CorrectedLibrary:
             )
         # Read before the transaction, which other processes wait for.
         current = self.current(id)
-        record = current.machine
-        with self.database.change() as connection:
+        record = current.machine_record
+        with self.database.write_transaction() as connection:
             earlier = self.corrections(id)
             # A page that got no answer sends again.
             if _is_resent(correction, earlier):
@@ -512,8 +511,8 @@ def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
         state="new",
         picture=None,
         steps=0,
-        shown_steps=0,
-        likely_steps=0,
+        seen_steps=0,
+        placed_steps=0,
         revision=0,
         warnings=1,
         written=video.stamp[0] / 1e9,
@@ -527,7 +526,7 @@ def _make_card(
     # The picture shows the first step that is shown, at its most likely second.
     shown = (step.at for step in record.steps if shown_span(step) is not None)
     second = next((at for at in shown if at is not None), 0.0)
-    verdicts = count_verdicts(record.steps)
+    statuses = [step.status for step in record.steps]
     picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
     return VideoCard(
         id=video.id,
@@ -536,8 +535,8 @@ def _make_card(
         state=state,
         picture=picture if record.video.path is not None else None,
         steps=len(record.steps),
-        shown_steps=verdicts.get("shown", 0),
-        likely_steps=verdicts.get("likely", 0),
+        seen_steps=statuses.count("seen"),
+        placed_steps=statuses.count("placed"),
         revision=revision,
         warnings=len(record.warnings),
         written=video.stamp[0] / 1e9,

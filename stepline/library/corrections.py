@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from stepline.errors import StoreError
 from stepline.library.video_edits import (
@@ -21,8 +21,8 @@ from stepline.library.video_edits import (
     TitleEdit,
     UntagEdit,
     VideoEdit,
+    apply_video_edit,
     edited_field,
-    edited_video,
 )
 from stepline.outputs.text import one_line
 from stepline.records import (
@@ -34,17 +34,25 @@ from stepline.records import (
     Step,
     StepKind,
     covering_span,
+    current_status,
 )
 
 StepId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 StepText: TypeAlias = Annotated[str, Field(max_length=2000, pattern=r"\S")]
 PersonName: TypeAlias = Annotated[str, Field(max_length=80, pattern=r"\S")]
+CorrectionId: TypeAlias = Annotated[str, Field(min_length=1, max_length=80)]
 EditedField: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
 
 STEP_FIELDS = ("text", "kind", "span", "at", "status")  # that people correct
 STEP_ORDER_FIELD: EditedField = ("", "order")
 MAX_EDITS = 10_000  # of one correction
-VERDICT_SCORES = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
+# P(shown) of a step with a person's status
+STATUS_SCORES: dict[Status, float | None] = {
+    "seen": 1.0,
+    "placed": None,
+    "said_only": 0.0,
+    "not_found": 0.0,
+}
 
 
 class ChangeEdit(FrozenModel):
@@ -56,7 +64,7 @@ class ChangeEdit(FrozenModel):
         kind: new kind, such as "do".
         span: seconds of the video, replaces the best span.
         at: second of the video at which the step is best seen.
-        status: the person's verdict. The score becomes the value in VERDICT_SCORES.
+        status: the person's verdict. The score becomes the value in STATUS_SCORES.
     """
 
     do: Literal["change"]
@@ -65,7 +73,7 @@ class ChangeEdit(FrozenModel):
     kind: StepKind | None = None
     span: Span | None = None
     at: Seconds | None = None
-    status: Status | None = None
+    status: Annotated[Status | None, BeforeValidator(current_status)] = None
 
 
 class AddEdit(FrozenModel):
@@ -141,36 +149,46 @@ StepEdit: TypeAlias = ChangeEdit | AddEdit | DeleteEdit | SplitEdit | MergeEdit 
 Edit: TypeAlias = Annotated[StepEdit | VideoEdit, Field(discriminator="do")]
 
 
-class Correction(FrozenModel):
-    """One change by a person: edits, or the undo of an earlier correction.
+class NewCorrection(FrozenModel):
+    """One change by a person, as it is sent: edits, or the undo of an earlier correction.
 
     Attributes:
-        id: id of the correction, unique within the video.
-        video: id of the video.
         by: name of the person.
-        when: time of the correction in seconds since 1970, UTC.
         base: revision that the person saw: the number of corrections that the video had then.
         window: id of the person's browser window. Corrections of one window never conflict.
         record: hash of the machine's record that the person saw, "" if unknown. It is not stored.
         edits: the edits in their order, empty for an undo.
         undoes: id of the correction that is undone, None for edits.
+        id: id chosen by the client, so that a correction that is sent twice counts once.
     """
 
-    id: Annotated[str, Field(min_length=1, max_length=80)]
-    video: str
     by: PersonName
-    when: Annotated[float, Field(ge=0.0)]
     base: Annotated[int, Field(ge=0)]
     window: Annotated[str, Field(max_length=80)] = ""
     record: Annotated[str, Field(max_length=80)] = ""
     edits: Annotated[tuple[Edit, ...], Field(max_length=MAX_EDITS)] = ()
     undoes: str | None = None
+    id: CorrectionId | None = None
 
     @model_validator(mode="after")
-    def _edits_or_undoes(self) -> "Correction":
+    def _edits_or_undoes(self) -> "NewCorrection":
         if bool(self.edits) == (self.undoes is not None):
             raise ValueError("a correction holds edits, or the one that it undoes")
         return self
+
+
+class Correction(NewCorrection):
+    """A correction of a video.
+
+    Attributes:
+        id: id of the correction, unique within the video.
+        video: id of the video.
+        when: time of the correction in seconds since 1970, UTC.
+    """
+
+    id: CorrectionId
+    video: str
+    when: Annotated[float, Field(ge=0.0)]
 
 
 class ConflictError(StoreError):
@@ -226,7 +244,7 @@ def apply_corrections(record: Record, corrections: Sequence[Correction]) -> Corr
     for correction in active_corrections(corrections):
         for edit in correction.edits:
             if isinstance(edit, VideoEdit):
-                video = edited_video(video, edit)
+                video = apply_video_edit(video, edit)
             else:
                 steps.apply(edit)
     ordered_steps = steps.ordered_steps()
@@ -424,18 +442,18 @@ class _StepTable:
     def __init__(self, record: Record, preceding_ids: Mapping[str, str | None]) -> None:
         self.machine = {step.id: step for step in record.steps}
         self.steps = dict(self.machine)
+        self.judged: set[str] = set()  # ids of the steps whose status a person has chosen
         self.preceding_ids = preceding_ids
         self.order: tuple[str, ...] = ()
 
     def apply(self, edit: StepEdit) -> None:
         match edit:
             case ChangeEdit():
-                self.steps[edit.step] = _apply_change(self._step(edit.step), edit)
+                self.steps[edit.step] = self._change(self._step(edit.step), edit)
             case AddEdit():
                 step = Step(id=edit.id, text=one_line(edit.text), kind=edit.kind)
                 if edit.span is not None:
-                    verdict = {"spans": (edit.span,), "status": "shown", "score": 1.0}
-                    step = step.model_copy(update=verdict)
+                    step = step.model_copy(update={"spans": (edit.span,), **_person_status("seen")})
                 self.steps[edit.id] = step
             case DeleteEdit():
                 self._step(edit.step)
@@ -493,6 +511,20 @@ class _StepTable:
             )
         return self.steps[id]
 
+    def _change(self, step: Step, edit: ChangeEdit) -> Step:
+        values: dict[str, Any] = edit.model_dump(include={"kind", "at"}, exclude_none=True)
+        if edit.text is not None:
+            values["text"] = one_line(edit.text)
+        if edit.span is not None:
+            values["spans"] = (edit.span, *step.spans[1:])
+            # A person who says where a step is shown has seen it, unless a person says otherwise.
+            if step.status in (None, "placed") and step.id not in self.judged:
+                values |= _person_status("seen")
+        if edit.status is not None:
+            values |= _person_status(edit.status)
+            self.judged.add(step.id)
+        return step.model_copy(update=values)
+
     def _split(self, step: Step, edit: SplitEdit) -> None:
         span = step.spans[0] if step.spans else None
         if span is None or not span.start < edit.at < span.end:
@@ -526,13 +558,7 @@ class _StepTable:
             del self.steps[step.id]
 
 
-def _apply_change(step: Step, edit: ChangeEdit) -> Step:
-    values = edit.model_dump(include={"text", "kind", "at", "status"}, exclude_none=True)
-    if edit.text is not None:
-        values["text"] = one_line(edit.text)
-    if edit.span is not None:
-        # A person who says where a step is shown has seen more than its words.
-        values |= {"spans": (edit.span, *step.spans[1:]), "basis": None}
-    if edit.status is not None:
-        values |= {"score": VERDICT_SCORES[edit.status], "basis": None}
-    return step.model_copy(update=values)
+def _person_status(status: Status) -> dict[str, Any]:
+    """Return the fields of a step that follow from the status that a person gave it."""
+    basis = "person" if status == "seen" else None
+    return {"status": status, "basis": basis, "doubt": None, "score": STATUS_SCORES[status]}

@@ -1,7 +1,7 @@
 """The database of a library: one SQLite file next to the records, with all that people and jobs add.
 
     database = LibraryDatabase(Path("out"))
-    with database.change() as connection:
+    with database.write_transaction() as connection:
         connection.execute("INSERT INTO waveform VALUES (?, ?, ?)", row)
 
 A change is on disk when its transaction ends: WAL, synchronous=FULL. The stores that use it:
@@ -26,7 +26,7 @@ from threading import RLock
 from typing import Any, TypeAlias
 
 from stepline.errors import StoreError
-from stepline.files.atomic_files import check_own_file, open_own_file
+from stepline.files.atomic_files import check_plain_file, open_plain_file
 from stepline.limits import MAX_RECORD_BYTES
 
 Row: TypeAlias = tuple[Any, ...]
@@ -107,7 +107,7 @@ class LibraryDatabase:
 
     def store_port(self, port: int) -> None:
         """Store the TCP port, to be used again: browsers keep unsent corrections per address."""
-        with self.change() as connection:
+        with self.write_transaction() as connection:
             connection.execute("UPDATE library SET value = ? WHERE name = 'port'", (str(port),))
 
     def _stored_fact(self, name: str) -> Any:
@@ -132,8 +132,9 @@ class LibraryDatabase:
         return rows[0] if rows else None
 
     @contextlib.contextmanager
-    def change(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection inside a transaction that is synced to disk at the end."""
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection inside a transaction that is committed, synced to disk, at the end.
+        An error rolls it back."""
         with self.locked_connection():
             # IMMEDIATE locks before anything is read, so that it is still true at the write.
             self._connection.execute("BEGIN IMMEDIATE")
@@ -224,7 +225,7 @@ def check_database_files(path: Path) -> None:
     SQLite would write through the link.
     """
     for suffix in ("", *SQLITE_SUFFIXES):
-        check_own_file(path.with_name(path.name + suffix))
+        check_plain_file(path.with_name(path.name + suffix))
 
 
 def limit_row_size(connection: sqlite3.Connection) -> None:
@@ -248,7 +249,7 @@ def _is_empty_file(path: Path) -> bool:
 def _make_private(path: Path) -> None:
     """Make a database, and the files that SQLite keeps next to it, readable only by their owner."""
     # SQLite gives the files next to it the mode that it finds here.
-    open_own_file(path).close()
+    open_plain_file(path).close()
     for suffix in ("", *SQLITE_SUFFIXES):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).chmod(0o600)

@@ -64,7 +64,7 @@ NULL_QUERY_COUNT = 256
 NULL_QUERY_SEED = 99
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_VERSION = 5  # version of the tables below. An index of another one is made again
+INDEX_VERSION = 6  # version of the tables below. An index of another one is made again
 
 # Words are indexed by triggers, so that no moment is without them.
 INDEX_TABLES = """
@@ -73,7 +73,7 @@ CREATE TABLE file (
     first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB, damage TEXT, digest TEXT);
 CREATE TABLE moment (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
-    start REAL, end REAL, status TEXT, basis TEXT, score REAL, steps TEXT NOT NULL);
+    start REAL, end REAL, score REAL, status TEXT, basis TEXT, doubt TEXT, steps TEXT NOT NULL);
 CREATE INDEX moment_file ON moment(file);
 CREATE VIRTUAL TABLE words USING fts5(
     text, content='moment', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
@@ -100,9 +100,10 @@ class Moment:
         text: text of the step, the sentence or the screen.
         start: second of the video at which it is shown, else spoken. None if neither is known.
         end: second of the video at which it ends, None like `start`.
-        status: verdict on a step, None for other kinds.
-        basis: whether words or images decided the verdict.
-        score: P(the video shows it) of a step or sentence, None if it was not estimated.
+        status: status of a step, None for other kinds.
+        basis: what decides of a seen step.
+        doubt: why a placed step may not be shown.
+        score: P(the picture shows it) of a seen step, or of a sentence by a detector, else None.
         file: path of the record's JSON file, relative to the library's folder.
         link: relative path of the video's HTML page, with "#t=SECOND". None without a page.
     """
@@ -113,10 +114,11 @@ class Moment:
     text: str
     start: Seconds | None
     end: Seconds | None
-    status: Status | None
-    basis: Basis | None
-    score: Probability | None
     file: str
+    score: Probability | None = None
+    status: Status | None = None
+    basis: Basis | None = None
+    doubt: str | None = None
     link: str | None = None
 
 
@@ -132,22 +134,28 @@ def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
     title = record.video.title or record.id
 
     def moment(
-        kind: MomentKind,
-        text: str,
-        span: Span | None,
-        score: float | None,
-        status: Status | None = None,
-        basis: Basis | None = None,
+        kind: MomentKind, text: str, span: Span | None, score: float | None = None, **verdict: Any
     ) -> Moment:
-        start, end = (None, None) if span is None else (span.start, span.end)
-        return Moment(record.video.id, title, kind, text, start, end, status, basis, score, name)
+        return Moment(
+            video=record.video.id,
+            title=title,
+            kind=kind,
+            text=text,
+            start=None if span is None else span.start,
+            end=None if span is None else span.end,
+            score=score,
+            file=name,
+            **verdict,
+        )
 
     # the steps, and which sentences they cite
     rows: list[tuple[Moment, list[int]]] = []
     citing_step_numbers = defaultdict(list)
     for number, step in enumerate(record.steps):
         span = shown_span(step) or step.said
-        rows.append((moment("step", step.text, span, step.score, step.status, step.basis), []))
+        verdict = step.model_dump(include={"status", "basis", "doubt"})
+        score = step.score if step.status == "seen" else None
+        rows.append((moment("step", step.text, span, score, **verdict), []))
         for source in step.sources:
             citing_step_numbers[source].append(number)
 
@@ -159,7 +167,7 @@ def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
         for remark in step.seen:
             text = remark.partition(ON_SCREEN)[2]
             if text:
-                rows.append((moment("screen", text, None, None), [number]))
+                rows.append((moment("screen", text, None), [number]))
     return rows
 
 
@@ -170,17 +178,17 @@ def moments_as_json(answers: Sequence[Moment]) -> str:
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """How many files an update of the index read and removed.
+    """How many files an update of the search index read and removed.
 
     Attributes:
-        read: number of new or changed JSON files that were read.
-        removed: number of deleted files that were taken out of the index.
+        read_count: number of new or changed JSON files that were read.
+        removed_count: number of deleted files that were taken out of the index.
         without_record: number of JSON files in the folder that are no record.
         damaged: error messages of the records in the folder that cannot be read.
     """
 
-    read: int
-    removed: int
+    read_count: int
+    removed_count: int
     without_record: int
     damaged: tuple[str, ...] = ()
 
@@ -222,7 +230,7 @@ class SearchIndex:
         self._database.close()
 
     @property
-    def meaning(self) -> bool:
+    def uses_vectors(self) -> bool:
         """Whether searches also rank by the cosine of vectors, not only by words."""
         return self._embedder is not None
 
@@ -240,7 +248,7 @@ class SearchIndex:
                 "SELECT name, stamp, vectors IS NULL AND count > 0, damage IS NOT NULL FROM file"
             )
             for name, stamp, lacks_vectors, is_damaged in files:
-                is_old = (lacks_vectors and self.meaning) or is_damaged
+                is_old = (lacks_vectors and self.uses_vectors) or is_damaged
                 indexed[name] = None if is_old else stamp
             changed = [name for name, stamp in stamps.items() if indexed.get(name) != stamp]
             gone = indexed.keys() - stamps.keys()
@@ -391,7 +399,7 @@ class SearchIndex:
 
     def _load_moment(self, answer: int) -> Moment:
         (row,) = self._rows(
-            "SELECT video, title, kind, text, start, end, status, basis, score, name "
+            "SELECT video, title, kind, text, start, end, name, score, status, basis, doubt "
             "FROM moment JOIN file ON file.id = moment.file WHERE moment.id = ?",
             answer,
         )
@@ -409,7 +417,8 @@ class SearchIndex:
         return replace(moment, link=link)
 
     def _vectors(self) -> MomentRows:
-        """Return the ids, vectors and similarities to null queries of all moments, sorted by id."""
+        """Return three arrays for all N moments of the index, sorted by id: ids (N,), vectors (N,
+        D), and the similarity of each to null queries (N,)."""
         if self._moment_rows is None:
             files = self._rows(
                 "SELECT first, count, vectors, least FROM file "
@@ -483,7 +492,7 @@ class SearchIndex:
             ).lastrowid
             for id, (moment, steps) in enumerate(rows, start=first):
                 self._database.execute(
-                    "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         id,
                         file,
@@ -491,9 +500,10 @@ class SearchIndex:
                         moment.text,
                         moment.start,
                         moment.end,
+                        moment.score,
                         moment.status,
                         moment.basis,
-                        moment.score,
+                        moment.doubt,
                         json.dumps([first + step for step in steps]),
                     ),
                 )
@@ -605,7 +615,8 @@ def index_path(folder: Path) -> Path:
 
 
 def random_queries(count: int, seed: int) -> list[str]:
-    """Return queries of one to four random words: of syllables, or every second of mere letters.
+    """Return queries of one to four random words without meaning. Every second query has words of
+    syllables, the others have words of random letters.
 
     Args:
         count: number of queries.

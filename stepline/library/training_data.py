@@ -15,12 +15,12 @@ from stepline.features import FeatureWriter
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import step_corrections
 from stepline.media import probe
-from stepline.outputs.text import safe_stem
+from stepline.outputs.text import safe_stem, shown_span
 from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected
-from stepline.settings import validate, without_constants
+from stepline.settings import remove_constant_settings, validate
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
 
@@ -97,7 +97,7 @@ def _read_features(
     network = settings.vision.model_dump_json()
     if network not in backbones:
         backbones[network] = load_backbone(settings.vision)
-    options = VisualOptions(backbones[network], motion=False, progress=progress)
+    options = VisualOptions(backbones[network], measures_motion=False, progress=progress)
     info = probe(media, settings.media)
     visual = extract_features(Request(media, record.id), info, settings, options)
     if visual.features is None:
@@ -110,7 +110,7 @@ def record_settings(record: Record) -> StepsSettings:
 
     Raises SettingsError if it was made without pictures, or from a part of the video.
     """
-    values = without_constants(record.settings)
+    values = remove_constant_settings(record.settings)
     inputs = values.pop("inputs", None)
     settings = validate(StepsSettings, values)
     if settings.vision.backbone in ("none", "precomputed"):
@@ -123,10 +123,11 @@ def record_settings(record: Record) -> StepsSettings:
 def _add_reference_spans(record: Record) -> Record:
     """Return the record with its own steps as `reference`.
 
-    A reference step that is shown has its best span, other steps have none.
+    A reference step that is seen or placed without a doubt has its best span, other steps have none.
     """
     reference = []
     for step in record.steps:
-        spans = step.spans[:1] if step.status == "shown" else ()
+        span = shown_span(step) if step.doubt is None else None
+        spans = () if span is None else (span,)
         reference.append(step.model_copy(update={"spans": spans}))
     return record.model_copy(update={"reference": tuple(reference)})

@@ -60,7 +60,7 @@ class MetadataEdit(FrozenModel):
 VideoEdit: TypeAlias = TitleEdit | TagEdit | UntagEdit | MetadataEdit
 
 
-def edited_video(video: Video, edit: VideoEdit) -> Video:
+def apply_video_edit(video: Video, edit: VideoEdit) -> Video:
     """Return the video with an edit applied to its title, tags or metadata.
 
     Raises StoreError for a text without a visible character, and for too many tags or names.

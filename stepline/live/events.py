@@ -4,6 +4,8 @@ The log is the state of the run. Every event is on disk before it is emitted, so
 killed can resume.
 """
 
+import contextlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from stepline.errors import StoreError
 from stepline.files.append_log import AppendLog
-from stepline.files.atomic_files import check_own_file, write_atomic
+from stepline.files.atomic_files import check_plain_file, write_atomic
 from stepline.outputs.subtitles import webvtt
 from stepline.records import (
     Basis,
@@ -30,6 +32,7 @@ from stepline.records import (
     StepKind,
     Transcript,
     Video,
+    with_current_status,
 )
 
 if TYPE_CHECKING:
@@ -103,8 +106,9 @@ class LiveEvent(FrozenModel):
     spans: tuple[Span, ...] | None = Field(
         None, description="seconds in which the step was shown, the best span first"
     )
-    status: Status | None = Field(None, description="verdict on a step that has ended")
-    basis: Basis | None = Field(None, description="evidence that decided the verdict")
+    status: Status | None = Field(None, description="status of a step that is shown or has ended")
+    basis: Basis | None = Field(None, description="what decides of a seen step")
+    doubt: str | None = Field(None, description="why a placed step may not be shown")
     score: Probability | None = Field(None, description="P(the step is shown)")
     seconds: float | None = Field(
         None, description="length of a gap, or of the whole source, in seconds"
@@ -117,6 +121,13 @@ class LiveEvent(FrozenModel):
     skipped: tuple[str, ...] | None = Field(
         None, description='ids of lines that were passed over, in "line" events of earlier releases'
     )
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> "LiveEvent":
+        """Return the event in a line of a log. Statuses of release 0.1.0 become those of today."""
+        with contextlib.suppress(ValueError, AttributeError):  # pydantic names what is wrong
+            json_data = json.dumps(with_current_status(json.loads(json_data)))
+        return super().model_validate_json(json_data, **options)
 
     @model_serializer(mode="wrap")
     def _dump_known_fields(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -256,6 +267,7 @@ def _step_after_event(step: LiveStep | None, event: LiveEvent) -> LiveStep | Non
             "at": event.second,
             "status": event.status,
             "basis": event.basis,
+            "doubt": event.doubt,
             "score": event.score,
         }
         return step.with_changes(update, ended=True)
@@ -324,7 +336,7 @@ class RunFiles:
             return
         new_rows = np.ascontiguousarray(values[self.row_count - first :], np.float32)
         try:
-            check_own_file(self.rows)
+            check_plain_file(self.rows)
             with self.rows.open("ab") as file:
                 file.write(new_rows.tobytes())
         except OSError as error:

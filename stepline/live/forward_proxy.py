@@ -26,10 +26,10 @@ class ForwardProxy(http.server.ThreadingHTTPServer):
     """An HTTP proxy on this machine that runs while its context is open.
 
     Attributes:
-        named: host of the URL that the user named, which may be private.
+        user_host: host of the URL that the user named, which may be private.
         settings: timeout, and whether private addresses are allowed.
         address: URL of the proxy.
-        refused: why the last refused request was refused, "" if no request was.
+        last_refusal: why the last refused request was refused, "" if no request was.
     """
 
     daemon_threads = True
@@ -43,9 +43,9 @@ class ForwardProxy(http.server.ThreadingHTTPServer):
             settings: timeout, and whether private addresses are allowed.
         """
         super().__init__(("127.0.0.1", 0), _ProxyHandler)
-        self.named = named
+        self.user_host = named
         self.settings = settings
-        self.refused = ""
+        self.last_refusal = ""
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -136,11 +136,11 @@ class _ProxyHandler(http.server.BaseHTTPRequestHandler):
                 (host, int(port)),
                 proxy.settings.seconds,
                 private=proxy.settings.private,
-                named=proxy.named,
+                named=proxy.user_host,
             )
         except MediaError as error:
             # FFmpeg reports only a failure, so the reason is stored for the user.
-            proxy.refused = str(error)
+            proxy.last_refusal = str(error)
             self.send_error(403)
         except (OSError, ValueError):
             self.send_error(502)

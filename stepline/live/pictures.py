@@ -30,22 +30,22 @@ class LiveEvidence:
     """The visual evidence of a span of a live video.
 
     Attributes:
-        begin: second of the video at which the span starts. Rows and cuts are counted from there.
-        until: second of the video at which the span ends.
-        features: T feature rows (T, D), None before the first picture.
-        activity: motion, cuts and thumbnails of the same rows, None before the first picture.
+        start: second of the video at which the span starts. Rows and cuts are counted from there.
+        end: second of the video at which the span ends.
+        features: T feature rows (T, D), None before the first frame.
+        activity: motion, cuts and thumbnails of the same rows, None before the first frame.
     """
 
-    begin: float
-    until: float
+    start: float
+    end: float
     features: FeatureSequence | None
     activity: Activity | None
 
 
 class LiveVision:
-    """Encodes the frames of a live video in one thread, while another thread reads the results.
+    """Encodes the frames of a live video in one thread, while another thread reads the features.
 
-    Memory holds all rows until `forget`.
+    Memory holds all rows until `drop_before` drops them.
     """
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
@@ -110,7 +110,7 @@ class LiveVision:
         first = round(self._meter_start * rate) + skip
 
         # rows before that keep the values of the old meter
-        measured = np.column_stack([activity.motion, activity.peaks, activity.looks])
+        measured = np.column_stack([activity.motion, activity.peak_changes, activity.thumbnails])
         self._measurements.set(first, measured[skip:])
         old_cuts = [cut for cut in self._cuts if cut < self._valid_from]
         new_cuts = [cut + self._meter_start for cut in activity.cuts]
@@ -126,13 +126,13 @@ class LiveVision:
         # Motion is not kept on disk: the pictures count as still, the rest as not measured.
         measured = np.full((len(values), MEASUREMENT_WIDTH), np.nan, np.float32)
         measured[:, 0] = 0.0
-        self.forget(begin)
+        self.drop_before(begin)
         first = self._values.first
         with self._lock:
             self._values.set(first, values)
             self._measurements.set(first, measured)
 
-    def forget(self, begin: float) -> None:
+    def drop_before(self, begin: float) -> None:
         """Drop the rows and cuts before second `begin` of the source."""
         first = round(begin * self._settings.rate)
         with self._lock:
@@ -147,7 +147,7 @@ class LiveVision:
         return self._backbone.dim
 
     @property
-    def until(self) -> float:
+    def known_end(self) -> float:
         """Second of the source up to which features are known."""
         return self._values.count / self._settings.rate
 
@@ -158,7 +158,7 @@ class LiveVision:
         """
         with self._lock:
             rate = self._settings.rate
-            until = self.until
+            until = self.known_end
             if not self._values.count:
                 return LiveEvidence(0.0, 0.0, None, None)
             # Motion has to reach as far as the features do.

@@ -18,7 +18,7 @@ from stepline.live.session import LiveSession
 from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.live.speech import Recognise
 from stepline.media.container import LiveInput
-from stepline.numeric import one_blas_thread
+from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import lock_video, run_video
 from stepline.pipeline.output_files import OutputOptions
@@ -55,7 +55,7 @@ class LiveJob:
     options: LiveOptions = field(default_factory=LiveOptions)
 
 
-@one_blas_thread()
+@limit_blas_to_one_thread()
 def run_live(
     job: LiveJob,
     settings: StepsSettings,

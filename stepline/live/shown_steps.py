@@ -23,7 +23,7 @@ FORGET_SECONDS = 600
 MAX_LAG_SECONDS = 30.0  # largest `--lag`
 
 # fields of a step that grounding sets
-UNPLACED_FIELDS = {"spans": (), "at": None, "status": None, "basis": None, "score": None}
+UNPLACED_FIELDS = dict.fromkeys(("at", "status", "basis", "doubt", "score")) | {"spans": ()}
 
 
 class ShownSteps:
@@ -122,20 +122,22 @@ class ShownSteps:
             # Without pictures a step ends as soon as it is said.
             for present in self._log.present_steps:
                 if not present.ended and not self._options.texts:
-                    self._emit_event("step_ended", step=present.step.id, status="said", score=0.0)
+                    self._emit_event(
+                        "step_ended", step=present.step.id, status="said_only", score=0.0
+                    )
                     self._files.write_vtt()
             return
-        if self.vision.until < self._until + 1.0:
+        if self.vision.known_end < self._until + 1.0:
             return
         picture = self.vision.snapshot()
-        self._until = picture.until
+        self._until = picture.end
         # A killed run resumes with the rows on disk.
         if picture.features is not None:
             first = round(self.begin * self._settings.vision.rate)
             self._files.append_rows(first, picture.features.values)
         self._ground(picture)
         for step in self._in_source_time(self._grounder.steps):
-            self._emit_changes(step, picture.until - self._options.lag)
+            self._emit_changes(step, picture.end - self._options.lag)
         if self._options.texts:
             # The line whose words ended last, where it is another one than before.
             end_seconds = {
@@ -146,12 +148,12 @@ class ShownSteps:
             if line is not None and (last is None or last.step != line):
                 self._emit_event("line", step=line, text=self._log.steps[line].step.text)
         # Grounding looks at a bounded past, so memory and time per second stay bounded.
-        if picture.until >= self.begin + self.memory_seconds + FORGET_SECONDS:
+        if picture.end >= self.begin + self.memory_seconds + FORGET_SECONDS:
             self._drop_old_rows()
 
     def _ground(self, picture: LiveEvidence) -> None:
         self._grounder.update_pictures(
-            picture.until - picture.begin, features=picture.features, activity=picture.activity
+            picture.end - picture.start, features=picture.features, activity=picture.activity
         )
 
     def _recent_window(self) -> GroundingWindow:
@@ -172,7 +174,7 @@ class ShownSteps:
         """Drop rows that are too old for grounding. They stay on disk."""
         assert self.vision is not None
         self.begin += FORGET_SECONDS
-        self.vision.forget(float(self.begin))
+        self.vision.drop_before(float(self.begin))
         self._grounder.forget(FORGET_SECONDS)
         # The grounder's clock begins later now, so all is given to it again.
         self.update_speech()
@@ -189,7 +191,7 @@ class ShownSteps:
         # A step that has ended stays ended.
         if present is None or present.ended or present.withdrawn:
             return
-        if step.spans and step.status == "shown":
+        if step.spans and step.doubt is None:
             # Each event waits until its second is `lag` ago.
             span = step.spans[0]
             if not present.shown and span.start <= second:
@@ -197,6 +199,7 @@ class ShownSteps:
                     "step_shown",
                     step=step.id,
                     second=round(step.at or span.start, 3),
+                    status=step.status,
                     basis=step.basis,
                     score=step.score,
                 )
@@ -216,6 +219,7 @@ class ShownSteps:
             second=step.at,
             status=step.status,
             basis=step.basis,
+            doubt=step.doubt,
             score=score,
         )
         self._files.write_vtt()

@@ -291,7 +291,7 @@ class LiveSource:
     def _open(self) -> AbstractContextManager[OpenMedia]:
         source = self._source
         if isinstance(source, LiveInput):
-            return self._open_address(replace(source, silence=self._links.seconds))
+            return self._open_address(replace(source, timeout_seconds=self._links.seconds))
         if time.time() - source.stat().st_mtime >= GROWING_SECONDS:
             return open_media(source, self._media)
         growing_input = LiveInput(
@@ -299,7 +299,7 @@ class LiveSource:
             str(source),
             "file",
             options=(("follow", "1"),),
-            silence=GROWING_SECONDS,
+            timeout_seconds=GROWING_SECONDS,
         )
         return open_live(growing_input, self._media)
 
@@ -323,10 +323,10 @@ class LiveSource:
                 with open_live(replace(live, options=options), self._media) as media:
                     yield media
             except (MediaError, av.error.FFmpegError) as error:
-                if not proxy.refused:
+                if not proxy.last_refusal:
                     raise
                 raise MediaError(
-                    f"{live.label}: it leads elsewhere, and {proxy.refused}"
+                    f"{live.label}: it leads elsewhere, and {proxy.last_refusal}"
                 ) from error
 
     def _connection_items(self, media: OpenMedia, break_reason: str) -> SourceItems:

@@ -42,11 +42,11 @@ CONFLICT_STATUS = 409  # a lock that timed out. OpenAI's own client tries again 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A chat whose last message is the question.
+    """A chat whose last message is the question to the language model.
 
     Attributes:
-        messages: each has the keys "role" and "content", in order.
-        banned: texts of tokens that a GGUF does not write. Other servers do not know them.
+        messages: the messages in order, each with the keys "role" and "content".
+        banned: texts of tokens that a local GGUF model must not write. Servers ignore this list.
     """
 
     messages: tuple[dict[str, str], ...]

@@ -100,7 +100,8 @@ class AudioTimeline:
             yield self._next_block(self._waiting_count)
 
     def _restart(self, time: float) -> Iterator[tuple[float, Samples]]:
-        """Fill the gap up to `time` (seconds) with silence, and start a new resampler there."""
+        """Yield the blocks of silence that fill the gap up to `time` (seconds), and start a new
+        resampler there."""
         yield from self._flush_resampler()
         self._expected_time = max(self._expected_time, time)
         seconds = self._expected_time - (self._origin or 0.0)

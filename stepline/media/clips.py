@@ -14,7 +14,7 @@ from stepline.files.atomic_files import atomic_path
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, failure_reason, frame_rate, open_media
 from stepline.media.frames import FrameScaler, display_size, quarter_turns
-from stepline.media.hdr import is_high_range
+from stepline.media.hdr import is_hdr
 from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
@@ -347,7 +347,7 @@ class _VideoEncoder:
         import av
 
         context = self._stream.codec_context
-        if quarter_turns(frame) or is_high_range(frame):
+        if quarter_turns(frame) or is_hdr(frame):
             # as RGB, since the halves of 4:2:0 do not turn
             frame = av.VideoFrame.from_ndarray(self._scaler.image(frame), format="rgb24")
         return frame.reformat(width=context.width, height=context.height, format="yuv420p")

@@ -173,33 +173,33 @@ class _StreamTiming:
     """Timing of one stream: the stored time stamps of its last packets, and their correction.
 
     Attributes:
-        base: seconds per tick.
-        last: decoding stamp of the previous packet, in ticks.
+        seconds_per_tick: seconds per tick.
+        last_decoding_stamp: decoding stamp of the previous packet, in ticks.
         max_jump: largest step in ticks from one stamp to the next that is not checked.
         shift: seconds to add to the stored stamps.
-        end: stamp in ticks at which the packets so far end.
+        end_stamp: stamp in ticks at which the packets so far end.
         next_part: (first stored second, shift in seconds) of the next part of a joined recording.
             Set if a frame of that part was seen ahead of its decoding time, else None.
         recent_stamps: stamps in ticks of the latest packets, as many as B-frames can reorder.
     """
 
-    base: float
-    last: int
+    seconds_per_tick: float
+    last_decoding_stamp: int
     max_jump: int
     shift: float
-    end: int
+    end_stamp: int
     next_part: tuple[float, float] | None = None
     recent_stamps: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REORDERED))
 
     @property
     def last_second(self) -> float:
         """Decoding time of the previous packet in seconds, as stored in the file."""
-        return self.last * self.base
+        return self.last_decoding_stamp * self.seconds_per_tick
 
     @property
     def corrected_end(self) -> float:
         """Corrected time in seconds at which the packets so far end."""
-        return self.end * self.base + self.shift
+        return self.end_stamp * self.seconds_per_tick + self.shift
 
     def next_shift(self, second: float) -> float | None:
         """Return the shift in seconds of the next part, for a stored second that belongs to it.
@@ -213,7 +213,9 @@ class _StreamTiming:
     def record(self, stamp: int, duration: int) -> None:
         """Record a packet by its stamp and duration, both in ticks."""
         # mp4 has a packet last until the next one, past any jump
-        self.end = max(self.end, stamp + duration if duration < self.max_jump else stamp)
+        self.end_stamp = max(
+            self.end_stamp, stamp + duration if duration < self.max_jump else stamp
+        )
         self.recent_stamps.append(stamp)
 
     def restart(self, second: float, shift: float) -> None:
@@ -223,7 +225,7 @@ class _StreamTiming:
             second: time in seconds, as stored in the file.
             shift: seconds to add to the stored stamps from now on.
         """
-        self.last = self.end = round(second / self.base)
+        self.last_decoding_stamp = self.end_stamp = round(second / self.seconds_per_tick)
         self.shift = shift
         self.next_part = None
         self.recent_stamps.clear()
@@ -274,10 +276,10 @@ class PacketClock:
                 and pts is not None
                 and dts is not None
                 and not timing.shift
-                and 0 <= dts - timing.last <= timing.max_jump
+                and 0 <= dts - timing.last_decoding_stamp <= timing.max_jump
                 and pts - dts <= timing.max_jump
             ):
-                timing.last = dts
+                timing.last_decoding_stamp = dts
                 timing.record(pts, packet.duration)
                 yield packet
                 continue
@@ -305,14 +307,14 @@ class PacketClock:
             return
         if timing is None:
             if index in self._unstamped:
-                self._continue_unstamped(packet)
+                self._stamp_leading_packets(packet)
             base = float(packet.time_base)
             max_jump = round(SUSPICIOUS_JUMP_SECONDS / base)
             timing = _StreamTiming(base, stamp, max_jump, self._newest_shift, stamp)
             self._timings[index] = timing
 
         # a part that was foreseen has begun
-        second = stamp * timing.base
+        second = stamp * timing.seconds_per_tick
         next_shift = timing.next_shift(second)
         if next_shift is not None:
             timing.restart(second, next_shift)
@@ -329,22 +331,22 @@ class PacketClock:
             self._damage.stamp_count += 1
             packet.pts = self._missing_stamp(packet, timing)
         elif is_late and timing.next_part is None:
-            self._foresee_part(packet, timing)
-        timing.last = stamp
+            self._detect_next_part(packet, timing)
+        timing.last_decoding_stamp = stamp
 
         # the correction
         if packet.pts is not None:
             stamp = packet.pts
-        shift = timing.next_shift(stamp * timing.base)
+        shift = timing.next_shift(stamp * timing.seconds_per_tick)
         if shift is None:
             shift = timing.shift
             timing.record(stamp, packet.duration or 0)
         if shift and packet.pts is not None:
-            packet.pts += round(shift / timing.base)
+            packet.pts += round(shift / timing.seconds_per_tick)
         if timing.shift and packet.dts is not None:
-            packet.dts += round(timing.shift / timing.base)
+            packet.dts += round(timing.shift / timing.seconds_per_tick)
 
-    def _continue_unstamped(self, packet: Any) -> None:
+    def _stamp_leading_packets(self, packet: Any) -> None:
         """Have the time stamps follow the packets of a stream that came before the first stamp.
 
         A cut that keeps negative times leaves such packets in Matroska, which stores none.
@@ -483,7 +485,7 @@ class PacketClock:
         self._newest_start = second
         return self._newest_shift
 
-    def _foresee_part(self, packet: Any, timing: _StreamTiming) -> None:
+    def _detect_next_part(self, packet: Any, timing: _StreamTiming) -> None:
         """Record the start of another part if a frame is shown long after its decoding time.
 
         It is another part only if all other streams soon jump too. Otherwise the frame before is
@@ -561,12 +563,12 @@ class PacketClock:
         }
         if len(neighbour_stamps) < 2:
             return int(packet.dts)
-        steps = [(after - before, before) for before, after in pairwise(sorted(neighbour_stamps))]
-        usual = median_low(step for step, _ in steps)
-        longest, before = max(steps)
-        if 2 * longest < 3 * usual:  # no hole: it comes last
+        gaps = [(after - before, before) for before, after in pairwise(sorted(neighbour_stamps))]
+        usual_gap = median_low(gap for gap, _ in gaps)
+        longest_gap, before = max(gaps)
+        if 2 * longest_gap < 3 * usual_gap:  # no hole: it comes last
             before = max(neighbour_stamps)
-        return int(before + usual)
+        return int(before + usual_gap)
 
 
 def decoding_second(packet: Any) -> float | None:

@@ -86,7 +86,7 @@ class LiveInput:
         protocols: FFmpeg protocols that the input, and references inside it, may use.
         format: FFmpeg's name of the input device type. None if FFmpeg detects the format.
         options: further options of FFmpeg as (name, value).
-        silence: seconds without a packet after which reading fails.
+        timeout_seconds: seconds without a packet after which reading fails.
     """
 
     url: str
@@ -94,7 +94,7 @@ class LiveInput:
     protocols: str = ""
     format: str | None = None
     options: tuple[tuple[str, str], ...] = ()
-    silence: float = 30.0
+    timeout_seconds: float = 30.0
 
     @property
     def is_address(self) -> bool:
@@ -294,7 +294,7 @@ def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]
     try:
         media.scan = _scan_if_needed(path, container, settings)
         media.choose_streams()
-        media.duration = media.scan.end or _claimed_duration(container, media.start)
+        media.duration = media.scan.end or _header_duration(container, media.start)
         if media.duration is not None:
             check_duration(path, media.duration, settings)
         media.is_seekable = media.scan.end is None and not (
@@ -417,7 +417,7 @@ def _open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
             live.url,
             format=live.format,
             options=options,
-            timeout=(live.silence, live.silence),
+            timeout=(live.timeout_seconds, live.timeout_seconds),
             metadata_errors="replace",
         )
     except (av.error.FFmpegError, OSError) as error:
@@ -437,7 +437,7 @@ def _format_names(container: Any) -> set[str]:
     return set(container.format.name.split(","))
 
 
-def _claimed_duration(container: Any, start: float) -> float | None:
+def _header_duration(container: Any, start: float) -> float | None:
     """Return the duration in seconds by the file's header, None if unknown.
 
     start: first time stamp of the container in seconds.
@@ -513,12 +513,14 @@ def _scan_packets(
     # each answer needs a container of its own, read from its start
     if find_film:
         with _open_container(path, settings) as container:
-            scan = replace(scan, video_index=_film_index(container, _video_streams(container)))
+            scan = replace(
+                scan, video_index=_main_video_index(container, _video_streams(container))
+            )
     if find_audible:
         with _open_container(path, settings) as container:
             audio_streams = _usable_streams(container.streams.audio)
             scan = replace(scan, audio_index=_audible_index(container, audio_streams))
-    if find_end or (check_end and not _ends_as_claimed(path, settings)):
+    if find_end or (check_end and not _ends_at_header_duration(path, settings)):
         with _open_container(path, settings) as container:
             media = OpenMedia(path, container, settings, scan=scan)
             media.choose_streams()
@@ -528,7 +530,7 @@ def _scan_packets(
     return scan
 
 
-def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
+def _ends_at_header_duration(path: Path, settings: MediaSettings) -> bool:
     """Return whether the last packets end at about the duration in the header.
 
     Packets at the beginning without time stamps also last, so they make it False.
@@ -593,7 +595,7 @@ def _stream_at(streams: list[Any], index: int | None) -> Any:
     return next(iter(chosen + streams), None)
 
 
-def _film_index(container: Any, streams: Sequence[Any]) -> int:
+def _main_video_index(container: Any, streams: Sequence[Any]) -> int:
     """Return the index of the first video stream with more than one frame.
 
     If there is none, return the index of the first stream. A cover image that is not marked as such
@@ -669,7 +671,8 @@ def _is_audible(frame: Any) -> bool:
 
 
 def _configure_video(path: Path, stream: Any, settings: MediaSettings) -> None:
-    """Configure the decoder of a video stream. Raises MediaError where frames exceed the limit."""
+    """Configure the decoder of a video stream. Raises MediaError if its frames have more pixels
+    than the settings allow."""
     context = stream.codec_context
     if context.width * context.height > settings.max_pixels:
         raise MediaError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.media.hdr import is_high_range, standard_image
+from stepline.media.hdr import is_hdr, tone_map_image
 
 Image = npt.NDArray[np.uint8]  # (H, W, 3) RGB
 
@@ -78,12 +78,12 @@ class FrameScaler:
         width, height = self._size
         if turns % 2 == 1:
             width, height = height, width
-        high_range = is_high_range(frame)
+        high_range = is_hdr(frame)
         format = "rgb48le" if high_range else "rgb24"
         small = self._swscale.reformat(frame, width, height, format, interpolation="BILINEAR")
         pixels = small.to_ndarray()
         if high_range:
-            pixels = standard_image(pixels, frame.color_trc)
+            pixels = tone_map_image(pixels, frame.color_trc)
         return np.ascontiguousarray(np.rot90(pixels, turns)) if turns else pixels
 
     def _scaled_size(self, frame: Any) -> tuple[int, int]:

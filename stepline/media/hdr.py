@@ -1,10 +1,10 @@
 """Converts frames of high dynamic range (PQ, HLG) to standard range, for models, pages and clips.
 
 Equation                                                        Source                   Code
-signal to display light, in nits                                BT.2100, tables 4 and 5  light_of_signal
-compression of light that a screen of 100 nits cannot show      BT.2390, section 5.4.1   compress_light
+signal to display light, in nits                                BT.2100, tables 4 and 5  signal_to_light
+compression of light that a screen of 100 nits cannot show      BT.2390, section 5.4.1   tone_map_luminance
 BT.2020 primaries to BT.709                                     BT.2087                  TO_BT709
-display light to signal                                         BT.1886                  standard_image
+display light to signal                                         BT.1886                  tone_map_image
 """
 
 import functools
@@ -51,12 +51,12 @@ HLG_B = 0.28466892
 HLG_C = 0.55991073
 
 
-def is_high_range(frame: Any) -> bool:
+def is_hdr(frame: Any) -> bool:
     """Return whether a decoded frame has high dynamic range (PQ or HLG)."""
     return frame.color_trc in (PQ_TRANSFER, HLG_TRANSFER)
 
 
-def standard_image(pixels: npt.NDArray[np.uint16], transfer: int) -> npt.NDArray[np.uint8]:
+def tone_map_image(pixels: npt.NDArray[np.uint16], transfer: int) -> npt.NDArray[np.uint8]:
     """Convert an image of high dynamic range to standard range, (H, W, 3) uint8 RGB.
 
     Args:
@@ -71,14 +71,15 @@ def standard_image(pixels: npt.NDArray[np.uint16], transfer: int) -> npt.NDArray
     peak_fraction = np.clip(light / np.float32(PEAK_NITS), 0.0, 1.0)
     # The square root distributes its levels over the dark about as the eye does.
     levels = np.sqrt(peak_fraction) * (LIGHT_LEVELS - 1)
-    return np.asarray(_standard_table()[levels.astype(np.uint16)])
+    return np.asarray(_sdr_signal_table()[levels.astype(np.uint16)])
 
 
-def light_of_signal(signal: Floats, transfer: int) -> Floats:
-    """Return the light that a video signal encodes: in nits for PQ, scene light times 1000 for HLG.
+def signal_to_light(signal: Floats, transfer: int) -> Floats:
+    """Return the light that a video signal encodes, in the shape of the signal: in nits for PQ,
+    scene light times 1000 for HLG.
 
     Args:
-        signal: values in [0, 1].
+        signal: values in [0, 1], of any shape.
         transfer: transfer function, PQ_TRANSFER or HLG_TRANSFER.
     """
     if transfer == HLG_TRANSFER:
@@ -99,8 +100,9 @@ def pq_signal(nits: Floats | float) -> Floats:
     return np.asarray(signal, np.float32)
 
 
-def compress_light(nits: Floats) -> Floats:
-    """Tone-map luminance in nits from at most PEAK_NITS to at most SCREEN_NITS, by a spline.
+def tone_map_luminance(nits: Floats) -> Floats:
+    """Return luminances tone-mapped by a spline, in the shape of the input: from at most PEAK_NITS
+    to at most SCREEN_NITS, in nits.
 
     Dark tones are unchanged. Source: BT.2390, section 5.4.1, with black at 0.
     """
@@ -113,19 +115,19 @@ def compress_light(nits: Floats) -> Floats:
     spline += (t**3 - 2 * t**2 + t) * (1 - knee)
     spline += (3 * t**2 - 2 * t**3) * limit
     compressed = np.where(signal < knee, signal, spline) * peak
-    return light_of_signal(np.asarray(compressed, np.float32), PQ_TRANSFER)
+    return signal_to_light(np.asarray(compressed, np.float32), PQ_TRANSFER)
 
 
 @functools.cache
 def _light_table(transfer: int) -> Floats:
-    """Return the light of each level of the signal, as `light_of_signal` defines it."""
-    return light_of_signal(_equal_steps(SIGNAL_LEVELS), transfer)
+    """Return the light of each level of the signal, as `signal_to_light` defines it."""
+    return signal_to_light(_equal_steps(SIGNAL_LEVELS), transfer)
 
 
 @functools.cache
-def _standard_table() -> npt.NDArray[np.uint8]:
+def _sdr_signal_table() -> npt.NDArray[np.uint8]:
     """Return the 8-bit signal of each level of light."""
-    light = compress_light(_equal_steps(LIGHT_LEVELS) ** 2 * np.float32(PEAK_NITS))
+    light = tone_map_luminance(_equal_steps(LIGHT_LEVELS) ** 2 * np.float32(PEAK_NITS))
     levels = 255 * np.power(light / np.float32(SCREEN_NITS), 1 / DISPLAY_GAMMA)
     return np.asarray(np.rint(levels), np.uint8)
 

@@ -80,46 +80,47 @@ class Link:
         url: URL of the file or web page.
         settings: settings of the download.
         media_type: media type of the server's response, such as "video/mp4".
-        page: whether the URL is a web page, whose video yt-dlp must find.
+        is_web_page: whether the URL is a web page, whose video yt-dlp must find.
         info: yt-dlp's metadata of the page, None before yt-dlp was called.
-        fault: why there is no video, None if there is one.
+        failure_reason: why there is no video, None if there is one.
     """
 
     url: str
     settings: LinkSettings
     media_type: str = ""
-    page: bool = False
+    is_web_page: bool = False
     info: Info | None = field(default=None, repr=False, compare=False)
-    fault: str | None = None
+    failure_reason: str | None = None
 
 
 def find_links(
-    url: str, folder: Path, settings: LinkSettings, *, force: bool = False
+    url: str, download_folder: Path, settings: LinkSettings, *, force: bool = False
 ) -> list[Link]:
     """Return the link of a video URL, or the links of the videos in a playlist.
 
     Args:
         url: URL of a file, page or playlist.
-        folder: folder of all downloads. No request is made for a video that is already there.
+        download_folder: folder of all downloads. No request is made for a video that an earlier run
+            downloaded into it.
         settings: limits of the download.
-        force: whether to make the requests nevertheless.
+        force: whether to make the requests even for such a video.
 
     Raises MediaError, in one line, if the URL cannot be reached or has no video.
     """
     check_url(url)
-    earlier = None if force else _earlier_download(url, folder)
+    earlier = None if force else _earlier_download(url, download_folder)
     if earlier is not None:
-        return [Link(url, settings, page=earlier.page)]
+        return [Link(url, settings, is_web_page=earlier.page)]
 
     limits = LinkLimits(settings)
     with explain_link_errors(url):
-        with _with_retries(lambda: open_url(url, limits), settings) as response:
+        with _call_with_retries(lambda: open_url(url, limits), settings) as response:
             media_type = response.headers.get_content_type()
         if not media_type.endswith(PAGE_TYPES):
             return [Link(url, settings, media_type)]
         info = extract_info(url, limits)
     if info.get("_type") not in PLAYLIST_TYPES:
-        return [Link(url, settings, page=True, info=info)]
+        return [Link(url, settings, is_web_page=True, info=info)]
 
     # the videos of a playlist
     entries = info.get("entries") or ()
@@ -128,7 +129,7 @@ def find_links(
         raise MediaError(
             f"{display_url(url)}: a playlist without videos; give a page that shows one"
         )
-    return [Link(address, settings, page=True) for address in addresses[: settings.most]]
+    return [Link(address, settings, is_web_page=True) for address in addresses[: settings.most]]
 
 
 def fetch_link(
@@ -155,18 +156,18 @@ def fetch_link(
     Raises MediaError, in one line, for a failing or slow server, a file that is too large, a page
     without a video, and a response that is not a media file.
     """
-    if link.fault is not None:
-        raise MediaError(link.fault)
+    if link.failure_reason is not None:
+        raise MediaError(link.failure_reason)
     link_dir = link_folder(link.url, folder)
     check_own_folder(link_dir)
     earlier = _earlier_download(link.url, folder)
     if not force and earlier is not None and (earlier.captions is not None or not captions):
         return earlier
     limits = LinkLimits(link.settings)
-    replacing = _moved_aside(link_dir) if force and earlier else contextlib.nullcontext()
-    with explain_link_errors(link.url), _removed_if_empty(link_dir), replacing:
+    replacing = _set_aside_downloads(link_dir) if force and earlier else contextlib.nullcontext()
+    with explain_link_errors(link.url), _remove_empty_folders(link_dir), replacing:
         link_dir.mkdir(parents=True, exist_ok=True)
-        if link.page:
+        if link.is_web_page:
             info = extract_info(link.url, limits) if link.info is None else link.info
             video = fetch_page_video(
                 link.url,
@@ -195,7 +196,7 @@ def fetch_link(
 
 
 @contextmanager
-def _moved_aside(link_dir: Path) -> Iterator[None]:
+def _set_aside_downloads(link_dir: Path) -> Iterator[None]:
     """Rename the folder of a link during a new download, and restore it if the download fails."""
     earlier = link_dir.with_name(f"{link_dir.name}.earlier")
     shutil.rmtree(earlier, ignore_errors=True)
@@ -209,16 +210,16 @@ def _moved_aside(link_dir: Path) -> Iterator[None]:
     shutil.rmtree(earlier)
 
 
-def forget_link(url: str, folder: Path) -> None:
+def delete_downloads(url: str, folder: Path) -> None:
     """Remove the downloaded files of a link."""
     link_dir = link_folder(url, folder)
-    with _removed_if_empty(link_dir):
+    with _remove_empty_folders(link_dir):
         for file in link_dir.glob("*"):
             file.unlink(missing_ok=True)
 
 
 @contextmanager
-def _removed_if_empty(link_dir: Path) -> Iterator[None]:
+def _remove_empty_folders(link_dir: Path) -> Iterator[None]:
     """Remove the folder of a link and its parent folder at the end of the context, if empty."""
     try:
         yield
@@ -285,7 +286,7 @@ def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report
                 file.write(error.partial)
                 raise
 
-    _with_retries(resume_download, link.settings, partial_bytes)
+    _call_with_retries(resume_download, link.settings, partial_bytes)
     partial.replace(path)
     partial.with_suffix(".mark").unlink(missing_ok=True)
     return path
@@ -340,7 +341,7 @@ def _request_remainder(url: str, partial: Path, limits: TransferLimits) -> tuple
     return response, is_remainder
 
 
-def _with_retries(
+def _call_with_retries(
     action: Callable[[], Any], settings: LinkSettings, bytes_so_far: Callable[[], int] = lambda: 0
 ) -> Any:
     """Return the result of a function that is called again after transient errors.
@@ -411,7 +412,7 @@ def explain_link_errors(url: str) -> Iterator[None]:
         yield
     # yt-dlp raises what its thousand extractors raise. Each becomes one line below.
     except Exception as error:
-        causes = list(_causes(error))
+        causes = list(_iterate_causes(error))
         our_reasons = (str(cause) for cause in causes if isinstance(cause, SteplineError))
         reason = next(our_reasons, "") or _explain_error(error, causes)
         for cause in causes:  # Some hold an open response.
@@ -420,7 +421,7 @@ def explain_link_errors(url: str) -> Iterator[None]:
         raise MediaError(f"{name}: {reason}") from error
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes, also those stored in attributes by yt-dlp or urllib."""
     pending = [error]
     visited_ids = set()

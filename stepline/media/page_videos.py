@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from stepline.errors import MediaError, missing_extra
+from stepline.errors import MediaError, explain_missing_extra
 from stepline.files.remote.addresses import display_url
 from stepline.media.clips import join_tracks
 from stepline.media.http import LinkLimits, connection_class
@@ -72,7 +72,7 @@ def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
         from yt_dlp.globals import plugin_dirs
     except ModuleNotFoundError as error:
         raise MediaError(
-            f"a page, which {missing_extra(error)}; or give the video's own address"
+            f"a page, which {explain_missing_extra(error)}; or give the video's own address"
         ) from error
     # Plugins would run other people's code in this process.
     plugin_dirs.value = []

@@ -57,19 +57,19 @@ RECOGNITION_TYPES: dict[ComputeType, str] = {
 
 @dataclass(frozen=True)
 class Device:
-    """Device and number format on which a network runs.
+    """Device and numeric precision with which networks run.
 
     Attributes:
         name: torch's name of the device, such as "cpu", "cuda:0" or "mps".
-        compute: number format of matrix products.
+        compute: numeric precision of matrix products, such as "bf16". "auto": chosen by the device.
     """
 
     name: str = "cpu"
     compute: ComputeType = "auto"
 
     @property
-    def kind(self) -> str:
-        """Return the device type without its number."""
+    def device_type(self) -> str:
+        """Return the device type without its number: "cpu", "cuda" or "mps"."""
         return self.name.partition(":")[0]
 
     @property
@@ -83,7 +83,7 @@ class Device:
         """Return whether text and image encoders run in torch, instead of ONNX Runtime (float32 on
         a CPU).
         """
-        return self.kind != "cpu" or self.compute not in ("auto", "float32")
+        return self.device_type != "cpu" or self.compute not in ("auto", "float32")
 
     def autocast(self) -> "AbstractContextManager[None]":
         """Return PyTorch's mixed-precision context for the forward pass, without effect in
@@ -93,13 +93,13 @@ class Device:
         if self.compute in ("auto", "float32"):
             return nullcontext()
         dtype = torch.float16 if self.compute == "float16" else torch.bfloat16
-        return cast("AbstractContextManager[None]", torch.autocast(self.kind, dtype))
+        return cast("AbstractContextManager[None]", torch.autocast(self.device_type, dtype))
 
     def scale_batch_size(self, cpu_size: int) -> int:
         """Return the batch size of a network whose batch size on a CPU is `cpu_size`."""
-        return cpu_size if self.kind == "cpu" else cpu_size * GPU_BATCH
+        return cpu_size if self.device_type == "cpu" else cpu_size * GPU_BATCH
 
-    def recognition(self, cpu_type: str) -> dict[str, Any]:
+    def ctranslate2_options(self, cpu_type: str) -> dict[str, Any]:
         """Return the device arguments of CTranslate2 for speech recognition: device, device_index
         and compute_type.
 
@@ -108,14 +108,14 @@ class Device:
         cpu_type: number format on a CPU.
         """
         index = _gpu_index(self.name)
-        if self.kind == "cuda" and _ctranslate2_gpus() > index:
+        if self.device_type == "cuda" and _ctranslate2_gpus() > index:
             default = "float32" if cpu_type == "float32" else "float16"
             return {
                 "device": "cuda",
                 "device_index": index,
                 "compute_type": RECOGNITION_TYPES.get(self.compute, default),
             }
-        if self.kind != "cpu":
+        if self.device_type != "cpu":
             log.warning("recognition stays on the CPU: CTranslate2 cannot use %s here", self.name)
         return {"device": "cpu", "device_index": 0, "compute_type": cpu_type}
 

@@ -111,7 +111,7 @@ class OnnxGraph:
         return output
 
     def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function that computes the output array from input arrays, given by name. The
+        """Return a function from input arrays, given by name, to the output array of the graph. The
         graph cannot be used afterwards.
 
         output: name of a float32 tensor of the graph.
@@ -190,12 +190,23 @@ def _encode_varint(number: int) -> bytes:
 
 
 def _encode_key(number: int, form: int) -> bytes:
-    """Return the protobuf key of a field."""
+    """Return the protobuf key of a field: a varint of its number and wire type.
+
+    Args:
+        number: field number in the schema of the message.
+        form: wire type, such as VARINT_FORM.
+    """
     return _encode_varint(number << 3 | form)
 
 
 def _encode_field(number: int, value: int | str | Message) -> Message:
-    """Return a field of a message: an integer, or text or another message with its length."""
+    """Return a protobuf field: an integer as a varint, a text or nested message with its length
+    before it.
+
+    Args:
+        number: field number in the schema of the message.
+        value: integer, text, or encoded message.
+    """
     if isinstance(value, int):
         return [_encode_key(number, VARINT_FORM), _encode_varint(value)]
     parts: Message = [value.encode()] if isinstance(value, str) else value
@@ -204,7 +215,13 @@ def _encode_field(number: int, value: int | str | Message) -> Message:
 
 
 def _encode_fields(number: int, values: Iterable[int | str]) -> Message:
-    """Return a repeated field of a message."""
+    """Return a repeated protobuf field: every value, encoded as in `_encode_field`, one after the
+    other.
+
+    Args:
+        number: field number in the schema of the message.
+        values: the integers or texts of the field.
+    """
     parts: Message = []
     for value in values:
         parts += _encode_field(number, value)
@@ -234,7 +251,14 @@ def _encode_attribute(name: str, value: int | float | str | list[int]) -> Messag
 def _encode_value_info(
     name: str, dtype: str, shape: tuple[int | str, ...] | None = None
 ) -> Message:
-    """Return a ValueInfoProto. shape: None where ONNX Runtime infers it."""
+    """Return an encoded ValueInfoProto: name, number type and shape of a tensor.
+
+    Args:
+        name: name of the tensor.
+        dtype: NumPy name of the number type.
+        shape: size of each dimension, a letter for a size known only at run time. None: ONNX
+            Runtime infers it.
+    """
     tensor = _encode_field(1, TENSOR_TYPES[dtype])
     if shape is not None:
         sizes: Message = []

@@ -48,7 +48,7 @@ ALLOWED_OPCODES: Final = """
 """
 
 
-class Storage(NamedTuple):
+class TensorStorage(NamedTuple):
     """Flat buffer of numbers that one or more tensors share.
 
     Attributes:
@@ -72,14 +72,15 @@ class TensorView(NamedTuple):
         stride: distance of neighbours along each dimension, in elements.
     """
 
-    storage: Storage
+    storage: TensorStorage
     offset: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
 
 def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
-    """Return the tensors of a state-dict file by name. Floating-point tensors become float32.
+    """Return tensor name -> array of a PyTorch state-dict file. Floating-point tensors become
+    float32.
 
     Args:
         path: the file.
@@ -181,7 +182,7 @@ def read_state_dict(path: Path) -> dict[str, Array]:
             raise ValueError(f"no state dict ({type(error).__name__}: {error})") from error
 
 
-def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
+def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[TensorStorage], bytes]]:
     """Return the unpickled content of a zip file, and a function that reads the bytes of a
     storage."""
     archive = zipfile.ZipFile(file)
@@ -202,7 +203,7 @@ def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
     return TensorUnpickler(pickled).load(), lambda storage: read_member(f"{root}data/{storage.key}")
 
 
-def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
+def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[TensorStorage], bytes]]:
     """Return the unpickled content of a file in the legacy format, and a function that reads the
     bytes of a storage.
 
@@ -225,7 +226,7 @@ def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
         starts[key] = file.tell()
         file.seek(count * storage.dtype.itemsize, io.SEEK_CUR)
 
-    def read_storage(storage: Storage) -> bytes:
+    def read_storage(storage: TensorStorage) -> bytes:
         file.seek(starts[storage.key])
         return file.read(storage.length * storage.dtype.itemsize)
 
@@ -262,7 +263,7 @@ class TensorUnpickler(pickle._Unpickler):
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__(file)
-        self.storages: dict[str, Storage] = {}
+        self.storages: dict[str, TensorStorage] = {}
 
     def drop_state(self) -> None:
         """Ignore the BUILD opcode. In a state dict it only sets `_metadata`, which holds module
@@ -284,7 +285,7 @@ class TensorUnpickler(pickle._Unpickler):
             return _rebuild_parameter
         raise ValueError(f"holds {module} {name}, which no state dict has")
 
-    def persistent_load(self, pid: Any) -> Storage:
+    def persistent_load(self, pid: Any) -> TensorStorage:
         """Return the storage of a persistent id: ("storage", type, key, device, count), followed by
         None in the legacy format."""
         what, dtype, key, _, length, *view = pid
@@ -292,13 +293,13 @@ class TensorUnpickler(pickle._Unpickler):
             raise ValueError(f"holds a {what}, which no state dict has")
         if any(part is not None for part in view):
             raise ValueError("holds a view of a storage, which no state dict has")
-        storage = Storage(dtype, str(key), length)
+        storage = TensorStorage(dtype, str(key), length)
         self.storages[storage.key] = storage
         return storage
 
 
 def _rebuild_tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> TensorView:
-    if not isinstance(storage, Storage):
+    if not isinstance(storage, TensorStorage):
         raise ValueError("holds a tensor without numbers")
     return TensorView(storage, offset, shape, stride)
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from stepline.errors import printable
+from stepline.errors import escape_control_characters
 from stepline.outputs.text import (
     WARNING_MARK,
     one_line,
@@ -19,7 +19,7 @@ from stepline.outputs.text import (
     step_line,
     title,
 )
-from stepline.outputs.verdict import DOUBT_TEXTS, Verdict, doubt_label, step_verdict
+from stepline.outputs.verdict import VERDICT_TEXTS, Verdict, step_verdict
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
@@ -28,9 +28,8 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 INTRO_TITLE = "Intro"
 MIN_CHAPTER_SECONDS = 1.0  # a step that starts sooner after the last chapter joins it
 # names of OpenTimelineIO's marker colours
-MARKER_COLOURS: dict[Verdict, str] = {"shown": "GREEN", "likely": "CYAN", "unclear": "YELLOW"}
-# labels of Label Studio's regions
-REGION_LABELS: dict[Verdict, str] = {"shown": "shown", **DOUBT_TEXTS}
+MARKER_COLOURS: dict[Verdict, str] = {"seen": "GREEN", "doubtful": "YELLOW"}
+PLACED_COLOUR = "CYAN"
 CANDIDATE_LABEL = "candidate"  # label of a further span, which may be right instead of the best
 LABEL_STUDIO_RATE = 24  # frames/s of its Video tag by default. Times are counted in them
 TIME_BASE = 1000  # units of a second in OpenTimelineIO's times
@@ -112,7 +111,7 @@ def opentimelineio(record: Record, media: str | None = None, start: float = 0.0)
 def label_studio(record: Record, media: str | None = None) -> str:
     """Return a Label Studio task with the steps as predictions, one TimelineLabels region per span.
 
-    The label of a step's best span is its verdict: "shown", "likely shown" or "unclear". Further
+    The label of a step's best span is its verdict: "seen", "placed" or "placed?". Further
     spans of the step are labelled "candidate". A text area holds the step's text. Frames count from
     1, at LABEL_STUDIO_RATE frames per second. `stepline datasets label-studio` reads the task back.
 
@@ -139,9 +138,10 @@ def label_studio(record: Record, media: str | None = None) -> str:
 
 def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue]:
     """Return the two results of a region, for its label and for its text."""
-    label = REGION_LABELS[step_verdict(step)]
-    if not is_best and step.status is not None:
-        label = CANDIDATE_LABEL
+    # What people marked has no status, and none of its spans is a second choice.
+    label = VERDICT_TEXTS["placed"]
+    if step.status is not None:
+        label = VERDICT_TEXTS[step_verdict(step)] if is_best else CANDIDATE_LABEL
     first_frame = round(span.start * LABEL_STUDIO_RATE) + 1
     last_frame = max(first_frame, round(span.end * LABEL_STUDIO_RATE))
     ranges: list[JsonValue] = [{"start": first_frame, "end": last_frame}]
@@ -167,14 +167,12 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
 
 def _marker(span: Span, step: Step, start: float) -> JsonObject:
     """Return the OpenTimelineIO marker of a shown step. start: time code of second 0, in seconds."""
-    metadata: JsonObject = {"id": step.id}
-    label = doubt_label(step)
-    if label is not None:
-        metadata["verdict"] = label
+    verdict = step_verdict(step)
+    metadata: JsonObject = {"id": step.id, "verdict": VERDICT_TEXTS[verdict]}
     return {
         "OTIO_SCHEMA": "Marker.2",
         "name": step_line(step),
-        "color": MARKER_COLOURS[step_verdict(step)],
+        "color": MARKER_COLOURS.get(verdict, PLACED_COLOUR),
         "marked_range": _time_range(Span(start + span.start, start + span.end)),
         "metadata": {"stepline": metadata},
     }
@@ -189,7 +187,7 @@ def _shown_steps(record: Record) -> list[tuple[Span, Step]]:
 
 def _to_json(tree: JsonValue) -> str:
     text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
-    return printable(text) + "\n"
+    return escape_control_characters(text) + "\n"
 
 
 def _time_range(span: Span) -> JsonObject:

@@ -96,8 +96,12 @@ class OutputManifest:
         return output_path(self._named, self.folder, name)
 
     @functools.cached_property
-    def notes(self) -> list[dict[str, str]]:
-        """The note of the last run that ended, then the notes that killed runs left."""
+    def ownership_notes(self) -> list[dict[str, str]]:
+        """Notes about the outputs of earlier runs: output name -> digests, as the class describes
+        them.
+
+        First the note of the last run that ended, then the notes that killed runs left.
+        """
         paths = [self.note_path, *partial_files(self.note_path)]
         return [_read_note(path) for path in paths]
 
@@ -222,7 +226,7 @@ class OutputManifest:
 
     def _entries(self, path: Path) -> list[str]:
         """Return the entry for a file in each note. An entry is "" if the note has none."""
-        return [note.get(path.name, "") for note in self.notes]
+        return [note.get(path.name, "") for note in self.ownership_notes]
 
 
 def _read_note(path: Path) -> dict[str, str]:

@@ -4,10 +4,9 @@ import html
 from dataclasses import dataclass
 
 from stepline.outputs.text import one_line, shown_span, step_line
-from stepline.outputs.verdict import doubt_label
+from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict
 from stepline.records import Record, Span
 
-SAID_MARK = "[said, not shown] "
 WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player would read as markup
 
 
@@ -89,13 +88,14 @@ def _step_cues(record: Record, *, with_said: bool) -> list[Subtitle]:
     cues = []
     for number, step in enumerate(record.steps, start=1):
         text = step_line(step) or f"Step {number}"
+        verdict = step_verdict(step)
+        if verdict in ("doubtful", "said_only"):
+            text = f"[{VERDICT_TEXTS[verdict]}] {text}"
         best = shown_span(step)
         if best is not None:
-            label = doubt_label(step)
-            mark = "" if label is None else f"[{label}] "
-            cues.append(_make_cue(number, best, mark + text))
+            cues.append(_make_cue(number, best, text))
         elif with_said and step.said is not None:
-            cues.append(_make_cue(number, step.said, SAID_MARK + text))
+            cues.append(_make_cue(number, step.said, text))
     return sorted(cues, key=lambda cue: (cue.start, cue.number))
 
 

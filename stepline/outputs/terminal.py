@@ -12,34 +12,34 @@ from stepline.outputs.text import (
     sentence_case,
     shown_span,
 )
-from stepline.outputs.verdict import Verdict, headline, step_verdict
+from stepline.outputs.verdict import Verdict, headline, picture_scores, step_verdict
 from stepline.records import Record, Step
 from stepline.storage import to_json
 
 VERDICT_MARKS: dict[Verdict, str] = {
-    "shown": "●",
-    "likely": "◐",
-    "unclear": "?",
-    "said": "○",
-    "missing": "×",
-    "unplaced": "·",
+    "seen": "●",
+    "placed": "◐",
+    "doubtful": "?",
+    "said_only": "○",
+    "not_found": "×",
+    "unjudged": "·",
 }
-MARKS_LEGEND = "● shown  ◐ likely shown, by the words  ? unclear  ○ said, not shown  × not found"
-PICTURES_LEGEND = "● described by a network, with its confidence, which is not calibrated"
+MARKS_LEGEND = "● seen  ◐ placed by its words  ? placed, in doubt  ○ said only  × not found"
 
 
 def step_table(record: Record) -> str:
-    """Return a table of the steps as text: verdict mark, time, P(shown) and text of each.
+    """Return a table of the steps as text: verdict mark, time and text of each.
 
-    A headline comes before it, a legend after it. Steps that are likely shown by their words have
-    one P(shown) together, in the headline.
+    P(shown) is next to the time where pictures give it. A headline comes before the table, a legend
+    after it.
     """
     if not record.steps:
         return f"{record.id}: no step found in {_evidence_text(record)}\n"
     count = "1 step" if len(record.steps) == 1 else f"{len(record.steps)} steps"
     head = f"{record.id}: {count}, {headline(record.steps)}, from {_evidence_text(record)}"
-    legend = PICTURES_LEGEND if from_pictures(record) else MARKS_LEGEND
-    return "\n".join([head, "", *map(_table_row, record.steps), "", legend, ""])
+    scores = picture_scores(record)
+    rows = [_table_row(step, scores.get(step.id)) for step in record.steps]
+    return "\n".join([head, "", *rows, "", MARKS_LEGEND, ""])
 
 
 def _evidence_text(record: Record) -> str:
@@ -53,21 +53,18 @@ def _evidence_text(record: Record) -> str:
     return f"the pictures and {speech}"
 
 
-def _table_row(step: Step) -> str:
+def _table_row(step: Step, score: float | None) -> str:
     best = shown_span(step)
     when = ""
     if best is not None:
         when = f"{clock(best.start)} – {clock(best.end)}"
     elif step.said:
         when = f"said {clock(step.said.start)}"
-    verdict = step_verdict(step)
-    score = ""
-    if step.score is not None and verdict != "likely":
-        score = f"{percent_text(step.score)}%"
+    percent = "" if score is None else f"{percent_text(score)}%"
     text = sentence_case(step.text)
     if step.kind == "avoid":
         text = WARNING_MARK + text
-    return f"  {VERDICT_MARKS[verdict]} {when:<15} {score:>4}  {text}"
+    return f"  {VERDICT_MARKS[step_verdict(step)]} {when:<15} {percent:>4}  {text}"
 
 
 def transcript_text(record: Record) -> str:

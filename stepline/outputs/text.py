@@ -84,11 +84,8 @@ def safe_stem(name: str) -> str:
 
 
 def shown_span(step: Step) -> Span | None:
-    """Return the best span of a step whose status is shown or unclear, else None.
-
-    A step without a status counts as shown if it has a span.
-    """
-    if step.spans and step.status in (None, "shown", "unclear"):
+    """Return the best span of a step that is seen, placed or not judged, else None."""
+    if step.spans and step.status in (None, "seen", "placed"):
         return step.spans[0]
     return None
 

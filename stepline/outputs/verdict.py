@@ -1,106 +1,80 @@
-"""The verdict on a step, in the same words in every output.
+"""The verdict on a step, in the same words in every output: its status, and whether that is in doubt.
 
-shown       the pictures show the step
-likely      its words place the step, and the pictures say nothing: likely shown
-unclear     its words place the step, and the pictures, or other speech, are evidence against it
-said        the step is said, not shown
-missing     the step is neither said nor shown
-unplaced    the step has no status and no time
+seen        a picture decides that the step is shown
+placed      the step is where its words are; no claim about the picture
+doubtful    the same, and something speaks against it: "placed?"
+said_only   something shows that the step is not in the picture
+not_found   a line of the user's that is neither said nor seen
+unjudged    no one judged
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
-from stepline.outputs.text import clock, shown_span
-from stepline.records import Basis, Span, Status, Step
+from stepline.outputs.text import clock, from_pictures, shown_span
+from stepline.records import Record, Status, Step
 
-Verdict: TypeAlias = Literal["shown", "likely", "unclear", "said", "missing", "unplaced"]
-VerdictText: TypeAlias = Literal[
-    "shown", "likely shown, by the words", "unclear", "said, not shown", "not found", "not placed"
-]
+Verdict: TypeAlias = Status | Literal["doubtful", "unjudged"]
 
-VERDICT_TEXTS: Final[dict[Verdict, VerdictText]] = {
-    "shown": "shown",
-    "likely": "likely shown, by the words",
-    "unclear": "unclear",
-    "said": "said, not shown",
-    "missing": "not found",
-    "unplaced": "not placed",
-}
-# words in an output that mark a step which is not certainly shown
-DOUBT_TEXTS: Final[dict[Verdict, str]] = {"likely": "likely shown", "unclear": "unclear"}
-STATUS_VERDICTS: Final[dict[Status, Verdict]] = {
-    "shown": "shown",
-    "unclear": "unclear",
-    "said": "said",
-    "not found": "missing",
+VERDICT_TEXTS: Final[dict[str, str]] = {
+    "seen": "seen",
+    "placed": "placed",
+    "doubtful": "placed?",
+    "said_only": "said only",
+    "not_found": "not found",
+    "unjudged": "not judged",
 }
 
 
-def status_verdict(status: Status | None, basis: Basis | None, span: Span | None) -> Verdict:
-    """Return the verdict ("shown", "likely", ...) on a step from its status and its evidence.
-
-    Args:
-        status: status of the step. None: only the span decides.
-        basis: the kind of evidence that gave the step its span. None if it is unknown.
-        span: the step's best span. None if it has no span.
-    """
-    if status is None:
-        return "unplaced" if span is None else "shown"
-    if status == "shown" and basis == "words":
-        return "likely"
-    return STATUS_VERDICTS[status]
+def verdict(status: Status | None, doubt: str | None) -> Verdict:
+    """Return the verdict of a status. doubt: of a placed step, why it may not be shown."""
+    return "doubtful" if doubt is not None else status or "unjudged"
 
 
 def step_verdict(step: Step) -> Verdict:
     """Return the verdict on a step."""
-    span = step.spans[0] if step.spans else None
-    return status_verdict(step.status, step.basis, span)
+    return verdict(step.status, step.doubt)
 
 
 def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
-    """Return the number of steps of each verdict, in the order of the verdicts, without zeros."""
+    """Return the number of steps of each verdict, the most certain first, without zeros."""
     counts = Counter(map(step_verdict, steps))
-    return {verdict: counts[verdict] for verdict in VERDICT_TEXTS if counts[verdict]}
+    certainty = list(VERDICT_TEXTS)
+    return {each: counts[each] for each in sorted(counts, key=certainty.index)}
 
 
-def mean_likely_score(steps: Iterable[Step]) -> float | None:
-    """Return the mean P(shown) of the steps with the verdict "likely", None without such a step."""
-    likely = [step for step in steps if step_verdict(step) == "likely"]
-    scores = [step.score for step in likely if step.score is not None]
-    return sum(scores) / len(scores) if scores else None
-
-
-def verdict_lines(steps: Iterable[Step]) -> dict[Verdict, str]:
-    """Return the number of steps of each verdict in words, with P(shown) of the likely ones."""
-    steps = tuple(steps)  # an iterator could be read only once
-    score = mean_likely_score(steps)
-    lines = {}
-    for verdict, count in count_verdicts(steps).items():
-        lines[verdict] = f"{count} {VERDICT_TEXTS[verdict]}"
-        if verdict == "likely" and score is not None:
-            lines[verdict] += f" (about {score * 100:.0f} of 100 such steps are)"
-    return lines
+def most_certain(steps: Iterable[Step]) -> Step | None:
+    """Return the step with the most certain verdict, None without steps."""
+    certainty = list(VERDICT_TEXTS)
+    return min(steps, key=lambda step: certainty.index(step_verdict(step)), default=None)
 
 
 def headline(steps: Iterable[Step]) -> str:
-    """Return the number of steps of each verdict in one line, joined by commas."""
-    return ", ".join(verdict_lines(steps).values())
+    """Return the number of steps of each verdict in one line, such as "3 seen, 8 placed"."""
+    return ", ".join(f"{n} {VERDICT_TEXTS[each]}" for each, n in count_verdicts(steps).items())
 
 
-def doubt_label(step: Step) -> str | None:
-    """Return the label "likely shown" or "unclear" of a step, None for a step without doubt."""
-    return DOUBT_TEXTS.get(step_verdict(step))
+def picture_scores(record: Record) -> dict[str, float]:
+    """Return step id -> P(shown) of the steps that a network saw.
+
+    It is empty if they all have the same, and for the confidences of a network that describes
+    pictures, which are not calibrated.
+    """
+    scores = {}
+    for step in record.steps:
+        if step.status == "seen" and step.basis != "person" and step.score is not None:
+            scores[step.id] = step.score
+    is_informative = len(set(scores.values())) > 1 and not from_pictures(record)
+    return scores if is_informative else {}
 
 
 def step_time(step: Step) -> str:
-    """Return when a step is shown, in words, or that it is only said or not found."""
+    """Return when a step is shown or said, and its verdict."""
+    text = VERDICT_TEXTS[step_verdict(step)]
     span = shown_span(step)
     if span is not None:
-        time = f"{clock(span.start)}-{clock(span.end)}"
-        label = doubt_label(step)
-        return time if label is None else f"{time}, {label}"
+        return f"{clock(span.start)}-{clock(span.end)}, {text}"
     if step.said is None:
-        return "not found"
-    return f"said at {clock(step.said.start)}, not shown"
+        return text
+    return f"said at {clock(step.said.start)}, {text}"

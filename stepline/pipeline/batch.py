@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from stepline.errors import MediaError, SettingsError, SteplineError, StoreError, error_line
+from stepline.errors import MediaError, SettingsError, SteplineError, StoreError, format_error_line
 from stepline.features.files import is_feature_file
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
@@ -37,8 +37,8 @@ from stepline.networks.device import (
     current_device,
     set_device,
 )
-from stepline.numeric import one_blas_thread
-from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
+from stepline.numeric import limit_blas_to_one_thread
+from stepline.pipeline.networks import Networks, describe_inputs, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_PIXELS, OutputOptions, write_files
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.request import Request, SourceOptions, StepsSettings
@@ -52,7 +52,7 @@ from stepline.pipeline.sources import (
 )
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
-from stepline.processes import worker_variables
+from stepline.processes import thread_limit_variables
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
 from stepline.settings import validate
@@ -78,12 +78,12 @@ class VideoResult:
     Attributes:
         record: the steps, sentences and materials that were found.
         files: the files that this run wrote. Empty if an earlier run had written them.
-        earlier: whether an earlier run made the record.
+        is_from_earlier_run: whether an earlier run made the record.
     """
 
     record: Record
     files: tuple[Path, ...]
-    earlier: bool
+    is_from_earlier_run: bool
 
 
 def steps(
@@ -311,7 +311,7 @@ def batch(
         yield BatchResult(path, record, fault, number, len(sources))
 
 
-@one_blas_thread()
+@limit_blas_to_one_thread()
 def transcribe(
     video: Path | str,
     *,
@@ -420,7 +420,7 @@ def run_video(
         )
         result = replace(result, record=_add_advice(request, result.record, settings))
         files = write_files(request, result, options, thumbnails)
-        return VideoResult(result.record, files, earlier=False)
+        return VideoResult(result.record, files, is_from_earlier_run=False)
 
 
 def _describe_feature_file(
@@ -435,7 +435,7 @@ def _describe_feature_file(
     with lock_video(request.id, options.out):
         record = describe_features(request, settings)
         files = write_outputs(record, options.out, formats=options.formats)
-        return VideoResult(record, tuple(files), earlier=False)
+        return VideoResult(record, tuple(files), is_from_earlier_run=False)
 
 
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
@@ -469,7 +469,7 @@ def _load_earlier_result(
         return None
     is_same = (
         record.models.get("stepline") == __version__
-        and record.settings == fingerprint(request, settings, networks)
+        and record.settings == describe_inputs(request, settings, networks)
         and not any(PROVISIONAL_MARK in warning for warning in record.warnings)
         and request.path.is_file()
         and record.video.sha256 == sha256(request.path)
@@ -478,7 +478,7 @@ def _load_earlier_result(
     clips = clip_spans(record, options.out) if is_same and options.clips else ()
     if not is_same or not all(clip.is_file() for clip in clips):
         return None
-    return VideoResult(record, (), earlier=True)
+    return VideoResult(record, (), is_from_earlier_run=True)
 
 
 def check_overwriting(request: Request, options: OutputOptions) -> None:
@@ -621,7 +621,7 @@ def max_parallel_videos(settings: StepsSettings) -> int:
     # What cannot be shared between processes: a GPU, or a model that fills the memory.
     has_local_writer = settings.writing.writer == "llm" and settings.writing.llm.base_url is None
     is_local_model = has_local_writer or settings.vision.vlm.gguf is not None
-    if is_local_model or current_device().kind != "cpu":
+    if is_local_model or current_device().device_type != "cpu":
         return 1
     cores_per_video = cpu_threads() if os.environ.get("OMP_NUM_THREADS") else 1
     by_memory = available_memory() // estimate_video_memory(settings)
@@ -662,7 +662,7 @@ class VideoPool(WorkerPool[WorkerProcess]):
     """Worker processes that find the steps of videos, at most `size` videos at the same time."""
 
     def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
-        variables = worker_variables(max(1, core_count() // size))
+        variables = thread_limit_variables(max(1, core_count() // size))
 
         def start(_: int) -> WorkerProcess:
             target = f"{__name__}:start_worker"
@@ -752,6 +752,6 @@ def make_picklable(error: Exception) -> Exception:
     except Exception:  # noqa: BLE001   whatever a library's own error does when it is copied
         copy = None
     if not isinstance(copy, Exception):
-        copy = RuntimeError(error_line(f"{type(error).__name__}: {error}"))
+        copy = RuntimeError(format_error_line(f"{type(error).__name__}: {error}"))
     copy.add_note(trace)
     return copy

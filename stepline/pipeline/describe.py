@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from stepline.errors import SettingsError
 from stepline.models.procx.settings import DescribeSettings
 from stepline.networks.device import one_torch_thread
-from stepline.pipeline.networks import Networks, fingerprint, load_describer
+from stepline.pipeline.networks import Networks, describe_inputs, load_describer
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Record, Rejected, Step, Transcript, Video
 
@@ -107,7 +107,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         raise SettingsError(
             "procx.path is not set; give a network that `stepline train procx` wrote, with --describe"
         )
-    vision = vision.model_copy(update={"unit": describer.trained.unit})
+    vision = vision.model_copy(update={"unit": describer.training_features.unit})
     settings = settings.model_copy(update={"vision": vision})
 
     # what it reads
@@ -124,6 +124,6 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         transcript=Transcript(),
         steps=descriptions.steps,
         dropped=descriptions.dropped,
-        settings=fingerprint(request, settings, Networks(describer=describer)),
+        settings=describe_inputs(request, settings, Networks(describer=describer)),
         models={"vision": features.backbone, "describer": descriptions.network},
     )

@@ -47,15 +47,15 @@ class ExtractionReport:
     """Counts of an extraction.
 
     Attributes:
-        added: ids of the videos that this run stored.
+        added_ids: ids of the videos that this run stored.
         rows: feature rows of these videos.
-        already: number of videos that the store had before.
+        already_stored: number of videos that the store had before.
         omitted: videos without features, each with its reason.
     """
 
-    added: tuple[str, ...]
+    added_ids: tuple[str, ...]
     rows: int
-    already: int
+    already_stored: int
     omitted: tuple[Rejected, ...]
 
 
@@ -102,7 +102,7 @@ def extract_to_store(
     # A full shard is written at once. What is not full on an error is not written: `rows/` keeps it,
     # and a run that goes on ends with the same bytes.
     writer = FeatureWriter(folder, shard_bytes=shard_bytes)
-    options = VisualOptions(backbone=backbone, motion=False, progress=progress)
+    options = VisualOptions(backbone=backbone, measures_motion=False, progress=progress)
     added: dict[str, int] = {}  # id -> rows, of this run
     omitted: list[Rejected] = []
     unwritten: list[Path] = []  # files of rows whose shard is not written yet

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepline.errors import SettingsError, ShapeError
 from stepline.features.files import is_feature_file, read_feature_file
-from stepline.pipeline.networks import Networks, fingerprint, load_aligner
+from stepline.pipeline.networks import Networks, describe_inputs, load_aligner
 from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Matrix, Record, Video
@@ -72,7 +72,7 @@ def ground_texts(
         rows,
         settings=settings.nasva.aligner,
         duration=duration,
-        before=before,
+        order_probabilities=before,
     )
     return Record(
         id=request.id,
@@ -80,7 +80,7 @@ def ground_texts(
         steps=grounding.steps,
         recipe=tuple(texts),
         warnings=grounding.report.warnings,
-        settings=fingerprint(request, settings, Networks(aligner=aligner)),
+        settings=describe_inputs(request, settings, Networks(aligner=aligner)),
         models={"vision": features.backbone, "grounding": {"aligner": grounding.report.aligner}},
     )
 

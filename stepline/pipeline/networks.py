@@ -186,7 +186,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
     return _require_features(load_model(settings.path), vision)
 
 
-def fingerprint(
+def describe_inputs(
     request: Request, settings: StepsSettings, networks: Networks
 ) -> dict[str, JsonValue]:
     """Return all inputs that decide a result, except the video's bytes, as JSON values."""

@@ -101,7 +101,7 @@ def write_files(
         clips = write_clips(record, request.path, options.out, files) if options.clips else []
         pictures: dict[str, bytes] = {}
         if options.has_keyframes:
-            pictures = keyframes(record, request.path, thumbnails, request.start)
+            pictures = extract_keyframes(record, request.path, thumbnails, request.start)
         outputs = write_outputs(
             record,
             options.out,
@@ -123,7 +123,7 @@ def write_files(
     return (*clips, *outputs)
 
 
-def keyframes(
+def extract_keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
     """Return step id -> JPEG for every shown step: the frame of its most likely second.
@@ -227,7 +227,7 @@ def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
 
 
 @dataclass(frozen=True)
-class Summary:
+class WrittenSummary:
     """A video that was cut down to its most important segments.
 
     Attributes:
@@ -244,7 +244,9 @@ class Summary:
         return sum(segment.span.duration for segment in self.segments)
 
 
-def write_summary(record: Record, path: Path, out: Path, settings: SummarySettings) -> Summary:
+def write_summary(
+    record: Record, path: Path, out: Path, settings: SummarySettings
+) -> WrittenSummary:
     """Cut a video file of the most important segments of a video. Return the segments and the file.
 
     Args:
@@ -274,7 +276,7 @@ def write_summary(record: Record, path: Path, out: Path, settings: SummarySettin
         )
     spans = [segment.span for segment in segments]
     join_clips(path, spans, film, sound_track_settings(record), comment=SUMMARY_COMMENT)
-    summary = Summary(segments, film)
+    summary = WrittenSummary(segments, film)
     log.info("kept %.1f s in %d segments", summary.duration, len(segments))
     return summary
 

@@ -28,10 +28,11 @@ FRAMES_PER_ROW = 3
 
 @dataclass(frozen=True)
 class VisualFeatures:
-    """All that was extracted from the pictures of a video.
+    """All that was extracted from the frames of a video.
 
     Attributes:
-        features: (T rows, D) features of the backbone. None if there is no picture or no backbone.
+        features: (T rows, D) features of the backbone. None if there is no video stream or no
+            backbone.
         activity: motion per second, and the times of cuts. None if they were not measured.
         backbone: the network that made the features. None if none was used.
         end: the last second of the video that was decoded.
@@ -55,21 +56,22 @@ class VisualOptions:
 
     Attributes:
         backbone: a loaded network that several videos share. None: the network is loaded.
-        motion: whether motion, cuts, faces and text are measured.
-        screens: whether a screen recording is read. Its pictures are decoded again for that.
+        measures_motion: whether motion, cuts, faces and text are measured.
+        reads_screen: whether a screen recording is read. Its frames are decoded again for that.
         progress: called with the stage's name, the second reached and the duration in s.
-        stop: event that ends the extraction when it is set. None: the extraction runs to the end.
-        thumbnails: collects pictures for the page. None: no pictures are kept.
-        ahead: number of frames that another thread decodes in advance.
+        stop_event: event that ends the extraction when it is set. None: the extraction runs to the
+            end.
+        thumbnails: collects frames for the page. None: no frames are kept.
+        prefetched_frames: number of frames that another thread decodes in advance.
     """
 
     backbone: "Backbone | None" = None
-    motion: bool = True
-    screens: bool = False
+    measures_motion: bool = True
+    reads_screen: bool = False
     progress: Progress | None = None
-    stop: Event | None = None
+    stop_event: Event | None = None
     thumbnails: "Thumbnails | None" = None
-    ahead: int = 0
+    prefetched_frames: int = 0
 
 
 def load_text_encoder(extraction: "Future[VisualFeatures]") -> None:
@@ -88,13 +90,15 @@ def load_text_encoder(extraction: "Future[VisualFeatures]") -> None:
 
 
 class MotionMeter:
-    """Measures motion and cuts, and runs the small detectors, on the frames of a video.
+    """Measures motion and cuts, and runs the small detectors (faces, text), on the frames of a
+    video.
 
     Its rate does not depend on how many frames the backbone takes.
 
     Attributes:
         activity: measures motion and cuts.
-        screen: measures what tells a screen recording from a film.
+        screen: measures how still and flat the frames are, which separates screen recordings from
+            films.
         cues: detects faces and text.
         warnings: one for each detector that cannot run.
     """
@@ -115,7 +119,7 @@ class MotionMeter:
         # A backbone may ask for more frames than motion needs. The others are skipped here.
         if frame.time * self._frame_rate >= self._next_frame:
             self.activity.add(frame)
-            self.screen.add(frame)
+            self.screen.add_frame(frame)
             self._next_frame = math.floor(frame.time * self._frame_rate) + 1
         self.cues.add(frame)
 
@@ -154,7 +158,7 @@ def extract_features(
     encoder = VideoEncoder(
         backbone, rate=vision.rate, batch=current_device().scale_batch_size(vision.batch)
     )
-    motion = MotionMeter(vision) if options.motion else None
+    motion = MotionMeter(vision) if options.measures_motion else None
     reader = MediaReader(
         request.path,
         # One decoding serves both, so the rate is the higher of the two.
@@ -167,13 +171,15 @@ def extract_features(
     )
 
     # every frame, once, decoded in advance by another thread if that is wanted
-    ahead = options.ahead
-    if current_device().kind != "cpu":  # the CPU decodes about a batch while the GPU encodes one
+    ahead = options.prefetched_frames
+    if (
+        current_device().device_type != "cpu"
+    ):  # the CPU decodes about a batch while the GPU encodes one
         ahead = current_device().scale_batch_size(PREFETCHED_FRAMES * FRAMES_PER_ROW)
     stream = read_ahead(reader, ahead) if ahead else iter(reader)
     with contextlib.closing(stream):
         for frame in with_progress(
-            stream, Frame, "looking", info.duration, options.progress, options.stop
+            stream, Frame, "looking", info.duration, options.progress, options.stop_event
         ):
             if motion is not None:
                 motion.add(frame)
@@ -194,7 +200,7 @@ def extract_features(
     cues = motion.cues.finish()
     warnings += motion.warnings
     screen = None
-    if options.screens:
+    if options.reads_screen:
         from stepline.pipeline.screen import read_screen_recording
 
         screen = read_screen_recording(request, info, settings, motion.screen.finish())

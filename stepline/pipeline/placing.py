@@ -2,9 +2,9 @@
 
 Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in which it is said:
 
-    'slice the banana'                    said (10.3, 11.1)  ->  shown (9, 12), score 0.90
-    'pour the flour into the bowl'        said (34.6, 36.1)  ->  shown (43, 50), score 0.68
-    'let the batter rest for 10 minutes'  said (63.1, 65.1)  ->  "said", no span, score 0.42
+    'slice the banana'                    said (10.3, 11.1)  ->  "placed" (9, 12), score 0.90
+    'pour the flour into the bowl'        said (34.6, 36.1)  ->  "seen" (43, 50), score 0.68
+    'let the batter rest for 10 minutes'  said (63.1, 65.1)  ->  "said_only", score 0.42
 
 The remark for the first: a new shot begins with its sentence. The remark against the last: a face
 looks into the camera.
@@ -24,10 +24,10 @@ from stepline.grounding.correspondence import (
     AFTER_SECONDS,
     BEFORE_SECONDS,
     MAX_TEXT_SECONDS,
-    PICTURES_DO_NOT_FIT,
     is_phrase,
     is_said,
 )
+from stepline.grounding.fusion import picture_status, without_place
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
 from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions
@@ -35,7 +35,7 @@ from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import SpeechInVideo
-from stepline.records import Alignment, FeatureSequence, Sentence, Span, Step, Transcript
+from stepline.records import Alignment, FeatureSequence, Sentence, Span, Status, Step, Transcript
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -74,17 +74,17 @@ class GroundedVideoSteps:
         steps: K steps.
         alignment: (K steps, T seconds) P(step k is shown at second t). None if no step was
             grounded.
-        grounding: the full result of the method that placed the steps. None if no step was
+        grounding: the full result of the method that grounded the steps. None if no step was
             grounded.
         answers: answers of a vision-language model about the steps. None if no model was asked.
-        is_talk: whether the speech from which the steps were written hardly instructs.
+        lacks_instructions: whether the speech from which the steps were written hardly instructs.
     """
 
     steps: tuple[Step, ...]
     alignment: Alignment | None
     grounding: "Grounding | AlignerGrounding | None"
     answers: "VisualAnswers | None"
-    is_talk: bool = False
+    lacks_instructions: bool = False
 
 
 def place_steps(
@@ -114,8 +114,6 @@ def place_steps(
         lines: where the speech says the steps, if they are a user's own lines. The first sentences
             are those of `speech`. None: the steps were written from the speech.
     """
-    from stepline.grounding.ground import GroundReport
-
     transcript, steps = speech.transcript, speech.steps
     grounding, answers, alignment = None, None, None
     if steps and info.has_picture:
@@ -133,11 +131,9 @@ def place_steps(
             answers = ask_vlm(request, grounding, visual, settings, duration)
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
-        report = grounding.report
-        unclear = report.unclear_reason if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
-        steps = add_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
+        steps = add_evidence_remarks(grounding.steps, transcript, visual)
     else:
-        steps = tuple(map(_set_not_shown, steps))
+        steps = tuple(without_place(step, 0.0) for step in steps)
     is_talk = bool(steps) and not request.texts and _is_talk(transcript, grounding, settings)
     return GroundedVideoSteps(steps, alignment, grounding, answers, is_talk)
 
@@ -162,7 +158,14 @@ def _is_talk(
 def _crop_to_video(
     lines: "TextPlacement | None", steps: Sequence[Step], transcript: Transcript
 ) -> "TextPlacement | None":
-    """Return the lines with the sentences inside the video, which come first."""
+    """Return where the speech says the user's lines, restricted to the sentences inside the video,
+    which come first. None stays None.
+
+    Args:
+        lines: probabilities of lines and sentences. None: the steps are no lines of the user.
+        steps: K steps inside the video.
+        transcript: S sentences inside the video.
+    """
     if lines is None or len(lines.sentence_probabilities) != len(steps):
         return None
     count = len(transcript.sentences)
@@ -175,12 +178,6 @@ def _crop_to_video(
         sentence_probabilities=lines.sentence_probabilities[:, :count],
         step_probabilities=step_probabilities,
     )
-
-
-def _set_not_shown(step: Step) -> Step:
-    """Return a step of a video without a picture, in which nothing is shown."""
-    status = "said" if step.said else "not found"
-    return step.model_copy(update={"status": status, "score": 0.0})
 
 
 def ground_steps(
@@ -316,7 +313,13 @@ def describe_with_vlm(
 
 
 def _shot_slices(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video as slices of its seconds. One shot if the cuts are unknown."""
+    """Return the shots of a video as slices of its seconds. Without known cuts the whole video is
+    one shot.
+
+    Args:
+        visual: features of the video, with the seconds of its cuts.
+        seconds: length of the video in whole seconds.
+    """
     from stepline.grounding.evidence import shot_slices
 
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
@@ -339,30 +342,21 @@ def action_by_second(
     None if no faces were detected.
     """
     # Log odds are per second, so rows of any other rate do not fit.
-    if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
+    if visual.cues is None or not len(visual.cues.presenter_probability) or visual.cues.rate != 1.0:
         return None
     from stepline.grounding.shots import action_log_odds, step_and_other_speech
 
-    presenter = visual.cues.presenter.astype(np.float64)
+    presenter = visual.cues.presenter_probability.astype(np.float64)
     step_speech, other_speech = step_and_other_speech(steps, transcript, len(presenter))
     return action_log_odds(presenter, step_speech, other_speech)
 
 
 def add_evidence_remarks(
-    steps: Sequence[Step],
-    transcript: Transcript,
-    visual: VisualFeatures,
-    *,
-    unclear: str = PICTURES_DO_NOT_FIT,
+    steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
 ) -> tuple[Step, ...]:
-    """Return grounded steps with `seen`: remarks on what the pictures say for and against each.
-
-    unclear: the remark on a step whose status is "unclear".
-    """
+    """Return grounded steps with `seen`: remarks on what the pictures say for and against each."""
     doing = action_by_second(steps, transcript, visual)
-    return tuple(
-        add_step_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in steps
-    )
+    return tuple(add_step_evidence(step, transcript, visual, doing=doing) for step in steps)
 
 
 def add_step_evidence(
@@ -370,7 +364,6 @@ def add_step_evidence(
     transcript: Transcript,
     visual: VisualFeatures,
     *,
-    unclear: str = PICTURES_DO_NOT_FIT,
     doing: "npt.NDArray[np.float64] | None" = None,
 ) -> Step:
     """Return a step with `seen`: remarks on the pictures while it is shown, or else said.
@@ -379,7 +372,6 @@ def add_step_evidence(
         step: a grounded step.
         transcript: the sentences of the video, to which the step refers.
         visual: features and cues extracted from the pictures.
-        unclear: the remark on a step whose status is "unclear".
         doing: (T seconds,) log odds that an action is shown and not a talking presenter. If they
             are positive, a face gives no remark. None: unknown.
 
@@ -387,13 +379,10 @@ def add_step_evidence(
     it: a presenter's face is visible for half of the time or longer. Other text on screen is
     quoted.
     """
-    # The time that is described, and what is against it from the start.
     span = shown_span(step) or step.said
     if span is None:
         return step
     remarks: list[str] = []
-    if step.status == "unclear":
-        remarks.append(f"against: {unclear}")
     # Whether a shot begins with its sentences, and what else is seen.
     sentences = [transcript.sentences[index] for index in step.sources]
     if visual.activity is not None and _starts_at_cut(sentences, visual.activity.cuts):
@@ -416,7 +405,7 @@ def _starts_at_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool
 
 def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
     """Return whether a face looks at the camera for half of the span or longer."""
-    presenter = cues.between(span.start, span.end).presenter
+    presenter = cues.between(span.start, span.end).presenter_probability
     # NaN is a row in which no frame fell.
     confidence = presenter[np.isfinite(presenter)]
     if not len(confidence):
@@ -425,7 +414,14 @@ def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
 
 
 def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[str]:
-    """Return a remark for each of the largest lines on screen within the span."""
+    """Return a remark for each of the largest lines of text on the screen during the span: whether
+    the line holds words of the step.
+
+    Args:
+        cues: lines of on-screen text with their seconds.
+        span: seconds of the step.
+        words: the words of the step and of its sentences.
+    """
     lines = []
     for line in cues.lines:
         # What is shown longer is a watermark, not text of the step.
@@ -443,78 +439,34 @@ def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[st
     return list(remarks.values())
 
 
-ENGLISH_NAMES = ("en", "english")  # the language that the judgement by wording knows
-# who judged, as `models["judge"]` says
-JUDGED_BY_WORDS = "wording"
-JUDGED_BY_GROUNDING = "grounding"
-JUDGED_BY_DETECTOR = "detector"
+JUDGED_BY_DETECTOR = "detector"  # in `models["judge"]`
+# P(shown) by the detector from which a sentence is seen, and up to which it is only said. Of a
+# calibrated detector eight of ten such claims hold
+MIN_SEEN_PROBABILITY = 0.8
+MAX_SAID_ONLY_PROBABILITY = 0.2
 
 
 def judge_sentences(
     transcript: Transcript,
-    steps: Sequence[Step],
-    alignment: Alignment | None,
     visual: VisualFeatures,
     settings: JudgeSettings,
-    detector: "LoadedDetector | None" = None,
+    detector: "LoadedDetector",
     media: Path | None = None,
-) -> tuple[Transcript, str | None]:
-    """Estimate P(shown) of every sentence: the probability that the picture shows what is said.
+) -> Transcript:
+    """Return the transcript with P(the picture shows what is said) of every sentence.
 
     Args:
         transcript: the sentences.
-        steps: K grounded steps, the rows of the alignment.
-        alignment: (K steps, T seconds) P(step k is shown at second t). None if no step was
-            grounded.
         visual: features and cues extracted from the pictures.
-        settings: settings of the estimate.
-        detector: a trained network. None: the alignment is used, or the wording if there is no
-            alignment.
+        settings: length of the clip in which a sentence is judged.
+        detector: a trained network.
         media: the video file, for a detector that reads frames. None: there is no file.
 
-    Returns the transcript with the probabilities, and the name of the method. Without speech the
-    transcript is unchanged and the name None. The same holds for other languages than English
-    without a detector. Raises SettingsError if the detector cannot use the features of the
-    pictures.
+    Raises SettingsError if the detector cannot use the features of the pictures.
     """
     if not transcript.sentences:
-        return transcript, None
-    # A detector that the user gave comes first, then the grounding, then the words alone.
-    if detector is not None:
-        p_shown = _judge_by_detector(detector, transcript, visual, settings, media)
-        return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_DETECTOR
-    if not _is_english(transcript):
-        return transcript, None
-    from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
-
-    if alignment is not None and visual.features is not None:
-        p_shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds)
-        return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
-    from stepline.text import embed
-
-    # Without pictures, the wording counts, and whether a step cites the sentence.
-    cited = {source for step in steps for source in step.sources}
-    is_cited = [number in cited for number in range(len(transcript.sentences))]
-    p_shown = judge_by_words(embed(_sentence_texts(transcript)), is_cited)
-    return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_WORDS
-
-
-def _is_english(transcript: Transcript) -> bool:
-    """Return whether the transcript is in English, or its language is unknown."""
-    if transcript.language is None:
-        return True
-    return transcript.language.lower().split("-")[0] in ENGLISH_NAMES
-
-
-def _judge_by_detector(
-    detector: "LoadedDetector",
-    transcript: Transcript,
-    visual: VisualFeatures,
-    settings: JudgeSettings,
-    media: Path | None,
-) -> Sequence[float]:
-    """Return P(shown) of every sentence, by a trained detector of features or of frames."""
-    from stepline.models.wys2.predict import encode_texts, judge_by_detector
+        return transcript
+    from stepline.models.wys2.predict import encode_texts, estimate_shown_by_detector
     from stepline.vision import PrecomputedBackbone
 
     backbone = visual.backbone
@@ -528,17 +480,41 @@ def _judge_by_detector(
             cure = "give the video to `stepline judge`, without --from and --to"
             raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
         video = media
-    vectors = encode_texts(detector.space.text, backbone, _sentence_texts(transcript))
-    return judge_by_detector(detector, transcript.sentences, video, vectors, settings.seconds)
-
-
-def _sentence_texts(transcript: Transcript) -> list[str]:
-    return [sentence.text for sentence in transcript.sentences]
-
-
-def _set_shown_probabilities(transcript: Transcript, p_shown: Sequence[float]) -> Transcript:
-    sentences = tuple(
-        sentence.model_copy(update={"shown": round(probability, 4)})
-        for sentence, probability in zip(transcript.sentences, p_shown, strict=True)
+    texts = [sentence.text for sentence in transcript.sentences]
+    vectors = encode_texts(detector.space.text, backbone, texts)
+    sentences = estimate_shown_by_detector(
+        detector, transcript.sentences, video, vectors, settings.seconds
     )
     return transcript.model_copy(update={"sentences": sentences})
+
+
+def detected_status(p_shown: float) -> Status | None:
+    """Return the status that P(shown) of a detector decides, None where it is not sure."""
+    if p_shown >= MIN_SEEN_PROBABILITY:
+        return "seen"
+    return "said_only" if p_shown <= MAX_SAID_ONLY_PROBABILITY else None
+
+
+def decide_by_detector(steps: Sequence[Step], transcript: Transcript) -> tuple[Step, ...]:
+    """Return the steps with the status that a detector gives to the sentences they rest on.
+
+    The detector decides where it is sure of a step that no picture has decided yet.
+
+    Args:
+        steps: grounded steps.
+        transcript: the sentences, with P(shown) of the detector.
+    """
+    return tuple(_decide_step(step, transcript.sentences) for step in steps)
+
+
+def _decide_step(step: Step, sentences: Sequence[Sentence]) -> Step:
+    p_shown = [sentences[source].shown or 0.0 for source in step.sources]
+    status = detected_status(max(p_shown)) if p_shown else None
+    if step.status not in ("placed", "said_only") or step.said is None or status is None:
+        return step
+    if status == "said_only":
+        return without_place(step, max(p_shown))
+    spans = step.spans or (step.said,)
+    at = step.said.center if step.at is None else step.at
+    update = {"spans": spans, "at": at, "score": max(p_shown), **picture_status("network")}
+    return step.model_copy(update=update)

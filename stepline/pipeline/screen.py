@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
+from stepline.grounding.fusion import picture_status, separate_overlapping_spans
 from stepline.grounding.screens.captions import typed_captions, without_captions
 from stepline.grounding.screens.clicks import Click, place_clicks
 from stepline.grounding.screens.reading import (
@@ -79,8 +80,6 @@ def place_steps_at_clicks(
         reading: the text and changes of the screen.
         duration: duration of the video in seconds.
     """
-    from stepline.grounding.fusion import separate_overlapping_spans
-
     # Captions that change are not a change of the screen.
     reading = without_captions(reading, duration)
     clicks = place_clicks(placed.steps, transcript.sentences, reading)
@@ -116,8 +115,7 @@ def _place_at_click(step: Step, click: Click, reading: ScreenReading) -> Step:
         update={
             "spans": (click.span,),
             "at": round(event.start, 3),
-            "status": "shown",
-            "basis": "pictures",
+            **picture_status("screen"),
             "score": _probability(click),
             "seen": click_remarks(click),
             "target": target,

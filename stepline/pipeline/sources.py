@@ -4,7 +4,7 @@
         with source.open(out, settings) as request:
             run_video(request, settings, options)
 
-Only `input_kind` decides what an argument is. A link is downloaded to OUT/downloads when it is opened.
+Only `detect_input_kind` decides what an argument is. A link is downloaded to OUT/downloads when it is opened.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ def is_link(name: str) -> bool:
     return LINK_PATTERN.fullmatch(name) is not None
 
 
-def means_link_page(path: Path | None) -> bool:
+def selects_link_page(path: Path | None) -> bool:
     """Return whether an option's value is "site", which selects a link's page.
 
     The captions or chapters on that web page are then used.
@@ -71,7 +71,7 @@ def means_link_page(path: Path | None) -> bool:
 InputKind: TypeAlias = Literal["link", "folder", "captions", "video"]
 
 
-def input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind | None:
+def detect_input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind | None:
     """Return whether an argument is a video, captions or a link. None: a file that is not read.
 
     Args:
@@ -172,11 +172,11 @@ class VideoSource:
         Raises MediaError if a link has no video, or if its page lacks the captions or chapters.
         """
         # Checked here, since a result of an earlier run would hide that the file is missing.
-        if captions is not None and not means_link_page(captions) and not captions.exists():
+        if captions is not None and not selects_link_page(captions) and not captions.exists():
             raise CaptionError(f"{captions}: no such captions file; correct its path")
         if isinstance(self.place, Path):
             require_utf8_name(self.place)
-            if means_link_page(captions) or texts is None:
+            if selects_link_page(captions) or texts is None:
                 cure = "give captions and texts as files"
                 raise MediaError(f"{self.place}: a file, which has no page; {cure}")
             if self.kind == "captions":
@@ -187,10 +187,10 @@ class VideoSource:
             id = self.id or self.place.stem
             yield Request(self.place, id, captions, texts, **options)
             return
-        from stepline.media.links import fetch_link, forget_link
+        from stepline.media.links import delete_downloads, fetch_link
 
         folder = out / DOWNLOADS_FOLDER
-        with_captions = means_link_page(captions)
+        with_captions = selects_link_page(captions)
         video = fetch_link(
             self.place,
             folder,
@@ -211,7 +211,7 @@ class VideoSource:
             yield Request(video.path, id, captions, texts, video.origin, kept=keep, **options)
         finally:
             if not keep:
-                forget_link(self.place.url, folder)
+                delete_downloads(self.place.url, folder)
 
 
 def find_sources(
@@ -262,7 +262,7 @@ def open_single_source(
         options: as of `VideoSource.open`.
     """
     with contextlib.ExitStack() as stack:
-        kind = input_kind(argument)
+        kind = detect_input_kind(argument)
         if kind == "link":
             if out is None:
                 out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stepline-")))
@@ -331,7 +331,7 @@ def _find_links(
         except MediaError as error:
             if is_only:
                 raise
-            links.append(Link(url, settings.links, fault=str(error)))
+            links.append(Link(url, settings.links, failure_reason=str(error)))
     return links
 
 
@@ -353,12 +353,12 @@ def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, 
     # each file once, also where two names lead to it
     found: dict[str, tuple[Path, InputKind]] = {}
     for path in paths:
-        kind = input_kind(path)
+        kind = detect_input_kind(path)
         files: dict[Path, InputKind | None] = {path: kind}
         if kind == "folder":
             wanted_kinds = ("video", "captions") if captions else ("video",)
             nested_files = unshared_files_below(path)
-            kinds = {file: input_kind(file, in_folder=True) for file in nested_files}
+            kinds = {file: detect_input_kind(file, in_folder=True) for file in nested_files}
             files = {file: kind for file, kind in kinds.items() if kind in wanted_kinds}
         if not files:
             suffixes = ", ".join(sorted(VIDEO_SUFFIXES))

@@ -10,7 +10,7 @@ is shown (9, 12), most likely at 11.5, with score 0.90.
     drop_speech_past_end(...)    captions may run on after the video's last second   speech.py
     place_steps(...)             steps x picture -> where each is shown, how sure    placing.py
     describe_by_network(...)       steps that no speech names                          describe.py
-    judge_sentences(...)         does the picture show what is said?                 judging.py
+    judge_sentences(...)         a trained detector: does the picture show what is said?
 
 This is the only place that puts a Record together, and the only one that knows every stage. Sound
 and picture are each decoded once, side by side: while one core recognises speech and writes steps,
@@ -35,10 +35,10 @@ from stepline.grounding.correspondence import TALK_WARNING
 from stepline.grounding.evidence import picture_warning
 from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.networks.device import current_device
-from stepline.numeric import one_blas_thread
+from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
 from stepline.pipeline.describe import describe_by_network
-from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.networks import Networks, describe_inputs, load_networks
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.pictures import (
     PREFETCHED_FRAMES,
@@ -48,7 +48,9 @@ from stepline.pipeline.pictures import (
     load_text_encoder,
 )
 from stepline.pipeline.placing import (
+    JUDGED_BY_DETECTOR,
     GroundedVideoSteps,
+    decide_by_detector,
     describe_with_vlm,
     judge_sentences,
     place_steps,
@@ -135,7 +137,7 @@ class SpeechAndVisuals:
 
 
 @embedding_cache()
-@one_blas_thread()
+@limit_blas_to_one_thread()
 def understand(
     request: Request,
     settings: StepsSettings,
@@ -165,7 +167,7 @@ def understand(
     run = VideoRun(request, settings, networks, media_info_of_part(whole, request.part))
     # Before the reading: a file that is replaced during it is then known by what was there first.
     digest = sha256(request.path)
-    run_fingerprint = fingerprint(request, settings, networks)
+    run_fingerprint = describe_inputs(request, settings, networks)
 
     evidence = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
@@ -233,19 +235,14 @@ def _make_record(
     if settings.vision.vlm.named and visual.features is not None and silent:
         descriptions = describe_with_vlm(request, visual, settings, duration)
 
-    # which sentences are shown
+    # what a trained detector of spoken sentences decides
     transcript, judge = inside.transcript, None
-    if run.info.has_picture:
-        transcript, judge = judge_sentences(
-            transcript,
-            placed.steps,
-            placed.alignment,
-            visual,
-            settings.judge,
-            networks.detector,
-            # A detector reads whole files, so a part of a video gives it none.
-            request.path if request.part is None else None,
-        )
+    if networks.detector is not None and run.info.has_picture:
+        # A detector reads whole files, so a part of a video gives it none.
+        media = request.path if request.part is None else None
+        judge = JUDGED_BY_DETECTOR
+        transcript = judge_sentences(transcript, visual, settings.judge, networks.detector, media)
+        placed = replace(placed, steps=decide_by_detector(placed.steps, transcript))
 
     seconds = run.info.duration if request.part else duration
     stage_warnings = _grounding_warnings(placed, visual, seconds)
@@ -293,7 +290,7 @@ def _grounding_warnings(
     is_comparable = (is_placed or not warnings) and not is_clicked
     if placed.grounding is not None and is_comparable:
         warnings += placed.grounding.report.warnings
-    if placed.is_talk:
+    if placed.lacks_instructions:
         warnings.append(TALK_WARNING)
     if placed.answers is not None:
         warnings += placed.answers.notes
@@ -353,11 +350,11 @@ def _read_sound_and_picture(
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = VisualOptions(
-            screens=True,
+            reads_screen=True,
             progress=progress,
-            stop=stop,
+            stop_event=stop,
             thumbnails=thumbnails,
-            ahead=PREFETCHED_FRAMES,
+            prefetched_frames=PREFETCHED_FRAMES,
         )
         look = pool.submit(extract_features, request, info, settings, options)
         look.add_done_callback(stop_if_failed)
@@ -387,7 +384,7 @@ def _read_sound_and_picture(
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = sentences_near_video(speech.transcript, info.duration)
             narration = _parse_narration(request, near, settings)
-            written = propose_steps(request, near, settings, narration)
+            written = propose_steps(request, near, settings, narration, progress)
             evidence = SpeechAndVisuals(speech, written, look.result(), narration)
             return _use_screen_captions(run, evidence) or evidence
         except StoppedError:
@@ -448,6 +445,7 @@ def propose_steps(
     transcript: Transcript,
     settings: StepsSettings,
     narration: "ParsedNarration | None" = None,
+    progress: Progress | None = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, or what a writer makes of the transcript.
 
@@ -456,13 +454,16 @@ def propose_steps(
         transcript: what is said.
         settings: settings of all stages of finding steps.
         narration: the parsed transcript. None: the writer parses it.
+        progress: called with the stage's name, the second reached and the duration in s.
     """
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
         return place_user_lines(request.texts, transcript, settings, request.graph)
     title = (request.origin and request.origin.title) or ""
-    return write_steps(transcript, settings.writing, title=title, narration=narration)
+    return write_steps(
+        transcript, settings.writing, title=title, narration=narration, progress=progress
+    )
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class ClipStart(Annotator):
     clip: str
 
 
-def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
+def serve_annotation_page(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
     """Return a web server of the annotation page, for browsers on this machine.
 
     Args:

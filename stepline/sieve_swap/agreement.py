@@ -13,7 +13,7 @@ from stepline.writing.quantities import (
     COUNT_KIND,
     FUNCTION_WORDS,
     Quantity,
-    quantities,
+    find_quantities,
     stem,
     tokens,
 )
@@ -40,7 +40,7 @@ NOT_NEGATIVE = re.compile(
 
 
 @dataclass(frozen=True)
-class Polarity:
+class NegationPolarity:
     """The negated and the affirmed words of a text.
 
     Attributes:
@@ -53,7 +53,7 @@ class Polarity:
     affirmed: frozenset[str]
     is_negated: bool
 
-    def contradicts(self, other: "Polarity") -> bool:
+    def contradicts(self, other: "NegationPolarity") -> bool:
         """Return whether two texts contradict each other in their negations.
 
         They do if one text negates a word that the other affirms, or if only one text holds a
@@ -63,7 +63,7 @@ class Polarity:
             return True
         return self._negates(other) or other._negates(self)
 
-    def _negates(self, other: "Polarity") -> bool:
+    def _negates(self, other: "NegationPolarity") -> bool:
         """Return whether this text negates a word that only the other text affirms.
 
         "Uncover" negates "cover".
@@ -73,7 +73,7 @@ class Polarity:
         return bool((self.negated | contradicted) & affirmed_by_other_only)
 
 
-def text_polarity(text: str) -> Polarity:
+def text_polarity(text: str) -> NegationPolarity:
     """Return the negated and the affirmed word stems of a text."""
     # Set phrases go first: their negative words negate no action.
     lowered = text.lower().replace("’", "'")
@@ -94,7 +94,7 @@ def text_polarity(text: str) -> Polarity:
                 negated_words_left -= 1
             else:
                 affirmed.add(stem(word))
-    return Polarity(frozenset(negated), frozenset(affirmed), is_negated)
+    return NegationPolarity(frozenset(negated), frozenset(affirmed), is_negated)
 
 
 CHANGED_NUMBER = "the step changes a number"
@@ -102,15 +102,16 @@ CHANGED_UNIT = "the step changes a unit"
 CHANGED_NEGATION = "the step changes a negation"
 
 
-def contradiction(narration: str, step: str) -> str | None:
-    """Return why a written step contradicts the narration that it would replace, None if it agrees.
+def find_contradiction(narration: str, step: str) -> str | None:
+    """Return why a written step contradicts the narration that it would replace, None if it agrees
+    with the narration.
 
     The reason is CHANGED_NUMBER, CHANGED_UNIT or CHANGED_NEGATION. Amounts of one kind (time,
     volume, ...) agree if every amount of the step is in the narration, or every amount of the
     narration is in the step. Amounts of the same thing must be equal. A number that only the step
     states is no contradiction.
     """
-    changed = _amount_contradiction(quantities(narration), quantities(step))
+    changed = _amount_contradiction(find_quantities(narration), find_quantities(step))
     if changed is None and text_polarity(narration).contradicts(text_polarity(step)):
         return CHANGED_NEGATION
     return changed
@@ -143,7 +144,7 @@ def _amounts_are_contained(amounts: Sequence[Quantity], others: Sequence[Quantit
     """Return whether each amount agrees with one of the other amounts of its kind."""
     for amount in amounts:
         same_kind = [other for other in others if other.kind == amount.kind]
-        if not any(amount.agrees(other) for other in same_kind):
+        if not any(amount.can_be_equal(other) for other in same_kind):
             return False
     return True
 
@@ -167,6 +168,6 @@ def _has_same_thing_in_other_amounts(
         for other in spoken_with_thing:
             if other.thing == amount.thing and other.kind == amount.kind:
                 same.append(other)
-        if same and not any(amount.agrees(other) for other in same):
+        if same and not any(amount.can_be_equal(other) for other in same):
             return True
     return False

@@ -1,6 +1,6 @@
 """Nearest human-written step of each narration segment, or why it has none (section 4.2, eq. 6).
 
-`nearest_steps` searches the steps for each segment alone, as the paper does. `steps_by_line_model`
+`match_nearest_steps` searches the steps for each segment alone, as the paper does. `match_by_line_model`
 aligns the narration with the steps of one document, by the model that aligns a user's own lines
 (`grounding/line_model.py`). A segment is a sentence, or several short sentences merged (appendix A.2).
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from stepline.grounding.line_model import LinePosterior, match_lines
 from stepline.records import Matrix, Sentence, Span
-from stepline.sieve_swap.agreement import contradiction
+from stepline.sieve_swap.agreement import find_contradiction
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.text_base.base import TextBase, TextStep
 
@@ -98,7 +98,7 @@ COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts re
 
 
 @dataclass(frozen=True)
-class Match:
+class StepMatch:
     """A narration segment and the written step that replaces it.
 
     Attributes:
@@ -138,10 +138,10 @@ class SieveRejection:
     reason: str
 
 
-SegmentOutcome: TypeAlias = Match | UnswappedSegment | SieveRejection
+SegmentOutcome: TypeAlias = StepMatch | UnswappedSegment | SieveRejection
 
 
-def nearest_steps(
+def match_nearest_steps(
     narration: Sequence[NarrationSegment],
     vectors: Matrix,
     base: TextBase,
@@ -166,7 +166,7 @@ def nearest_steps(
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
     # As many steps as may have to give way.
     count = settings.candidates if settings.check else 1
-    rows, cosines = base.nearest(vectors, count, documents=documents)
+    rows, cosines = base.find_nearest_steps(vectors, count, documents=documents)
     is_near = (cosines >= settings.floor - COSINE_ROUNDING) & (rows >= 0)
     # Every near step is read once.
     near_rows = np.unique(rows[is_near])
@@ -201,7 +201,7 @@ def _match_first_consistent_step(
             break
         contradiction_reason = _contradiction(segment.text, step, settings)
         if contradiction_reason is None:
-            return Match(segment, step, cosine)
+            return StepMatch(segment, step, cosine)
         if reason == NO_SIMILAR_STEP:
             reason = contradiction_reason
     return _outcome_without_step(segment, reason, best_cosine, settings)
@@ -209,7 +209,7 @@ def _match_first_consistent_step(
 
 def _contradiction(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
     """Return why a step contradicts the narration. None if it agrees, or if `check` is off."""
-    return contradiction(narration, step.text) if settings.check else None
+    return find_contradiction(narration, step.text) if settings.check else None
 
 
 def _outcome_without_step(
@@ -228,7 +228,7 @@ def _outcome_without_step(
     return SieveRejection(segment, reason)
 
 
-def steps_by_line_model(
+def match_by_line_model(
     narration: Sequence[NarrationSegment],
     vectors: Matrix,
     base: TextBase,
@@ -256,7 +256,7 @@ def steps_by_line_model(
     texts = [segment.text for segment in narration]
     document_fits: list[tuple[LinePosterior, list[TextStep], Matrix]] = []
     for document in documents[:MAX_ORDERED_DOCUMENTS]:
-        rows = base.rows_of(int(document))
+        rows = base.step_rows(int(document))
         steps = base.steps(rows)
         step_vectors = base.vectors(rows)
         posterior = match_lines([step.text for step in steps], texts, step_vectors, vectors)
@@ -276,7 +276,7 @@ def steps_by_line_model(
         cosine = float(similarity[row, column])
         contradiction_reason = _contradiction(segment.text, step, settings)
         if contradiction_reason is None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
-            outcomes.append(Match(segment, step, cosine))
+            outcomes.append(StepMatch(segment, step, cosine))
         else:
             outcomes.append(
                 _outcome_without_step(
@@ -304,18 +304,20 @@ def merge_matches(
         last = merged[-1] if merged else None
         # Only two neighbours that both have a step can be one. It may be joined with the next, too.
         if (
-            isinstance(last, Match)
-            and isinstance(outcome, Match)
+            isinstance(last, StepMatch)
+            and isinstance(outcome, StepMatch)
             and _can_merge(last, outcome, settings)
         ):
             joined_segment = join_segments([last.segment, outcome.segment])
-            merged[-1] = Match(joined_segment, last.step, max(last.similarity, outcome.similarity))
+            merged[-1] = StepMatch(
+                joined_segment, last.step, max(last.similarity, outcome.similarity)
+            )
         else:
             merged.append(outcome)
     return merged
 
 
-def _can_merge(first: Match, second: Match, settings: SwapSettings) -> bool:
+def _can_merge(first: StepMatch, second: StepMatch, settings: SwapSettings) -> bool:
     if first.step.id != second.step.id:
         return False
     text = f"{first.segment.text} {second.segment.text}"

@@ -50,7 +50,7 @@ class PairedVideo:
     evaluation: list[str] = field(default_factory=list)
 
 
-def digest_of(*parts: object) -> str:
+def hash_values(*parts: object) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 of the values, written as JSON."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
@@ -63,7 +63,7 @@ def part_file_stem(number: int, *parts: object) -> str:
         number: number of the part, from 0.
         parts: all inputs that decide the files. Their digest is in the name.
     """
-    return f"{number:05d}-{digest_of(*parts)}"
+    return f"{number:05d}-{hash_values(*parts)}"
 
 
 def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:

@@ -23,8 +23,8 @@ from stepline.sieve_swap.pairing import (
     threshold_table,
 )
 from stepline.sieve_swap.part_files import TRAIN_SPLIT, VALIDATION_SPLIT, read_pairs
-from stepline.sieve_swap.run import NO_DOCUMENT_FITS, Job, RunResult
-from stepline.sieve_swap.statistics import Statistics
+from stepline.sieve_swap.run import NO_DOCUMENT_FITS, SieveSwapJob, SieveSwapResult
+from stepline.sieve_swap.statistics import SieveSwapStatistics
 from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, video_seconds
 from stepline.storage import read_parquet
 
@@ -37,7 +37,7 @@ EMPTY_CURES = {
 }
 
 
-def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
+def write_report(job: SieveSwapJob, outcome: SieveSwapResult) -> tuple[Path, ...]:
     """Write the results of a run, and return the paths of the files.
 
     The files statistics.json, train.json and validation.json are written into the job's folder.
@@ -60,7 +60,7 @@ def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def require_training_videos(statistics: Statistics) -> None:
+def require_training_videos(statistics: SieveSwapStatistics) -> None:
     """Raise DatasetError, with the reasons and a cure, if no video is left to train on."""
     if statistics.videos.get(TRAIN_SPLIT):
         return
@@ -71,7 +71,7 @@ def require_training_videos(statistics: Statistics) -> None:
     raise DatasetError(f"train.json is empty: {reasons}; {cure}")
 
 
-def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
+def _threshold_rows(job: SieveSwapJob, pairs: Sequence[Path]) -> list[ThresholdRow]:
     """Return the threshold table of a run, without thresholds below the run's."""
     settings = job.settings.pairing
     videos = []
@@ -98,7 +98,7 @@ def write_released_json(parts: Iterable[Path], file: Path) -> int:
         opening = "{"
         for record in _read_records(sorted(parts)):
             id_text = json.dumps(record.video.id)
-            entry = json.dumps(released_form(record), ensure_ascii=False)
+            entry = json.dumps(to_released_json(record), ensure_ascii=False)
             out.write(f"{opening}\n{id_text}: {entry}")
             segment_count += len(record.steps)
             opening = ","
@@ -111,7 +111,7 @@ def _read_records(parts: Iterable[Path]) -> Iterator[Record]:
         yield from read_parquet(part)
 
 
-def released_form(record: Record) -> dict[str, object]:
+def to_released_json(record: Record) -> dict[str, object]:
     """Return one record as JSON in the form of the paper's data release.
 
     That form has two wordings per step. A step with one wording gives it twice.

@@ -38,7 +38,7 @@ from stepline.sieve_swap.part_files import (
     TRAIN_SPLIT,
     VALIDATION_SPLIT,
     PairedVideo,
-    digest_of,
+    hash_values,
     part_file_stem,
     read_pairs,
     remove_leftovers,
@@ -47,7 +47,7 @@ from stepline.sieve_swap.part_files import (
     write_records,
 )
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.sieve_swap.statistics import Statistics, add_statistics, count_statistics
+from stepline.sieve_swap.statistics import SieveSwapStatistics, add_statistics, count_statistics
 from stepline.sieve_swap.swap import EmbedTexts, sieve_and_swap
 from stepline.sieve_swap.text_base.base import TextBase
 from stepline.sieve_swap.videos import VIDEOS_FILE, VideoFilter, VideoOrRejected, read_videos
@@ -62,7 +62,7 @@ NO_DOCUMENT_FITS = "no document goes with it"
 
 
 @dataclass(frozen=True)
-class Job:
+class SieveSwapJob:
     """The inputs of one run of Sieve & Swap.
 
     Attributes:
@@ -91,23 +91,23 @@ class Job:
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """The result of a run.
+class SieveSwapResult:
+    """The result of a run of Sieve & Swap.
 
     Attributes:
         statistics: counts of all parts in sum.
         parts: for each part, the file with its statistics.
-        pairs: for each part, the file with its paired videos.
+        pairs: for each part, the file that says which documents its videos were paired with.
         resumed_count: number of parts that an earlier run had finished.
     """
 
-    statistics: Statistics
+    statistics: SieveSwapStatistics
     parts: tuple[Path, ...]
     pairs: tuple[Path, ...]
     resumed_count: int
 
 
-def run(job: Job) -> RunResult:
+def run_job(job: SieveSwapJob) -> SieveSwapResult:
     """Sieve and swap every video of a job. The files are written into `job.out`.
 
     Raises SettingsError if `job.out` holds a run with other settings. Raises DatasetError if the
@@ -147,13 +147,13 @@ def run(job: Job) -> RunResult:
     for part in parts:
         for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
             records.append(job.out / split / f"{part.stem}.parquet")
-        part_statistics.append(Statistics.model_validate_json(part.read_bytes()))
+        part_statistics.append(SieveSwapStatistics.model_validate_json(part.read_bytes()))
     removed_count = remove_stale_files(job.out, [*pairs, *parts, *records])
     job.report(
         f"{len(parts)} parts, {resumed_count} of them done before, {removed_count} stale files removed"
     )
     sums = add_statistics(part_statistics)
-    return RunResult(sums, tuple(parts), tuple(pairs), resumed_count)
+    return SieveSwapResult(sums, tuple(parts), tuple(pairs), resumed_count)
 
 
 def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
@@ -171,7 +171,7 @@ def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
     raise SettingsError(f"{fault}; {cure}, or {alternative}")
 
 
-def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
+def _videos_logging_errors(job: SieveSwapJob) -> Iterator[VideoOrRejected]:
     """Yield every video, and log the first few that cannot be read."""
     unreadable = 0
     for video in read_videos(job.videos):
@@ -182,14 +182,14 @@ def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
         yield video
 
 
-def _format_run_identity(job: Job) -> str:
+def _format_run_identity(job: SieveSwapJob) -> str:
     """Return the version and the settings that identify a run, one line per section."""
     settings = job.settings.model_dump(mode="json", exclude={"text_base"})
     lines = [f"{section}: {value}\n" for section, value in sorted(settings.items())]
     return f"stepline {__version__}\n{''.join(lines)}"
 
 
-def _check_same_run(job: Job) -> None:
+def _check_same_run(job: SieveSwapJob) -> None:
     note = job.out / IDENTITY_FILE
     if note.is_file() and note.read_text() != _format_run_identity(job):
         cure = "give another --out or remove it"
@@ -199,7 +199,7 @@ def _check_same_run(job: Job) -> None:
 # ---------------------------------------------------------------- pairing
 
 
-def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
+def _pair_videos(job: SieveSwapJob, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
     """Pair the videos of each part with documents, and return one file of pairs per part.
 
     Files that exist are not written again.
@@ -221,7 +221,7 @@ def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> l
     needs_pairs = job.settings.match.needs_pairs
     for number, part in enumerate(job.read_parts()):
         reasons = [video_filter.rejection_reason(video) for video in part]
-        videos = digest_of(*map(_digest_input, part))
+        videos = hash_values(*map(_digest_input, part))
         stem = part_file_stem(number, videos, words.digest, settings, reasons, needs_pairs)
         file = job.out / PAIRS_FOLDER / f"{stem}.parquet"
         if not file.is_file():
@@ -239,7 +239,7 @@ def _digest_input(video: VideoOrRejected) -> object:
 
 
 def _pair_videos_of_part(
-    job: Job,
+    job: SieveSwapJob,
     part: Sequence[VideoOrRejected],
     reasons: Sequence[str | None],
     words: DocumentWords,
@@ -316,7 +316,7 @@ def _retained_documents(files: Sequence[Path]) -> DocumentIds:
 
 
 def _swap_records(
-    job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
+    job: SieveSwapJob, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
     """Sieve and swap the videos of each part that an earlier run has not finished. Return the
     statistics file of each part, and how many of them existed before.
@@ -331,7 +331,7 @@ def _swap_records(
     """
     match = job.settings.match.model_dump(mode="json")
     retained_digest = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
-    swap_digest = digest_of(
+    swap_digest = hash_values(
         match, retained_digest, words.digest, job.base.encoder, job.base.step_count
     )
     files = []
@@ -351,12 +351,12 @@ def _swap_records(
 
 
 def _swap_videos_of_part(
-    job: Job,
+    job: SieveSwapJob,
     stem: str,
     part: Sequence[VideoOrRejected],
     rows: Sequence[PairedVideo],
     retained: DocumentIds | None,
-) -> Statistics:
+) -> SieveSwapStatistics:
     """Write the records of one part, one file per split, and return the statistics of the part.
 
     Args:
@@ -397,11 +397,11 @@ def _swap_videos_of_part(
         if row.reason:
             reasons[row.reason] += 1
         evaluation_sets.update(row.evaluation)
-    left_out = Statistics(videos=dict(reasons), excluded=dict(evaluation_sets))
+    left_out = SieveSwapStatistics(videos=dict(reasons), excluded=dict(evaluation_sets))
     return add_statistics([count_statistics(swapped, splits), left_out])
 
 
-def _add_provenance(record: Record, row: PairedVideo, job: Job) -> Record:
+def _add_provenance(record: Record, row: PairedVideo, job: SieveSwapJob) -> Record:
     """Return the record with the settings and the encoder that its steps were made with."""
     best = None
     if row.documents:

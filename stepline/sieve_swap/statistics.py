@@ -21,7 +21,7 @@ MAX_WORDS = 2_000  # most frequent words of a part that are stored
 Counts: TypeAlias = dict[str, int]
 
 
-class Statistics(FrozenModel):
+class SieveSwapStatistics(FrozenModel):
     """Counts of a swapped collection, or of a part of it. The counts of parts can be added.
 
     In a histogram, a key is the lower end of a bar, as text.
@@ -75,10 +75,10 @@ class Statistics(FrozenModel):
     seconds: float = Field(0.0, description="total seconds of all steps")
 
 
-def add_statistics(parts: Sequence[Statistics]) -> Statistics:
+def add_statistics(parts: Sequence[SieveSwapStatistics]) -> SieveSwapStatistics:
     """Return the sums of the statistics of several parts."""
     totals: dict[str, object] = {}
-    for name in Statistics.model_fields:
+    for name in SieveSwapStatistics.model_fields:
         if name == "seconds":
             continue
         counts: Counter[str] = Counter()
@@ -86,7 +86,7 @@ def add_statistics(parts: Sequence[Statistics]) -> Statistics:
             counts.update(getattr(part, name))
         totals[name] = _sort_counts(+counts)
     totals["seconds"] = sum(part.seconds for part in parts)
-    return Statistics.model_validate(totals)
+    return SieveSwapStatistics.model_validate(totals)
 
 
 def _sort_counts(counts: Counter[str]) -> Counts:
@@ -98,7 +98,7 @@ def _count_values(values: Iterable[object]) -> Counts:
     return _sort_counts(Counter(map(str, values)))
 
 
-def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
+def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> SieveSwapStatistics:
     """Return the statistics of records that `sieve_and_swap` returned.
 
     Args:
@@ -132,7 +132,7 @@ def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> Statis
             licences.append(step.licence or "not stated")
     words_before, density_before = _content_word_counts(sentence_texts)
     words_after, density_after = _content_word_counts([step.text for step in steps])
-    return Statistics(
+    return SieveSwapStatistics(
         videos=_count_values(splits),
         sentences=_count_values(outcomes),
         steps_a_video=_count_values(step_counts),

@@ -41,14 +41,14 @@ from stepline.errors import ModelError, ShapeError
 from stepline.records import Matrix, Record, Rejected, Step
 from stepline.sieve_swap.match import (
     DocumentIds,
-    Match,
     NarrationSegment,
     SegmentOutcome,
     SieveRejection,
+    StepMatch,
+    match_by_line_model,
+    match_nearest_steps,
     merge_matches,
     narration_segments,
-    nearest_steps,
-    steps_by_line_model,
 )
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.text_base.base import TextBase
@@ -133,9 +133,9 @@ def sieve_and_swap(
     if not settings.is_ordered and settings.scope != "paired":
         # the steps of one set of documents are searched for all records together
         documents = retained if settings.scope == "retained" else None
-        all_outcomes = nearest_steps(all_segments, vectors, base, documents, settings)
+        all_outcomes = match_nearest_steps(all_segments, vectors, base, documents, settings)
     else:
-        match = steps_by_line_model if settings.is_ordered else nearest_steps
+        match = match_by_line_model if settings.is_ordered else match_nearest_steps
         for (start, end), own_documents in zip(bounds, paired or (), strict=True):
             own = all_segments[start:end]
             all_outcomes += match(own, vectors[start:end], base, own_documents, settings)
@@ -212,8 +212,8 @@ def _with_swapped_steps(
             continue
         # A score is in [0, 1], which a cosine may leave.
         score = min(1.0, max(0.0, outcome.similarity))
-        is_match = isinstance(outcome, Match)
-        if isinstance(outcome, Match) and gives_swapped:
+        is_match = isinstance(outcome, StepMatch)
+        if isinstance(outcome, StepMatch) and gives_swapped:
             written = outcome.step
             origin = {
                 "source_text": f"{written.source}: {written.id}",

@@ -129,7 +129,8 @@ class AudioWindow:
         return self.start + len(self.samples) / SAMPLE_RATE
 
     def voice_between(self, start: float, end: float) -> Samples:
-        """Return P(voice) of each frame that overlaps the seconds [start, end) of the video."""
+        """Return P(voice) of each frame that overlaps the seconds [start, end) of the video,
+        (frames,)."""
         return self.voice[max(0, self._frame_index(start)) : self._frame_index(end) + 1]
 
     def _frame_index(self, second: float) -> int:
@@ -230,7 +231,11 @@ class AudioWindower:
 
 
 def detector_context(samples: Samples) -> Samples:
-    """Return the last whole frames of the samples before a window, as context for the detector."""
+    """Return the last whole frames of audio before a window, (N,), a multiple of 512 samples. The
+    voice detector reads them as context.
+
+    samples: (N,) audio at 16 kHz before the window.
+    """
     max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
     frame_count = min(max_frames, len(samples) // FRAME_SAMPLES)
     return samples[len(samples) - frame_count * FRAME_SAMPLES :]

@@ -122,7 +122,7 @@ def parse_csv(text: str, file_name: str) -> list[Cue]:
                 problem = f"{file_name}, line {rows.line_num}: {len(row)} columns"
                 raise CaptionError(f"{problem}, needs start, end, text; add what is missing")
             start, end, content = [row[column] for column in columns]
-            cues.append(_cue(content, start, end))
+            cues.append(_make_cue(content, start, end))
         return cues
     except csv.Error as error:
         raise CaptionError(
@@ -163,7 +163,7 @@ def parse_json(text: str, file_name: str, video_id: str | None) -> list[Cue]:
 def _is_video(value: Json) -> bool:
     """Return whether a JSON value can hold the captions of one video."""
     if isinstance(value, list):
-        return bool(_dicts(value[:1]))
+        return bool(_json_objects(value[:1]))
     lists = ("text", "events", *SEGMENT_KEYS)
     return isinstance(value, dict) and any(isinstance(value.get(key), list) for key in lists)
 
@@ -199,7 +199,7 @@ def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
     # a list of segments. youtube-transcript-api writes one such list per video
     if isinstance(tree, list):
         items: list[Json] = tree[0] if len(tree) == 1 and isinstance(tree[0], list) else tree
-        segments = [item for item in _dicts(items) if "text" in item or "word" in item]
+        segments = [item for item in _json_objects(items) if "text" in item or "word" in item]
         return _cues_of_segments(segments) if len(segments) == len(items) else None
     if not isinstance(tree, dict):
         return None
@@ -209,7 +209,7 @@ def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
         return _cues_of_events(tree["events"])
     for key in SEGMENT_KEYS:
         if isinstance(tree.get(key), list):
-            return _cues_of_segments(_dicts(tree[key]))
+            return _cues_of_segments(_json_objects(tree[key]))
 
     # three lists, one row of them per cue
     columns = [tree.get(key) for key in ("text", "start", "end")]
@@ -220,10 +220,10 @@ def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
     if min(lengths) != max(lengths):
         rule = "text, start and end must be equally long lists"
         raise CaptionError(f"{file_name}: {rule}, not {lengths}; write them again")
-    return [_cue(*row) for row in zip(*lists, strict=True)]
+    return [_make_cue(*row) for row in zip(*lists, strict=True)]
 
 
-def _cue(text: Json, start: Json, end: Json) -> Cue:
+def _make_cue(text: Json, start: Json, end: Json) -> Cue:
     content = text if isinstance(text, str) else ""
     return Cue(content, parse_seconds(start), parse_seconds(end))
 
@@ -300,8 +300,8 @@ def _is_one_word_each(segments: Sequence[Mapping[str, Json]]) -> bool:
 
 def _cue_of_segment(segment: Mapping[str, Json]) -> Cue:
     """Return the cue of a WhisperX segment. Without its own times, it has those of its words."""
-    words = [word for item in _dicts(segment.get("words")) for word in _parse_word(item)]
-    cue = _cue(segment.get("text"), segment.get("start"), segment.get("end"))
+    words = [word for item in _json_objects(segment.get("words")) for word in _parse_word(item)]
+    cue = _make_cue(segment.get("text"), segment.get("start"), segment.get("end"))
     span = covering_span(word.span for word in words)
     if span is None:
         return cue
@@ -310,7 +310,7 @@ def _cue_of_segment(segment: Mapping[str, Json]) -> Cue:
     return replace(cue, start=start, end=end, words=tuple(words))
 
 
-def _dicts(items: Json) -> list[dict[str, Json]]:
+def _json_objects(items: Json) -> list[dict[str, Json]]:
     """Return the objects of a JSON list, or an empty list for any other value."""
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
@@ -334,8 +334,8 @@ def _parse_word(item: Mapping[str, Json]) -> list[Word]:
 def _cues_of_events(events: list[Json]) -> list[Cue]:
     """Return the cues of the events of YouTube json3. An event lasts until the next starts."""
     spoken_events = []
-    for event in _dicts(events):
-        segments = _dicts(event.get("segs"))
+    for event in _json_objects(events):
+        segments = _json_objects(event.get("segs"))
         text = "".join(str(segment.get("utf8", "")) for segment in segments)
         if text.strip():
             spoken_events.append(

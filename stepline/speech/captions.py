@@ -36,7 +36,7 @@ from stepline.speech.shown_captions import (
     ShownCaption,
     SubtitleFile,
     TimedText,
-    first_appearances,
+    cues_of_rolling_captions,
     interpolate_words,
 )
 from stepline.speech.subtitles import has_timing, parse_subtitles
@@ -79,7 +79,7 @@ def read_captions(
     dropped: list[Rejected] = []
     subtitles = _read_subtitles(path, text, warnings)
     if subtitles is None:
-        cues = _in_seconds(path, parse_json(text, str(path), video_id), warnings)
+        cues = _convert_to_seconds(path, parse_json(text, str(path), video_id), warnings)
     else:
         cues = _cues_of_subtitles(path, subtitles, dropped, warnings)
     cues = _without_speakers(path, cues, warnings)
@@ -141,7 +141,7 @@ def _read_subtitles(path: Path, text: str, warnings: list[str]) -> SubtitleFile 
         return None
     if suffix == ".csv" or has_csv_header(text):
         rows = []
-        for cue in _in_seconds(path, parse_csv(text, str(path)), warnings):
+        for cue in _convert_to_seconds(path, parse_csv(text, str(path)), warnings):
             lines = [[TimedText(line)] for line in cue.text.splitlines()]
             rows.append(ShownCaption(cue.start, cue.end, lines))
         return SubtitleFile(rows)
@@ -150,7 +150,7 @@ def _read_subtitles(path: Path, text: str, warnings: list[str]) -> SubtitleFile 
     raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
 
 
-def _in_seconds(path: Path, cues: list[Cue], warnings: list[str]) -> list[Cue]:
+def _convert_to_seconds(path: Path, cues: list[Cue], warnings: list[str]) -> list[Cue]:
     seconds = milliseconds_as_seconds(cues)
     if seconds is None:
         return cues
@@ -221,7 +221,7 @@ def _cues_of_subtitles(
     if file.notes:
         count = f"{len(file.notes)} notes that are not speech are left out"
         warnings.append(f"{path.name}: {count}, the first: {file.notes[0][:MAX_NOTE_CHARS]!r}")
-    return [*first_appearances(valid), *invalid]
+    return [*cues_of_rolling_captions(valid), *invalid]
 
 
 def _rejection(text: str, reason: str) -> Rejected:
@@ -235,7 +235,7 @@ def _join_lines(text: str) -> str:
 def _usable_cues(cues: Sequence[Cue], dropped: list[Rejected]) -> list[Cue]:
     """Return the cues with speech and valid times, sorted by start.
 
-    dropped: list to which the other cues are appended.
+    dropped: list to which the other cues are appended, each with its reason.
     """
     usable: list[Cue] = []
     for cue in cues:

@@ -117,12 +117,14 @@ def doubtful_utterances(
     is_doubtful = np.zeros(frame_count, bool)
     for word, following in pairwise(timed):
         if not ends_sentence(word.text) and _is_stretched(window, word):
-            is_doubtful[_frames(window, word)[0] : _frames(window, following)[0]] = True
+            is_doubtful[
+                _frames_of_word(window, word)[0] : _frames_of_word(window, following)[0]
+            ] = True
 
     # frames of speech in gaps between words
     has_word = np.zeros(frame_count, bool)
     for word in timed:
-        has_word[slice(*_frames(window, word))] = True
+        has_word[slice(*_frames_of_word(window, word))] = True
     for first, last in runs_of_true(~has_word):
         counts = trailing_voice or last < frame_count
         if counts and is_speech[first:last].sum() >= MISSED_SECONDS * FRAMES_PER_SECOND:
@@ -147,19 +149,20 @@ def doubtful_utterances(
 
 
 def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
-    """Return the probability of the word in each frame of a window, (F,). 0 without a word.
+    """Return the recogniser's probability of the word in each frame of a window, (F,). It is 0 in a
+    frame without a word.
 
-    A word stretched over a silence covers no frame, since its true time is unknown.
+    A word that is stretched over a silence covers no frame, since its true time is unknown.
     """
     confidence = np.zeros(len(window.voice), np.float32)
     for word in words:
         if word.span is not None and not _is_stretched(window, word):
             probability = 1.0 if word.confidence is None else word.confidence
-            confidence[slice(*_frames(window, word))] = probability
+            confidence[slice(*_frames_of_word(window, word))] = probability
     return confidence
 
 
-def _frames(window: AudioWindow, word: Word) -> Frames:
+def _frames_of_word(window: AudioWindow, word: Word) -> Frames:
     """Return the (first, last + 1) frames of a timed word, at least one frame."""
     assert word.span is not None
     first = max(0, int((word.span.start - window.start) * FRAMES_PER_SECOND))
@@ -169,7 +172,7 @@ def _frames(window: AudioWindow, word: Word) -> Frames:
 
 def _is_stretched(window: AudioWindow, word: Word) -> bool:
     """Return whether a word has the maximal length and is mostly silence."""
-    first, last = _frames(window, word)
+    first, last = _frames_of_word(window, word)
     longest = MAX_WORD_SECONDS * FRAMES_PER_SECOND - 2  # frames, as rounded
     if last - first < longest:
         return False
@@ -218,7 +221,9 @@ def _certain_sentences(window: AudioWindow, words: Sequence[Word], has_first_wor
         is_certain = len(sentence) >= MIN_WORDS and _mean_confidence(sentence) >= MIN_CONFIDENCE
         timed = [word for word in sentence if word.span is not None]
         if timed:
-            covered = has_first_word[_frames(window, timed[0])[0] : _frames(window, timed[-1])[1]]
+            covered = has_first_word[
+                _frames_of_word(window, timed[0])[0] : _frames_of_word(window, timed[-1])[1]
+            ]
             is_certain |= float(covered.mean()) >= MIN_COVERED_FRACTION
         if is_certain:
             certain_words += sentence
@@ -244,7 +249,7 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
         if word.span is None:
             fitted.append(word)
             continue
-        first, last = _frames(window, word)
+        first, last = _frames_of_word(window, word)
         frames = first + np.flatnonzero(is_voice[first:last])
         if len(frames):
             start = word.span.start

@@ -60,7 +60,7 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
             groups.append([])
         groups[-1].append(word)
     parts = [part for group in groups for part in _split_long(group, longest)]
-    return [sentence for sentence in map(_sentence, parts) if sentence is not None]
+    return [sentence for sentence in map(_make_sentence, parts) if sentence is not None]
 
 
 def start_and_end(sentence: Sentence) -> tuple[float, float]:
@@ -166,7 +166,7 @@ def _cut_quality(words: Words, index: int) -> tuple[float, float]:
     return round(silence, 1), -abs(index - len(words) / 2)
 
 
-def _sentence(words: Words) -> Sentence | None:
+def _make_sentence(words: Words) -> Sentence | None:
     """Return the sentence of the words. None if no word has a time."""
     span = covering_span(word.span for word in words)
     if span is None:

@@ -121,7 +121,7 @@ class _Appearance:
     has_word_times: bool
 
 
-def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
+def cues_of_rolling_captions(captions: Iterable[ShownCaption]) -> list[Cue]:
     """Return the cues of rolling captions: one cue per caption, for the lines it is first to show.
 
     A word added to a line that is already shown has the times of the caption that adds it. A

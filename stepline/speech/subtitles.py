@@ -107,9 +107,9 @@ def _find_timings(lines: list[str], file_name: str) -> list[_Timing]:
     sbv_timings = []  # They count only in a file without arrows.
     for number, line in enumerate(lines):
         if match := SBV_TIMING_PATTERN.match(line):
-            sbv_timings.append(_timing(number, match))
+            sbv_timings.append(_make_timing(number, match))
         elif match := _match_timing(line):
-            timings.append(_timing(number, match))
+            timings.append(_make_timing(number, match))
         elif _is_faulty_timing(line):
             problem = f"{file_name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
             raise CaptionError(f"{problem}; write 00:00:01,000 --> 00:00:02,500")
@@ -132,7 +132,7 @@ def _is_faulty_timing(line: str) -> bool:
     return bool(BROKEN_TIMING_PATTERN.match(line) or (is_wordless and ANY_CLOCK.search(line)))
 
 
-def _timing(line_number: int, match: re.Match[str]) -> _Timing:
+def _make_timing(line_number: int, match: re.Match[str]) -> _Timing:
     start, arrow, end = match.groups()[:5], match[6], list(match.groups()[6:11])
     if not ARROWHEAD.search(arrow):
         end[0] = None  # This minus is the arrow.

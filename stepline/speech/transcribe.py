@@ -148,7 +148,7 @@ class SentenceCollector:
             windows: the windows of audio.
             transcripts: one transcript per window.
         """
-        evidence = [_evidence(sentence, windows, transcripts) for sentence in sentences]
+        evidence = [_measure_evidence(sentence, windows, transcripts) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, self._settings)
         for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
@@ -185,7 +185,7 @@ class SentenceCollector:
         # The English model takes all speech for English, so without sentences it knows no language.
         is_guess = not sentences and recogniser.english_only and self._settings.language is None
         advice = self._advice(sentences, recogniser)
-        warnings = self._doubts(sentences, recogniser)
+        warnings = self._doubt_warnings(sentences, recogniser)
         if advice:
             warnings = (f"most of the speech is not understood; {advice}",)
         dropped = []
@@ -220,7 +220,7 @@ class SentenceCollector:
             return ""
         return recogniser.advice
 
-    def _doubts(
+    def _doubt_warnings(
         self, sentences: Sequence[Sentence], recogniser: RecogniserSwitch
     ) -> tuple[str, ...]:
         """Return warnings about speech without words, and about many unlikely words.
@@ -231,7 +231,7 @@ class SentenceCollector:
         """
         warnings = []
         voiced = np.concatenate([NO_SOUND, *self._voiced])
-        unread = unread_speech(voiced, [sentence.span for sentence in sentences])
+        unread = find_unrecognised_speech(voiced, [sentence.span for sentence in sentences])
         if unread:
             seconds = sum(count for _, count in unread)
             problem = (
@@ -255,11 +255,12 @@ class SentenceCollector:
         return tuple(warnings)
 
 
-def unread_speech(voiced: Samples, spans: Sequence[Span]) -> list[tuple[float, float]]:
-    """Return the long stretches of speech between sentences, each as its start and seconds of speech.
+def find_unrecognised_speech(voiced: Samples, spans: Sequence[Span]) -> list[tuple[float, float]]:
+    """Return the long stretches of speech between recognised sentences, each as (start in seconds,
+    seconds of speech).
 
     Args:
-        voiced: the seconds of the frames with speech, in order.
+        voiced: (F,) the seconds of the frames with speech, in order.
         spans: spans of the accepted sentences, in order.
     """
     starts = [span.start for span in spans]
@@ -274,7 +275,7 @@ def unread_speech(voiced: Samples, spans: Sequence[Span]) -> list[tuple[float, f
     return stretches
 
 
-def _evidence(
+def _measure_evidence(
     sentence: Sentence, windows: Sequence[AudioWindow], transcripts: Sequence[WindowTranscript]
 ) -> SpeechEvidence:
     """Return the mean P(voice) of a sentence, and the mean log-probability of its first window.

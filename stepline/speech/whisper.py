@@ -59,7 +59,7 @@ class Whisper:
         self.name = name
         self._weights = name
         self._settings = settings
-        device = current_device().recognition(settings.compute)
+        device = current_device().ctranslate2_options(settings.compute)
         self._on_cpu = device["device"] == "cpu"
         _check_language(settings.language)
         self.at_once = 1 if self._on_cpu else BATCH_WINDOWS

@@ -56,7 +56,7 @@ class WhisperX:
             result["segments"], aligner, metadata, window.samples, current_device().name
         )
         words = tuple(
-            _word(word, window.start)
+            _make_word(word, window.start)
             for segment in aligned["segments"]
             for word in segment.get("words", ())
         )
@@ -84,7 +84,7 @@ def _load_model(package: Any, settings: AsrSettings) -> Any:
     try:
         return package.load_model(
             name,
-            **current_device().recognition(settings.compute),
+            **current_device().ctranslate2_options(settings.compute),
             language=settings.language,
             threads=settings.threads,
             asr_options={"beam_size": settings.beam},
@@ -95,7 +95,7 @@ def _load_model(package: Any, settings: AsrSettings) -> Any:
         raise ModelError(f"{problem}; give a path as asr.model") from error
 
 
-def _word(word: Mapping[str, Any], offset: float) -> Word:
+def _make_word(word: Mapping[str, Any], offset: float) -> Word:
     """Convert an aligned word of WhisperX. It has no span if its times are missing or reversed.
 
     offset: start of the window in seconds of the video.

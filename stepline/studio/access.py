@@ -27,7 +27,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
-from stepline.pages.web.local_server import is_this_machine
+from stepline.pages.web.local_server import error_response, is_this_machine
 from stepline.studio.keys import KeyFile, Role, needed_role, role_includes
 
 log = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ class Access:
                 log.warning("%s", error)
             self._keys_fault = str(error)
             reason = "the keys of this studio cannot be read; its log says why"
-            return JSONResponse({"error": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
         if user is not None:
             request.state.user, role = user
             return _role_refusal(role, request)
@@ -267,7 +267,7 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
         return None
     reason = f"this key has the role {role}, and {request.method} here needs {needed}"
     cure = f"`stepline keys add FILE NAME --role {needed}` makes one"
-    return JSONResponse({"error": f"{reason}; {cure}"}, HTTPStatus.FORBIDDEN)
+    return error_response(HTTPStatus.FORBIDDEN, f"{reason}; {cure}")
 
 
 def _redirect_without_token(request: Request) -> Response:

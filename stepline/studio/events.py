@@ -8,11 +8,14 @@ import json
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+
+from starlette.responses import StreamingResponse
 
 from stepline.errors import MediaError, SettingsError, StoreError
 from stepline.files.remote.addresses import check_url, display_url
@@ -27,6 +30,8 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0  # between two comments, so that a proxy keeps the connection open
 POLL_SECONDS = 0.5  # between two checks whether the server stops
 HEARTBEAT_EVENT = ":\n\n"
+# Open event streams: half of the connections of the server, the rest is for other requests.
+MAX_STREAMS = 200
 MAX_WAITING_EVENTS = 1000  # of a slow listener, which is then cut off and connects again
 MIN_KEY_BYTES = 16  # of a webhook's key
 MAX_KEY_FILE_BYTES = 4096
@@ -111,6 +116,79 @@ class Broadcast:
         finally:
             with self._lock:
                 self._listeners.discard(listener)
+
+
+@dataclass(eq=False)
+class OpenStream:
+    """An open event stream.
+
+    Attributes:
+        user: name of the key of the program. Empty for people.
+        events: yields the events.
+        ended: done if the stream has to end, because there are too many.
+    """
+
+    user: str
+    events: AsyncIterator[str]
+    ended: "asyncio.Future[None]"
+
+    async def next_event(self) -> str | None:
+        """Return the next event, None at the end. It does not wait longer once `ended` is done."""
+        event = asyncio.ensure_future(anext(self.events, None))
+        try:
+            await asyncio.wait((event, self.ended), return_when=asyncio.FIRST_COMPLETED)
+            return event.result() if event.done() else None
+        finally:
+            event.cancel()
+
+
+class EventStreams:
+    """The open event streams of a server, MAX_STREAMS at most.
+
+    Args:
+        is_stopping: returns whether the server ends.
+    """
+
+    def __init__(self, is_stopping: Callable[[], bool]) -> None:
+        self._is_stopping = is_stopping
+        self._streams: list[OpenStream] = []
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def response(
+        self, user: str, events: Callable[[Callable[[], bool]], AsyncIterator[str]]
+    ) -> StreamingResponse:
+        """Return a response of server-sent events.
+
+        Args:
+            user: name of the key of the program. Empty for people.
+            events: yields the events until the function that it is given returns True.
+        """
+        ended = asyncio.get_running_loop().create_future()
+        stream = OpenStream(user, events(self._is_stopping), ended)
+        # X-Accel-Buffering makes nginx pass each event on when it comes.
+        return StreamingResponse(
+            self._stream(stream),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},
+        )
+
+    async def _stream(self, stream: OpenStream) -> AsyncIterator[str]:
+        self._streams.append(stream)
+        if len(self._streams) > MAX_STREAMS:
+            # The oldest stream of the user with the most streams ends. A browser connects again.
+            users = Counter(other.user for other in self._streams)
+            busiest_user, _ = users.most_common(1)[0]
+            oldest = next(other for other in self._streams if other.user == busiest_user)
+            oldest.ended.set_result(None)
+            self._streams.remove(oldest)
+        try:
+            while (event := await stream.next_event()) is not None:
+                yield event
+        finally:
+            if not stream.ended.done():
+                self._streams.remove(stream)
 
 
 class Webhook:

@@ -1,171 +1,220 @@
 """The operations of the API on jobs, and on uploads that become jobs."""
 
 from collections.abc import Callable
-from functools import partial
 from http import HTTPStatus
+from typing import Annotated
 
-from starlette.concurrency import run_in_threadpool
+from fastapi import Depends, Header
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from stepline.pages.web.local_server import is_whole_number
-from stepline.studio.jobs import JobRunner, resolve_job_options
+from stepline.records import FrozenModel
+from stepline.studio.jobs import JobStatus, resolve_job_options
 from stepline.studio.operations import (
-    PAGE_PARAMETERS,
-    Operation,
-    parse_body,
-    raise_not_found,
-    requested_page,
+    BYTES_SCHEMA,
+    Api,
+    JsonBody,
+    Page,
+    StudioApi,
+    api_router,
+    reply_docs,
 )
-from stepline.studio.store import Studio, Upload
-from stepline.studio.uploads import MAX_CHUNK_BYTES, UploadBody, Uploads
+from stepline.studio.store import Upload
+from stepline.studio.uploads import UploadBody
+
+router = api_router()
+
+JOB_PATH = "/api/jobs/{id:int}"
+UPLOAD_PATH = "/api/uploads/{id}"
+COUNT_SCHEMA = {"schema": {"type": "integer", "minimum": 0}}
+UPLOAD_HEADERS = {"Upload-Offset": COUNT_SCHEMA, "Upload-Length": COUNT_SCHEMA}
 
 
-class JobApi:
-    """The HTTP operations on the jobs and uploads of one library."""
+class JobsReply(FrozenModel):
+    """A page of the jobs: those that run, that wait, that ended.
 
-    def __init__(self, studio: Studio, jobs: JobRunner) -> None:
-        self._library = studio.library
-        self._stored_jobs = studio.jobs
-        self._stored_uploads = studio.uploads
-        self._jobs = jobs
-        self._uploads = Uploads(studio, jobs)
+    Attributes:
+        jobs: the jobs of the page.
+        total: number of all jobs that are listed.
+    """
 
-    def operations(self) -> list[Operation]:
-        """Return the operations."""
-        # Jobs, then the uploads that become jobs.
-        job = "/api/jobs/{id:int}"
-        upload = "/api/uploads/{id}"
-        piece = f"Add a piece, at most {MAX_CHUNK_BYTES} bytes, at the header Upload-Offset"
-        return [
-            Operation(
-                "GET",
-                "/api/jobs",
-                self.list_jobs,
-                "The jobs: those that run, that wait, that ended.",
-                PAGE_PARAMETERS,
-            ),
-            Operation("GET", job, self.get_job, "One job, with its progress."),
-            Operation("DELETE", job, self.remove_job, "Remove a job that has ended from the list."),
-            Operation(
-                "POST", f"{job}/cancel", partial(self.change_job, self._jobs.cancel), "End a job."
-            ),
-            Operation(
-                "POST",
-                f"{job}/retry",
-                partial(self.change_job, self._jobs.retry),
-                "Begin it again.",
-            ),
-            Operation(
-                "POST", "/api/uploads", self.begin_upload, "Begin an upload.", body=UploadBody
-            ),
-            Operation(
-                "GET",
-                "/api/uploads",
-                self.list_uploads,
-                "The uploads that are not whole, oldest first.",
-            ),
-            Operation(
-                "HEAD",
-                upload,
-                self.get_upload_offset,
-                "How much of an upload is there: Upload-Offset.",
-            ),
-            Operation("DELETE", upload, self.cancel_upload, "End an upload that is not whole."),
-            Operation("PATCH", upload, self.append_chunk, f"{piece}; the last one begins the job."),
-        ]
+    jobs: tuple[JobStatus, ...]
+    total: int
 
-    def list_jobs(self, request: Request) -> Response:
-        """Return a page of the jobs with their progress, and the total number."""
-        page = requested_page(request)
-        stored = self._stored_jobs.list_jobs()
-        jobs = list(map(self._jobs.as_json, stored[page]))
-        return JSONResponse({"jobs": jobs, "total": len(stored)})
 
-    def get_job(self, request: Request) -> Response:
-        """Return one job."""
-        with raise_not_found("no such job"):
-            job = self._stored_jobs.get(request.path_params["id"])
-        return JSONResponse(self._jobs.as_json(job))
+class JobReply(FrozenModel):
+    """The id of a job that was started or removed."""
 
-    def remove_job(self, request: Request) -> Response:
-        """Remove a job from the list. The error is 409 for one that waits or runs."""
-        id = request.path_params["id"]
-        with raise_not_found("no such job"):
-            state = self._stored_jobs.get(id).state
-        if not self._stored_jobs.remove(id):
-            raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}; cancel it first")
-        return JSONResponse({"job": id})
+    job: int
 
-    def change_job(self, change: Callable[[int], bool], request: Request) -> Response:
-        """Change the state of a job, and return the job. The status is 409 if its state forbids it.
 
-        Args:
-            change: function that changes the job of an id, and returns whether it did.
-            request: names the job.
-        """
-        id = request.path_params["id"]
-        # Read first for the words of the error. The change itself checks the state again.
-        with raise_not_found("no such job"):
-            state = self._stored_jobs.get(id).state
-        if not change(id):
-            raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
-        return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
+class UploadStart(FrozenModel):
+    """An upload that has begun.
 
-    async def begin_upload(self, request: Request) -> Response:
-        """Begin an upload. Its options are checked before any byte is sent."""
-        body = await parse_body(request, UploadBody)
-        # Options are checked before a byte is sent, so that no upload ends in a refused job.
-        options = resolve_job_options(self._library, body.options)
-        body = body.model_copy(update={"options": options})
-        upload = await run_in_threadpool(self._uploads.begin, body)
-        return JSONResponse({"upload": upload.id, "offset": 0}, HTTPStatus.CREATED)
+    Attributes:
+        upload: id of the upload.
+        offset: bytes that are there, 0.
+    """
 
-    def list_uploads(self, _: Request) -> Response:
-        """Return the unfinished uploads."""
-        uploads = [
-            {
-                "upload": upload.id,
-                "name": upload.name,
-                "size": upload.size,
-                "offset": self._uploads.received_bytes(upload),
-            }
-            for upload in self._stored_uploads.list_unfinished()
-        ]
-        return JSONResponse({"uploads": uploads})
+    upload: str
+    offset: int = 0
 
-    def cancel_upload(self, request: Request) -> Response:
-        """Cancel an upload and remove its file."""
-        upload = self._find_upload(request)
-        self._uploads.cancel(upload)
-        return JSONResponse({"upload": upload.id})
 
-    def get_upload_offset(self, request: Request) -> Response:
-        """Return how many bytes of an upload were received, as a header."""
-        upload = self._find_upload(request)
-        headers = {
-            "Upload-Offset": str(self._uploads.received_bytes(upload)),
-            "Upload-Length": str(upload.size),
-        }
-        return Response(headers=headers)
+class UploadEnd(FrozenModel):
+    """The id of an upload that was cancelled."""
 
-    async def append_chunk(self, request: Request) -> Response:
-        """Append a chunk to an upload."""
-        upload = await run_in_threadpool(self._find_upload, request)
-        headers = request.headers
-        offset = headers.get("Upload-Offset", "")
-        length = int(headers.get("Content-Length", "0"))
-        if not is_whole_number(offset):
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "Upload-Offset: the bytes that are there")
-        try:
-            upload = await self._uploads.append_chunk(upload, int(offset), length, request.stream())
-        except ClientDisconnect:  # what came is kept, and no client reads this reply
-            return Response(status_code=HTTPStatus.BAD_REQUEST)
-        end = self._uploads.received_bytes(upload)
-        reply = {"offset": end, "job": upload.job}
-        return JSONResponse(reply, headers={"Upload-Offset": str(end)})
+    upload: str
 
-    def _find_upload(self, request: Request) -> Upload:
-        with raise_not_found("no such upload"):
-            return self._stored_uploads.get(request.path_params["id"])
+
+class UploadStatus(FrozenModel):
+    """An upload that is not complete.
+
+    Attributes:
+        upload: id of the upload.
+        name: name of the file.
+        size: size of the complete file in bytes.
+        offset: bytes that are there.
+    """
+
+    upload: str
+    name: str
+    size: int
+    offset: int
+
+
+class UploadsReply(FrozenModel):
+    """The uploads that are not complete, the oldest first."""
+
+    uploads: tuple[UploadStatus, ...]
+
+
+class ChunkReply(FrozenModel):
+    """An upload after a chunk was added.
+
+    Attributes:
+        offset: bytes that are there.
+        job: id of the job that began. None while the upload is not complete.
+    """
+
+    offset: int
+    job: int | None
+
+
+def _known_upload(id: str, api: Api) -> Upload:
+    return api.studio.uploads.get(id)
+
+
+KnownUpload = Annotated[Upload, Depends(_known_upload)]
+
+
+@router.get("/api/jobs")
+def list_jobs(api: Api, page: Page) -> JobsReply:
+    """The jobs with their progress: those that run, that wait, that ended."""
+    stored = api.studio.jobs.list_jobs()
+    return JobsReply(jobs=tuple(map(api.jobs.status, stored[page])), total=len(stored))
+
+
+@router.get(JOB_PATH, responses=reply_docs(404))
+def get_job(id: int, api: Api) -> JobStatus:
+    """One job, with its progress."""
+    return api.jobs.status(api.studio.jobs.get(id))
+
+
+@router.delete(JOB_PATH, responses=reply_docs(404))
+def remove_job(id: int, api: Api) -> JobReply:
+    """Remove a job that has ended from the list."""
+    _change_job(id, api, api.studio.jobs.remove, "; cancel it first")
+    return JobReply(job=id)
+
+
+@router.post(f"{JOB_PATH}/cancel", responses=reply_docs(404))
+def cancel_job(id: int, api: Api) -> JobStatus:
+    """End a job that waits or runs."""
+    _change_job(id, api, api.jobs.cancel)
+    return get_job(id, api)
+
+
+@router.post(f"{JOB_PATH}/retry", responses=reply_docs(404))
+def retry_job(id: int, api: Api) -> JobStatus:
+    """Begin a job that has ended again."""
+    _change_job(id, api, api.jobs.retry)
+    return get_job(id, api)
+
+
+@router.post("/api/uploads", status_code=201, responses=reply_docs(415, 429, 507))
+def begin_upload(api: Api, body: JsonBody[UploadBody]) -> UploadStart:
+    """Begin an upload."""
+    # Options are checked before a byte is sent, so that no upload ends in a refused job.
+    options = resolve_job_options(api.studio.library, body.options)
+    upload = api.uploads.begin(body.model_copy(update={"options": options}))
+    return UploadStart(upload=upload.id)
+
+
+@router.get("/api/uploads")
+def list_uploads(api: Api) -> UploadsReply:
+    """The uploads that are not whole, the oldest first."""
+    uploads = [
+        UploadStatus(
+            upload=upload.id,
+            name=upload.name,
+            size=upload.size,
+            offset=api.uploads.received_bytes(upload),
+        )
+        for upload in api.studio.uploads.list_unfinished()
+    ]
+    return UploadsReply(uploads=tuple(uploads))
+
+
+@router.head(
+    UPLOAD_PATH,
+    response_class=Response,
+    responses={200: {"headers": UPLOAD_HEADERS}, **reply_docs(404)},
+)
+def get_upload_offset(upload: KnownUpload, api: Api) -> Response:
+    """How much of an upload is there, in the header Upload-Offset."""
+    offset = api.uploads.received_bytes(upload)
+    headers = {"Upload-Offset": str(offset), "Upload-Length": str(upload.size)}
+    return Response(headers=headers)
+
+
+@router.delete(UPLOAD_PATH, responses=reply_docs(404))
+def cancel_upload(upload: KnownUpload, api: Api) -> UploadEnd:
+    """End an upload that is not whole, and remove its file."""
+    api.uploads.cancel(upload)
+    return UploadEnd(upload=upload.id)
+
+
+@router.patch(
+    UPLOAD_PATH,
+    responses=reply_docs(404, 410, 413, 507),
+    openapi_extra={
+        "requestBody": {"content": {"application/octet-stream": {"schema": BYTES_SCHEMA}}}
+    },
+)
+async def append_chunk(
+    request: Request,
+    reply: Response,
+    upload: KnownUpload,
+    api: Api,
+    offset: Annotated[
+        int, Header(alias="Upload-Offset", ge=0, description="the bytes that are there")
+    ],
+) -> ChunkReply:
+    """Add a chunk of at most 16 MiB (MAX_CHUNK_BYTES). The last one begins the job."""
+    length = int(request.headers.get("Content-Length", "0"))
+    try:
+        upload = await api.uploads.append_chunk(upload, offset, length, request.stream())
+    except ClientDisconnect as error:  # what came is kept, and no client reads this reply
+        raise HTTPException(HTTPStatus.BAD_REQUEST) from error
+    end = api.uploads.received_bytes(upload)
+    reply.headers["Upload-Offset"] = str(end)
+    return ChunkReply(offset=end, job=upload.job)
+
+
+def _change_job(id: int, api: StudioApi, change: Callable[[int], bool], cure: str = "") -> None:
+    """Change a job. Raises HTTPException (409) if its state forbids it."""
+    # Read first for the words of the error. The change itself checks the state again.
+    state = api.studio.jobs.get(id).state
+    if not change(id):
+        raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}{cure}")

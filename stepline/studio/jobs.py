@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from stepline.errors import StoreError, error_line, first_line
+from stepline.errors import StoreError, first_line, format_error_line
 from stepline.files.remote.addresses import display_url
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.pipeline.request import StepsSettings
@@ -31,9 +31,23 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 5.0  # s before the next try of a job that the system had no room for
 READING_SHARE = 0.95  # of a job is done when its sound and picture are read. A rough guess
 MIN_SHARE_DONE = 0.02  # of a job, before the time that is left is estimated
-PUBLISHED_FIELDS = ("id", "state", "stage", "done", "left_s", "error", "video")
+PUBLISHED_FIELDS = {"id", "state", "stage", "done", "left_s", "error", "video"}
 
 WORKER = "stepline.studio.worker:start_worker"
+
+
+class JobStatus(Job):
+    """A job with its progress.
+
+    Attributes:
+        stage: the stage with the smallest done fraction of the video. None before the first.
+        done: the fraction of the job that is done, in [0, 1].
+        left_s: estimated time left in seconds. None while it is too early to estimate.
+    """
+
+    stage: str | None = None
+    done: float
+    left_s: float | None = None
 
 
 @dataclass
@@ -45,7 +59,7 @@ class RunningJob:
         worker: the worker process.
         start_time: time of the start, in seconds of the monotonic clock.
         stages: stage name -> (second of the video that was reached, duration of the video in s).
-        records: file names of the records that the job wrote.
+        record_names: file names of the records that the job wrote.
         error: why the job failed. None if it has not failed.
     """
 
@@ -53,16 +67,11 @@ class RunningJob:
     worker: WorkerProcess
     start_time: float = field(default_factory=time.monotonic)
     stages: dict[str, tuple[float, float]] = field(default_factory=dict)
-    records: list[str] = field(default_factory=list)
+    record_names: list[str] = field(default_factory=list)
     error: str | None = None
 
     def progress(self) -> dict[str, JsonValue]:
-        """Return the progress for a progress bar.
-
-        "stage" is the stage with the smallest done fraction of the video, None before the first.
-        "done" is the fraction of the job, in [0, 1]. "left_s" is the estimated time left in
-        seconds, None while it is too early to estimate.
-        """
+        """Return the progress, as the fields stage, done and left_s of JobStatus."""
         # Sound and picture are read side by side, and the job is as far as the one behind.
         shares = {}
         for name, (second, seconds) in self.stages.items():
@@ -172,16 +181,15 @@ class JobRunner:
         self.notify(id)
         return is_waiting
 
-    def as_json(self, job: Job) -> dict[str, JsonValue]:
-        """Return a job with its progress, as the API does."""
+    def status(self, job: Job) -> JobStatus:
+        """Return a job with its progress."""
         running = self._running.get(job.id)
-        share = float(job.state == "done")
-        progress: dict[str, JsonValue] = {"stage": None, "done": share, "left_s": None}
+        progress: dict[str, JsonValue] = {"done": float(job.state == "done")}
         if running is not None and job.state == "running":
             progress = running.progress()
         # A link may hold a password or a signature, which stay in the database.
         source = display_url(job.source) if is_link(job.source) else job.source
-        return job.model_dump(mode="json", by_alias=True) | {"source": source} | progress
+        return JobStatus(**dict(job) | {"source": source} | progress)
 
     def _requeue(self, job: Job) -> None:
         self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)
@@ -194,9 +202,11 @@ class JobRunner:
                 job = self._take_next_job()
                 if job is not None:
                     self._run_job(job)
-            except (OSError, StoreError) as error:
-                log.warning("jobs wait for %g s: %s", RETRY_SECONDS, error)
-                time.sleep(RETRY_SECONDS)
+            except (LookupError, OSError, StoreError) as error:
+                # A cancelled job may be removed before its process has ended.
+                if not isinstance(error, LookupError):
+                    log.warning("jobs wait for %g s: %s", RETRY_SECONDS, error)
+                    time.sleep(RETRY_SECONDS)
                 if job is not None:
                     # Where the database cannot be written either, the next start puts it back.
                     with self._changed, contextlib.suppress(StoreError):
@@ -247,7 +257,7 @@ class JobRunner:
                 expected=("running",),
                 state="failed",
                 ended=time.time(),
-                error=error_line(first_line(error)),
+                error=format_error_line(first_line(error)),
             )
             self._publish(job.id)
             return
@@ -271,7 +281,7 @@ class JobRunner:
     def _handle_message(self, running: RunningJob, message: object) -> None:
         if isinstance(message, FinishedRecord):
             # A playlist has several videos, and each begins with its first stage again.
-            running.records.append(message.name)
+            running.record_names.append(message.name)
             running.stages.clear()
         elif isinstance(message, StageProgress):
             running.stages[message.stage] = (message.second, message.duration)
@@ -281,7 +291,7 @@ class JobRunner:
     def _finish(self, running: RunningJob, *, is_killed: bool) -> None:
         """Publish the videos of a job and store how it ended. A killed job begins again later."""
         # videos that were finished count, also of a job that failed
-        videos = [video_id(name) for name in running.records]
+        videos = [video_id(name) for name in running.record_names]
         for video in videos:
             with contextlib.suppress(LookupError):  # its record was removed since
                 revision = self._studio.library.card(video).revision
@@ -299,9 +309,9 @@ class JobRunner:
         self._publish(running.id)
 
     def _publish(self, id: int) -> None:
-        fields = self.as_json(self._jobs.get(id))
+        status = self.status(self._jobs.get(id))
         # The pages get the fields that change while a job runs, not its options.
-        self._broadcast.publish("job", {name: fields[name] for name in PUBLISHED_FIELDS})
+        self._broadcast.publish("job", status.model_dump(mode="json", include=PUBLISHED_FIELDS))
 
 
 def resolve_job_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:

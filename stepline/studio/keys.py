@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from stepline.errors import SettingsError, first_line
-from stepline.files.atomic_files import check_own_file
+from stepline.files.atomic_files import check_plain_file
 from stepline.files.locks import lock_output
 from stepline.limits import LimitError, read_limited
 from stepline.records import FrozenModel
@@ -159,7 +159,7 @@ class KeyFile:
             ) from error
 
     def _write(self, keys: tuple[ApiKey, ...]) -> None:
-        check_own_file(self.path)
+        check_plain_file(self.path)
         # `write_atomic` would give the file the rights of others. This one is its owner's alone.
         descriptor, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
         partial = Path(name)

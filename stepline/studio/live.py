@@ -5,11 +5,12 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from stepline.errors import NotFoundError
 from stepline.live.run import EVENTS_SUFFIX
+from stepline.records import FrozenModel
 from stepline.studio.events import HEARTBEAT_EVENT, HEARTBEAT_SECONDS, POLL_SECONDS
 
 log = logging.getLogger(__name__)
@@ -18,11 +19,20 @@ MAX_READ_BYTES = 2**20  # of a log at a time
 MAX_LINE_BYTES = 4096  # of a log's first and last line
 
 
-def list_live_logs(folder: Path) -> list[dict[str, Any]]:
-    """Return the name of each live run with a log in the folder, and whether it has finished.
+class LiveRun(FrozenModel):
+    """A live run with a log in the library.
 
-    The newest run comes first.
+    Attributes:
+        name: name of the run.
+        finished: whether it has finished.
     """
+
+    name: str
+    finished: bool
+
+
+def list_live_logs(folder: Path) -> list[LiveRun]:
+    """Return the live runs with a log in the folder, the newest first."""
     # A link could lead out of the library.
     logs = [
         path
@@ -31,15 +41,15 @@ def list_live_logs(folder: Path) -> list[dict[str, Any]]:
     ]
     logs.sort(key=lambda path: (-path.stat().st_mtime, path.name))
     return [
-        {"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _is_finished(path)}
+        LiveRun(name=path.name.removesuffix(EVENTS_SUFFIX), finished=_is_finished(path))
         for path in logs
     ]
 
 
 def find_live_log(folder: Path, name: str) -> Path:
-    """Return the log of a run. Raises LookupError for an unknown name."""
-    if name not in (run["name"] for run in list_live_logs(folder)):
-        raise LookupError(name)
+    """Return the log of a run. Raises NotFoundError for an unknown name."""
+    if name not in (run.name for run in list_live_logs(folder)):
+        raise NotFoundError("no such live run")
     return folder / f"{name}{EVENTS_SUFFIX}"
 
 

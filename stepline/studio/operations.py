@@ -1,184 +1,226 @@
-"""An operation of the studio's API: its route, and its description as OpenAPI."""
+"""What the operations of the studio's API share: context, route, errors, bodies, pages and threads.
 
-import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+An operation is a function below the decorator of its module's router, which names its path. FastAPI
+checks requests by the types of its parameters, and describes it as OpenAPI.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter, to_thread
-from pydantic import BaseModel, JsonValue, ValidationError
+from fastapi import APIRouter, Body, Depends, FastAPI, Query
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from stepline.pages.web.local_server import is_whole_number
+from stepline.errors import format_error_line
+from stepline.records import FrozenModel
+from stepline.storage import record_schema
 from stepline.studio.access import HEADER_VALUE
+from stepline.studio.events import Broadcast, EventStreams
+from stepline.studio.jobs import JobRunner
 from stepline.studio.keys import needed_role
+from stepline.studio.search import LibrarySearch
+from stepline.studio.store import Studio
+from stepline.studio.uploads import Uploads
 from stepline.version import __version__
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model")
 Result = TypeVar("Result")
-SyncEndpoint: TypeAlias = Callable[[Request], Response]
-Endpoint: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
+P = ParamSpec("P")
+Schema: TypeAlias = dict[str, Any]
+Responses: TypeAlias = dict[int | str, Schema]
 
 # The threads of requests that read videos: all other requests have threads of their own.
 VIDEO_THREADS = CapacityLimiter(8)
-# the one form of every error
-ERROR_SCHEMA: dict[str, JsonValue] = {
-    "type": "object",
-    "properties": {"error": {"type": "string", "description": "what is wrong, in a line"}},
-    "required": ["error"],
-}
-ERROR_RESPONSE: dict[str, JsonValue] = {
-    "description": "an error, in a line",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-}
+BYTES_SCHEMA = {"type": "string", "format": "binary"}
 MAX_PAGE_ITEMS = 1000  # of a list, in one reply
-PAGE_PARAMETERS = {
-    "from": "items that are left out at the beginning, 0 without it",
-    "most": f"items of the reply, 1 to {MAX_PAGE_ITEMS}; all without it",
-}
 
 
-@dataclass(frozen=True)
-class Operation:
-    """An operation of the HTTP API.
+class ErrorReply(FrozenModel):
+    """The reply of every request that is refused or fails.
 
     Attributes:
-        method: the HTTP method.
-        path: the URL path, with parameters in braces.
-        endpoint: function that answers a request.
-        summary: one sentence for the OpenAPI description.
-        parameters: query parameter -> its meaning.
-        body: pydantic model of the request body. None: the request has no JSON body.
-        reads_video: whether the operation reads a video file, and so may take long. Then it runs in
-            one of the VIDEO_THREADS.
+        error: what is wrong and what helps, in one line.
     """
 
-    method: Literal["GET", "POST", "HEAD", "PATCH", "DELETE"]
-    path: str
-    endpoint: Endpoint
-    summary: str
-    parameters: dict[str, str] = field(default_factory=dict)
-    body: type[BaseModel] | None = None
-    reads_video: bool = False
-
-    def route(self) -> Route:
-        """Return the route of Starlette."""
-        endpoint = self.endpoint
-        if self.reads_video:
-            endpoint = partial(_in_video_thread, cast(SyncEndpoint, endpoint))
-        return Route(self.path, endpoint, methods=[self.method])
-
-    def description(self) -> dict[str, Any]:
-        """Return the description as OpenAPI has it."""
-        # The parts of the path, then the query.
-        parameters: list[dict[str, Any]] = []
-        for name in re.findall(r"{(\w+)", self.path):
-            parameters.append(
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            )
-        for name, meaning in self.parameters.items():
-            parameters.append(
-                {"name": name, "in": "query", "description": meaning, "schema": {"type": "string"}}
-            )
-        description: dict[str, Any] = {
-            "summary": self.summary,
-            "parameters": parameters,
-            "responses": {
-                "200": {"description": "done"},
-                "4XX": {"$ref": "#/components/responses/Error"},
-            },
-            "x-role": needed_role(self.method, self.path),
-        }
-        # What is sent, as the schema of its model.
-        if self.body is not None:
-            schema = {"$ref": f"#/components/schemas/{self.body.__name__}"}
-            content = {"application/json": {"schema": schema}}
-            description["requestBody"] = {"required": True, "content": content}
-        return description
+    error: str
 
 
-async def in_video_thread(handler: Callable[..., Result], *arguments: object) -> Result:
-    """Call a function that reads videos in one of the VIDEO_THREADS, and return its result."""
-    return await to_thread.run_sync(handler, *arguments, limiter=VIDEO_THREADS)
+@dataclass(eq=False)
+class StudioApi:
+    """What the operations work on.
 
-
-async def _in_video_thread(endpoint: SyncEndpoint, request: Request) -> Response:
-    return await in_video_thread(endpoint, request)
-
-
-def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
-    """Return the OpenAPI 3.1 description of operations."""
-    paths: dict[str, Any] = {}
-    schemas: dict[str, Any] = {}
-    for operation in operations:
-        # OpenAPI does not know the converters of Starlette's paths.
-        path = operation.path.replace(":int", "")
-        paths.setdefault(path, {})[operation.method.lower()] = operation.description()
-        if operation.body is not None:
-            schema = operation.body.model_json_schema(ref_template="#/components/schemas/{model}")
-            # Models inside a model move to the document's schemas, where references lead.
-            schemas |= schema.pop("$defs", {})
-            schemas[operation.body.__name__] = schema
-
-    # the document around them
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Stepline studio",
-            "version": __version__,
-            "description": f"What is sent needs the header `X-Stepline: {HEADER_VALUE}`.",
-        },
-        "paths": paths,
-        "components": {
-            "schemas": schemas | {"Error": ERROR_SCHEMA},
-            "responses": {"Error": ERROR_RESPONSE},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-        "security": [{"token": []}],
-    }
-
-
-def requested_page(request: Request) -> slice:
-    """Return the slice of a list that a request asks for by `from` and `most`.
-
-    Raises HTTPException (400) for an invalid `from` or `most`.
+    Attributes:
+        studio: the library with its jobs and uploads.
+        broadcast: sends events to all open event streams.
+        jobs: runs the jobs.
+        uploads: the unfinished uploads.
+        search: searches the library.
+        streams: the open event streams.
     """
-    first = request.query_params.get("from", "0")
-    most = request.query_params.get("most")
-    if not is_whole_number(first):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "from is a whole number of items")
-    if most is None:
-        return slice(int(first), None)
-    if not is_whole_number(most) or not 1 <= int(most) <= MAX_PAGE_ITEMS:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"most is 1 to {MAX_PAGE_ITEMS}")
-    return slice(int(first), int(first) + int(most))
+
+    studio: Studio
+    broadcast: Broadcast
+    jobs: JobRunner
+    uploads: Uploads
+    search: LibrarySearch
+    streams: EventStreams
 
 
-async def parse_body(request: Request, kind: type[Model]) -> Model:
-    """Return the body of a request. Raises HTTPException (400) if it does not fit the model."""
-    try:
-        return kind.model_validate_json(await request.body())
-    except ValidationError as error:
-        raise bad_request_error(error) from error
+async def _studio_api(request: Request) -> StudioApi:
+    api: StudioApi = request.app.state.api
+    return api
 
 
-@contextmanager
-def raise_not_found(reason: str) -> Iterator[None]:
-    """Turn a LookupError inside this context into an HTTPException (404)."""
-    try:
-        yield
-    except LookupError as error:
-        raise HTTPException(HTTPStatus.NOT_FOUND, reason) from error
+Api: TypeAlias = Annotated[StudioApi, Depends(_studio_api)]
 
 
-def bad_request_error(error: ValidationError) -> HTTPException:
-    """Return the exception (400) that names the first fault of a body."""
-    fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(map(str, fault["loc"])) or "body"
-    return HTTPException(HTTPStatus.BAD_REQUEST, f"{where}: {fault['msg']}")
+def _known_video(id: str, api: Api) -> str:
+    return api.studio.library.video(id).id
+
+
+VideoId: TypeAlias = Annotated[str, Depends(_known_video)]  # of a video of the library, else 404
+
+
+async def _requested_page(
+    first: Annotated[
+        int, Query(alias="from", ge=0, description="items that are left out at the beginning")
+    ] = 0,
+    most: Annotated[
+        int | None, Query(ge=1, le=MAX_PAGE_ITEMS, description="items of the reply; all without it")
+    ] = None,
+) -> slice:
+    return slice(first, None if most is None else first + most)
+
+
+Page: TypeAlias = Annotated[slice, Depends(_requested_page)]  # of a list, that a request asks for
+
+
+class _JsonBytes:
+    """Has pydantic read a body from its bytes: strict models accept JSON, not what Python reads."""
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.json_schema(handler(kind))
+
+    def __get_pydantic_json_schema__(
+        self, schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        content: Schema = handler(schema)["contentSchema"]
+        return content
+
+
+JsonBody: TypeAlias = Annotated[Model, _JsonBytes(), Body()]  # a body of JSON, whatever its header
+
+
+class _BytesRequest(Request):
+    """A request of which FastAPI gets the bytes of the body, for `JsonBody`."""
+
+    async def json(self) -> bytes:
+        return await self.body()
+
+
+class ApiRoute(APIRoute):
+    """A route with the role that it needs in OpenAPI, and with errors in the API's form.
+
+    As with Starlette, a GET also answers HEAD.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        (self.method,) = options["methods"]
+        role = needed_role(self.method, self.path_format)
+        self.openapi_extra = {"x-role": role, **(self.openapi_extra or {})}
+        if self.method == "GET":
+            self.methods = {"GET", "HEAD"}
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Return the function that answers a request."""
+        handle = super().get_route_handler()
+
+        async def handle_bytes(request: Request) -> Response:
+            try:
+                return await handle(_BytesRequest(request.scope, request.receive))
+            except RequestValidationError as error:
+                fault = error.errors()[0]
+                where = ".".join(map(str, fault["loc"]))
+                is_plain = isinstance(fault["input"], str | int | float)
+                value = f", not {fault['input']!r}" if is_plain else ""
+                reason = f"{where}: {fault['msg']}{value}; /api/docs shows what it takes"
+                raise HTTPException(HTTPStatus.BAD_REQUEST, format_error_line(reason)) from error
+
+        return handle_bytes
+
+
+def reply_docs(*errors: int, media_type: str = "", files: Sequence[int] = (200,)) -> Responses:
+    """Return the description of replies for OpenAPI, by status.
+
+    Args:
+        errors: statuses of errors.
+        media_type: media type of the files that are sent, "" for an operation that sends JSON.
+        files: statuses of the files.
+    """
+    docs: Responses = {status: {"model": ErrorReply} for status in errors}
+    if media_type:
+        content = {media_type: {"schema": BYTES_SCHEMA}}
+        docs |= {status: {"content": content} for status in files}
+    return docs
+
+
+def api_router() -> APIRouter:
+    """Return a router for operations that need a token or key."""
+    return APIRouter(
+        route_class=ApiRoute,
+        dependencies=[Depends(HTTPBearer(auto_error=False))],
+        # "4XX" also takes the place of the 422 that FastAPI would describe.
+        responses={**reply_docs(400, 401, 403, 409, 500, 503), "4XX": {"model": ErrorReply}},
+        strict_content_type=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+
+
+def in_video_thread(handler: Callable[P, Result]) -> Callable[P, Awaitable[Result]]:
+    """Return a function that reads videos as one that runs in one of the VIDEO_THREADS."""
+
+    @functools.wraps(handler)
+    async def run(*arguments: P.args, **options: P.kwargs) -> Result:
+        call = functools.partial(handler, *arguments, **options)
+        return await to_thread.run_sync(call, limiter=VIDEO_THREADS)
+
+    return run
+
+
+class StudioApplication(FastAPI):
+    """A web application that describes its operations as OpenAPI."""
+
+    def openapi(self) -> Schema:
+        """Return the OpenAPI description of the operations."""
+        if self.openapi_schema is not None:
+            return self.openapi_schema
+        described = []
+        for route in self.routes:
+            if isinstance(route, ApiRoute):
+                route = copy(route)
+                route.methods = {route.method}
+                described.append(route)
+        tree = get_openapi(
+            title="Stepline studio",
+            version=__version__,
+            description=f"What a browser sends needs the header `X-Stepline: {HEADER_VALUE}`.",
+            routes=described,
+        )
+        # A record is JSON already when it is sent: its schema is that of `stepline schema record`.
+        record = record_schema("#/components/schemas/{model}")
+        tree["components"]["schemas"] |= record.pop("$defs") | {"Record": record}
+        self.openapi_schema = tree
+        return tree

@@ -10,11 +10,10 @@ from importlib.resources import files
 from typing import Annotated
 
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.file_digests import FileDigests
@@ -24,20 +23,20 @@ from stepline.pages.web.local_server import (
     Certificate,
     LocalServer,
     RequestGuards,
+    application_options,
     asset_response,
-    local_application,
 )
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER_VALUE, Access, Password
-from stepline.studio.api import StudioApi
-from stepline.studio.events import Broadcast, Webhook
+from stepline.studio.api import api_routes
+from stepline.studio.events import Broadcast, EventStreams, Webhook
 from stepline.studio.jobs import JobRunner
 from stepline.studio.keys import KeyFile
-from stepline.studio.operations import parse_body
+from stepline.studio.operations import ApiRoute, JsonBody, StudioApi, StudioApplication
+from stepline.studio.search import LibrarySearch
 from stepline.studio.store import Studio
-from stepline.studio.uploads import MAX_CHUNK_BYTES
-from stepline.studio.video_api import require_video_id
+from stepline.studio.uploads import MAX_CHUNK_BYTES, Uploads
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +53,7 @@ PAGE_FILES = {
     "/follow/{id}": "follow.html",
     "/live/{name}": "live.html",
     "/login": "login.html",
+    "/api/docs": "api.html",
 }
 LOGIN_PAGE = "login.html"
 PAGE_SHEETS = ("/static/base.css", "/static/page.css", "/static/studio.css")
@@ -67,7 +67,7 @@ class PasswordBody(FrozenModel):
     password: Annotated[str, Field(max_length=1000)]
 
 
-def _page_routes(access: Access, library: CorrectedLibrary) -> list[Route]:
+def _page_routes(access: Access, library: CorrectedLibrary) -> list[BaseRoute]:
     folder = files("stepline.studio") / "pages"
     # A table of names, not a path: no request reads any other file.
     static = {file.name: file for file in folder.iterdir() if file.name.endswith(STATIC_SUFFIXES)}
@@ -78,10 +78,13 @@ def _page_routes(access: Access, library: CorrectedLibrary) -> list[Route]:
     # What answers: the pages, their files, the icon and the login.
     def page(name: str, request: Request) -> Response:
         if "id" in request.path_params:
-            require_video_id(library, request.path_params["id"])
+            library.video(request.path_params["id"])
         sheets = LOGIN_SHEETS if name == LOGIN_PAGE else PAGE_SHEETS
         template_text = (folder / name).read_text(encoding="utf-8")
-        return HTMLResponse(page_html(template_text, style=None, sheets=sheets, footer=""))
+        html = page_html(
+            template_text, style=None, sheets=sheets, footer="", api=request.app.openapi
+        )
+        return HTMLResponse(html)
 
     def file(request: Request) -> Response:
         name = request.path_params["name"]
@@ -92,11 +95,10 @@ def _page_routes(access: Access, library: CorrectedLibrary) -> list[Route]:
     def icon(_: Request) -> Response:
         return asset_response(static["icon.svg"])
 
-    async def login(request: Request) -> Response:
-        body = await parse_body(request, PasswordBody)
+    def login(request: Request, body: JsonBody[PasswordBody]) -> Response:
         address = request.client.host if request.client else ""
         password = access.password
-        if password is None or not await run_in_threadpool(password.check, body.password, address):
+        if password is None or not password.check(body.password, address):
             raise HTTPException(HTTPStatus.FORBIDDEN, "that is not the password")
         reply = JSONResponse({})
         access.set_session_cookie(reply)
@@ -104,7 +106,9 @@ def _page_routes(access: Access, library: CorrectedLibrary) -> list[Route]:
 
     return [
         *(Route(path, partial(page, name)) for path, name in PAGE_FILES.items()),
-        Route("/login", login, methods=["POST"]),
+        ApiRoute(
+            "/login", login, methods=["POST"], include_in_schema=False, strict_content_type=False
+        ),
         Route("/static/{name}", file),
         Route("/favicon.ico", icon),
     ]
@@ -158,11 +162,16 @@ class StudioServer(LocalServer):
         )
         self.access = Access(host, password, https=certificate is not None, keys=keys)
         self.jobs = JobRunner(studio, self.broadcast, at_once=at_once, settings=settings)
-        self.api = StudioApi(studio, self.broadcast, self.jobs)
-        self.api.is_stopping = lambda: self.is_stopping
+        self.api = StudioApi(
+            studio,
+            self.broadcast,
+            self.jobs,
+            Uploads(studio, self.jobs),
+            LibrarySearch(studio.library),
+            EventStreams(lambda: self.is_stopping),
+        )
 
         # what is served, and who may ask
-        routes = [operation.route() for operation in self.api.operations()]
         guards = RequestGuards(
             HEADER_VALUE,
             CONTENT_POLICY,
@@ -171,9 +180,17 @@ class StudioServer(LocalServer):
             refuse=self.access.refuse,
             sets_header=True,
         )
+        routes = [*api_routes(), *_page_routes(self.access, studio.library)]
+        application = StudioApplication(
+            openapi_url="/api/openapi.json",
+            docs_url=None,
+            redoc_url=None,
+            **application_options(routes, guards),
+        )
+        application.state.api = self.api
         bind = partial(
             super().__init__,
-            local_application([*routes, *_page_routes(self.access, studio.library)], guards),
+            application,
             host=host,
             connections=MAX_CONNECTIONS,
             certificate=certificate,
@@ -206,7 +223,7 @@ class StudioServer(LocalServer):
             self.jobs.stop()
             if self.webhook is not None:
                 self.webhook.close()
-            self.api.close()
+            self.api.search.close()
             self.digests.close()
 
 

@@ -14,7 +14,7 @@ from stepline.library.corrected_library import CorrectedLibrary
 from stepline.outputs import OUTPUTS, USUAL, output_path, write_outputs
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pages.layout import page_html
-from stepline.pipeline.output_files import keyframes
+from stepline.pipeline.output_files import extract_keyframes
 from stepline.processes import trim_memory
 from stepline.records import Record
 
@@ -56,7 +56,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     with _temporary_folder() as folder:
         pictures = {}
         if OUTPUTS[name].keyframes != "none" and video is not None:
-            pictures = keyframes(record, video)
+            pictures = extract_keyframes(record, video)
         written = write_outputs(
             record, folder, keyframes=pictures, media=video, linked=False, formats=(name,)
         )
@@ -107,7 +107,7 @@ def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
     """Write the page of one video, without the video, named by its title."""
     record = library.corrected(id).record
     video = library.media_file(id, record.video)
-    pictures = keyframes(record, video) if video is not None else {}
+    pictures = extract_keyframes(record, video) if video is not None else {}
     # The path of this machine is not handed on.
     named = record.video.model_copy(update={"path": None})
     stem = safe_stem(title(record))
@@ -132,7 +132,7 @@ def _write_share(
             copy = folder / "videos" / f"{name}{video.suffix.lower()}"
             with atomic_path(copy) as partial:
                 shutil.copyfile(video, partial)
-        pictures = keyframes(record, video) if video is not None else {}
+        pictures = extract_keyframes(record, video) if video is not None else {}
         named = record.video.model_copy(update={"path": copy and copy.name})
         length = clock(named.duration) if named.duration else ""
         heading = title(record)

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter
 
+from stepline.errors import NotFoundError
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.database import LibraryDatabase, Row
 from stepline.limits import parse_json
@@ -178,7 +179,7 @@ class EventOutbox:
             except ValueError as error:
                 # A stranger's words are not signed with this user's key.
                 log.warning("webhook: a row of the library is not an event of Stepline; left out")
-                with self._database.change() as connection:
+                with self._database.write_transaction() as connection:
                     cursor = connection.execute("DELETE FROM event WHERE number IS ?", row[:1])
                 if cursor.rowcount < 1:
                     raise self._database.row_error("event") from error
@@ -201,7 +202,7 @@ class EventOutbox:
 
     def store_video_event(self, id: str, revision: int) -> None:
         """Store the event that a video was made, in a transaction of its own."""
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             self.add_video(connection, id, revision)
 
     def count_refusal(self, number: int) -> None:
@@ -213,7 +214,7 @@ class EventOutbox:
         self._run_statement("DELETE FROM event WHERE number = ?", number)
 
     def _run_statement(self, statement: str, number: int) -> None:
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute(statement, (number,))
 
 
@@ -244,10 +245,10 @@ class JobStore:
         return self._database.row("SELECT 1 FROM job WHERE source = ?", source) is not None
 
     def get(self, id: int) -> Job:
-        """Return a job. Raises LookupError for an unknown id."""
+        """Return a job. Raises NotFoundError for an unknown id."""
         jobs = self._select("SELECT * FROM job WHERE id = ?", id)
         if not jobs:
-            raise LookupError(f"job {id}")
+            raise NotFoundError("no such job")
         return jobs[0]
 
     def _select(self, query: str, *values: object) -> list[Job]:
@@ -255,7 +256,7 @@ class JobStore:
 
     def add(self, source: str, options: dict[str, JsonValue]) -> Job:
         """Store a waiting job and return it."""
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             id = self.insert(connection, source, options)
         return self.get(id)
 
@@ -282,7 +283,7 @@ class JobStore:
         # Names are from this code, never from a request. Values are bound.
         fields = ", ".join(f"{name} = ?" for name in values)
         placeholders = ", ".join("?" * len(expected))
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             cursor = connection.execute(
                 # The statement itself checks the state, so two threads cannot both change it.
                 f"UPDATE job SET {fields} WHERE id = ? AND state IN ({placeholders})",
@@ -295,7 +296,7 @@ class JobStore:
 
     def remove(self, id: int) -> bool:
         """Remove a job that has ended. Return whether it had."""
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             cursor = connection.execute(
                 "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')", (id,)
             )
@@ -318,10 +319,10 @@ class UploadStore:
         return self._select("SELECT * FROM upload WHERE job IS NULL ORDER BY made")
 
     def get(self, id: str) -> Upload:
-        """Return an upload. Raises LookupError for an unknown id."""
+        """Return an upload. Raises NotFoundError for an unknown id."""
         uploads = self._select("SELECT * FROM upload WHERE id = ?", id)
         if not uploads:
-            raise LookupError(f"upload {id!r}")
+            raise NotFoundError("no such upload")
         return uploads[0]
 
     def _select(self, query: str, *values: object) -> list[Upload]:
@@ -333,14 +334,14 @@ class UploadStore:
             id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )
         row = (upload.id, name, size, upload.created, json.dumps(options))
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute("INSERT INTO upload VALUES (?, ?, ?, ?, ?, NULL)", row)
         return upload
 
     def finish(self, id: str, source: str) -> int:
         """Add the job of a complete upload, whose file will be at `source`. Return its id."""
         upload = self.get(id)
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             # In one transaction: a kill leaves both or neither, and the next start moves the file.
             job = self._jobs.insert(connection, source, upload.options)
             connection.execute("UPDATE upload SET job = ? WHERE id = ?", (job, id))
@@ -348,7 +349,7 @@ class UploadStore:
 
     def remove(self, id: str) -> None:
         """Remove an upload."""
-        with self._database.change() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute("DELETE FROM upload WHERE id = ?", (id,))
 
 

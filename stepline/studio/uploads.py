@@ -19,7 +19,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from stepline.files.atomic_files import check_own_file, check_writable, open_own_file
+from stepline.files.atomic_files import check_plain_file, check_writable, open_plain_file
 from stepline.outputs import safe_stem
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel
@@ -224,7 +224,7 @@ class Uploads:
                 target = Path(self._stored_jobs.get(job).source)
             except LookupError:  # a file of another
                 continue
-            check_own_file(path)
+            check_plain_file(path)
             # A stranger's row could name any path. Only one that this code would choose counts.
             expected = self._make_folder(VIDEOS_FOLDER) / target.name
             if target != expected or os.path.lexists(target):
@@ -258,7 +258,7 @@ class Uploads:
 def _open_partial_file(path: Path) -> BinaryIO:
     check_writable(path.parent)
     path.parent.mkdir(exist_ok=True)
-    return open_own_file(path, append=True)
+    return open_plain_file(path, append=True)
 
 
 def _write_all(file: BinaryIO, block: bytes) -> None:

@@ -4,77 +4,73 @@ import os
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, ValidationError, model_validator
-from starlette.concurrency import run_in_threadpool
+from fastapi import Depends, Query
+from pydantic import Field, JsonValue, WithJsonSchema, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from stepline.files.atomic_files import check_own_file, remove_file
+from stepline.files.atomic_files import check_plain_file, remove_file
 from stepline.library.card_filter import CardFilter, count_metadata, count_tags
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
-from stepline.library.corrections import ConflictError, Correction, Edit, PersonName
+from stepline.library.corrections import ConflictError, Correction, Edit, NewCorrection
 from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS
 from stepline.outputs.ownership import OutputManifest
-from stepline.pages.web.local_server import TemporaryFileResponse, file_response, is_whole_number
+from stepline.pages.web.local_server import TemporaryFileResponse, file_response
 from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
-from stepline.studio.jobs import JobRunner, resolve_job_options
+from stepline.studio.job_api import JobReply
+from stepline.studio.jobs import resolve_job_options
 from stepline.studio.operations import (
-    PAGE_PARAMETERS,
-    Operation,
-    bad_request_error,
-    parse_body,
-    raise_not_found,
-    requested_page,
+    Api,
+    ErrorReply,
+    JsonBody,
+    Page,
+    StudioApi,
+    VideoId,
+    api_router,
+    in_video_thread,
+    reply_docs,
 )
 from stepline.studio.sharing import write_output
-from stepline.studio.store import Studio
 from stepline.studio.worker import JobOptions
+
+router = api_router()
 
 # tables with rows of one video
 VIDEO_TABLES = ("correction", "machine", "waveform")
-VIDEO_STATES = get_args(VideoState)
-LABEL_PARAMETERS = {
-    "tag": "a tag that the videos have; may come several times",
-    "metadata": "NAME:VALUE, or NAME, that the videos have; may come several times",
-}
-SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
+VIDEO_PATH = "/api/videos/{id}"
+SortName: TypeAlias = Literal["title", "newest", "duration"]
+SORT_KEYS: dict[SortName, Callable[[VideoCard], Any]] = {
     "title": lambda card: card.title.casefold(),
     "newest": lambda card: -card.written,
     "duration": lambda card: card.duration or 0.0,
 }
 
-
-class CorrectionBody(FrozenModel):
-    """Request body that corrects the record of a video.
-
-    Attributes:
-        by: name of the person.
-        base: number of corrections that the person's browser had loaded.
-        edits: the changes.
-        undoes: id of a correction that is undone. None: no correction is undone.
-        id: id chosen by the client, so that a request that is sent twice counts once.
-        window: id of the browser window that sends the request.
-        record: stamp of the record that the browser had loaded. The status is 409 if the record has
-            changed.
-    """
-
-    by: PersonName
-    base: Annotated[int, Field(ge=0)]
-    edits: tuple[Edit, ...] = ()
-    undoes: str | None = None
-    id: Annotated[str, Field(min_length=1, max_length=80)] | None = None
-    window: Annotated[str, Field(max_length=80)] = ""
-    record: Annotated[str, Field(max_length=80)] = ""
+# The record, or its video and steps alone: `openapi` adds these schemas.
+RECORD_SCHEMA = {
+    "anyOf": [
+        {"$ref": "#/components/schemas/Record"},
+        {
+            "type": "object",
+            "properties": {
+                "video": {"$ref": "#/components/schemas/Video"},
+                "steps": {"type": "array", "items": {"$ref": "#/components/schemas/Step"}},
+            },
+            "required": ["video", "steps"],
+            "additionalProperties": False,
+        },
+    ]
+}
 
 
 class VideoBody(FrozenModel):
@@ -99,332 +95,371 @@ class VideoBody(FrozenModel):
         return self
 
 
-class VideoApi:
-    """The HTTP operations on the videos of one library.
+class VideosReply(FrozenModel):
+    """A page of the videos that a query asks for.
 
     Attributes:
-        on_removal: called with the id of a removed video.
+        videos: the cards of the page.
+        total: number of all videos that the query asks for.
     """
 
-    def __init__(self, studio: Studio, jobs: JobRunner) -> None:
-        self._library = studio.library
-        self._database = studio.database
-        self._jobs = jobs
-        self.on_removal: Callable[[str], None] = lambda _id: None
-
-    def operations(self) -> list[Operation]:
-        """Return the operations."""
-        # Lists and records, corrections, removal, and what reads the file.
-        video = "/api/videos/{id}"
-        query = {
-            "q": "words of the title, tags and metadata",
-            "state": "new or corrected",
-            "sort": "title, newest or duration",
-        }
-        query |= LABEL_PARAMETERS | PAGE_PARAMETERS
-        return [
-            Operation("GET", "/api/videos", self.list_videos, "The videos as cards.", query),
-            Operation(
-                "GET",
-                "/api/labels",
-                self.list_labels,
-                "The tags and the names of metadata, with the number of videos of each.",
-            ),
-            Operation(
-                "POST", "/api/videos", self.start_job, "Have a video understood.", body=VideoBody
-            ),
-            Operation(
-                "GET",
-                f"{video}/record",
-                self.get_record,
-                "The corrected record, and what the machine had said.",
-                {"part": "steps: those of the record alone"},
-            ),
-            Operation(
-                "GET",
-                f"{video}/history",
-                self.list_corrections,
-                "The corrections, the oldest first.",
-                {"from": "the revision after which they begin"},
-            ),
-            Operation(
-                "POST",
-                f"{video}/corrections",
-                self.add_correction,
-                "Take a correction in, or undo one.",
-                body=CorrectionBody,
-            ),
-            Operation(
-                "GET",
-                f"{video}/removal",
-                self.preview_removal,
-                "What DELETE of the video would remove.",
-            ),
-            Operation(
-                "DELETE",
-                video,
-                self.delete_video,
-                "Remove a video's record, outputs and corrections; its own file stays.",
-            ),
-            *self._file_operations(video),
-        ]
-
-    def _file_operations(self, video: str) -> list[Operation]:
-        """Return the operations that read the file of a video, whose path is given."""
-        # All may take long, so they have threads of their own.
-        formats = f"one of {', '.join(OUTPUTS)}"
-        return [
-            Operation("GET", video, self.get_video, "One video.", reads_video=True),
-            Operation(
-                "GET",
-                f"{video}/steps",
-                self.export_steps,
-                "An output of the corrected record.",
-                {"format": formats},
-                reads_video=True,
-            ),
-            Operation(
-                "GET",
-                f"{video}/media",
-                self.get_media,
-                "The video file, whole or a range.",
-                reads_video=True,
-            ),
-            Operation(
-                "GET",
-                f"{video}/pictures/{{second}}.jpg",
-                self.get_frame,
-                "What is on screen at a second.",
-                reads_video=True,
-            ),
-            Operation(
-                "GET",
-                f"{video}/waveform",
-                self.get_waveform,
-                "The peaks of the sound, 0 to 255, in equal parts.",
-                reads_video=True,
-            ),
-        ]
-
-    def list_videos(self, request: Request) -> Response:
-        """Return the videos that a query asks for as cards (short summaries).
-
-        The reply also has the total number of these videos.
-        """
-        page = requested_page(request)
-        matching = card_filter(request, words=request.query_params.get("q", ""))
-        sort = request.query_params.get("sort", "title")
-        if sort not in SORT_KEYS:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is one of {', '.join(SORT_KEYS)}")
-        # All that match are sorted before a page of them is cut out.
-        cards = matching.choose(self._library.videos())
-        cards.sort(key=SORT_KEYS[sort])
-        return JSONResponse({"videos": list(map(_card_json, cards[page])), "total": len(cards)})
-
-    def list_labels(self, _: Request) -> Response:
-        """Return the tags and the names of metadata that the library's videos have."""
-        cards = self._library.videos()
-        return JSONResponse({"tags": count_tags(cards), "metadata": count_metadata(cards)})
-
-    def preview_removal(self, request: Request) -> Response:
-        """Return the files that a removal deletes, and the number of corrections."""
-        id = self._video_id(request)
-        files = removed_files(self._library, id)
-        names = [file.relative_to(self._library.folder).as_posix() for file in files]
-        return JSONResponse({"files": names, "corrections": self._library.revision(id)})
-
-    def delete_video(self, request: Request) -> Response:
-        """Remove a video from the library."""
-        id = self._video_id(request)
-        files = remove_video(self._library, id)
-        self.on_removal(id)
-        return JSONResponse({"id": id, "removed": files})
-
-    async def start_job(self, request: Request) -> Response:
-        """Start a job."""
-        body = await parse_body(request, VideoBody)
-        options = resolve_job_options(self._library, body.options)
-        source = body.link or str(self._library.resolve_allowed(Path(body.path or "")))
-        job = await run_in_threadpool(self._jobs.add, source, options)
-        return JSONResponse({"job": job.id})
-
-    def get_video(self, request: Request) -> Response:
-        """Return a video's card (short summary), outputs, frame rate and whether its file exists.
-
-        The reply also has the library's id.
-        """
-        id = self._video_id(request)
-        path = self._find_media_file(id)
-        rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
-        card = _card_json(self._library.card(id))
-        # A format is offered where its package is installed.
-        formats = [name for name in OUTPUTS if name != "docx" or find_spec("docx")]
-        card |= {"media": path is not None, "frame_rate": rate, "formats": formats}
-        return JSONResponse(card | {"library": self._database.identity})
-
-    def get_record(self, request: Request) -> Response:
-        """Return the corrected record. With part=steps, only its video and steps."""
-        both = self._library.current(self._video_id(request))
-        current = both.corrected
-        record = current.record
-        # A page that follows the steps needs no transcript.
-        is_part = request.query_params.get("part") == "steps"
-        if is_part:
-            record = record.model_copy(update={"transcript": None})
-        tree = parse_json(to_json(record))
-        if is_part:
-            tree = {"video": tree["video"], "steps": tree["steps"]}
-        return JSONResponse(
-            {
-                "record": tree,
-                "machine": current.machine,
-                "revision": current.revision,
-                "stamp": both.stamp,
-            }
-        )
-
-    def export_steps(self, request: Request) -> Response:
-        """Return the record of a video with all corrections, as a download in the `format` of the query
-        (a key of OUTPUTS, by default "json")."""
-        id = self._video_id(request)
-        record = self._library.corrected(id).record
-        name = request.query_params.get("format", "json")
-        return TemporaryFileResponse(write_output(record, name, self._find_media_file(id)))
-
-    def list_corrections(self, request: Request) -> Response:
-        """Return the corrections after a revision."""
-        first = request.query_params.get("from", "0")
-        if not is_whole_number(first):
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "from is a revision, a whole number")
-        corrections = self._library.corrections(self._video_id(request))[int(first) :]
-        return JSONResponse({"corrections": [item.model_dump(mode="json") for item in corrections]})
-
-    async def add_correction(self, request: Request) -> Response:
-        """Store a correction. The error 409 names who changed the same step since."""
-        id = self._video_id(request)
-        body = await parse_body(request, CorrectionBody)
-        # The server adds what a client may not choose: the video and the time.
-        fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
-        try:
-            correction = Correction(video=id, when=time.time(), **fields)
-        except ValidationError as error:
-            raise bad_request_error(error) from error
-        try:
-            revision = await run_in_threadpool(self._library.correct, id, correction)
-        except ConflictError as conflict:
-            # Someone changed the same since: the reply says who, and what.
-            edits = [
-                edit.model_dump(mode="json") for other in conflict.theirs for edit in other.edits
-            ]
-            reply = {
-                "error": str(conflict),
-                "by": conflict.theirs[-1].by,
-                "edits": edits,
-                "revision": self._library.revision(id),
-            }
-            return JSONResponse(reply, HTTPStatus.CONFLICT)
-        return JSONResponse({"revision": revision, "id": correction.id})
-
-    def get_media(self, request: Request) -> Response:
-        """Return the video file, or a range of its bytes."""
-        path = self._require_media_file(self._video_id(request))
-        return file_response(request, path, media.browser_media_type(path))
-
-    def get_frame(self, request: Request) -> Response:
-        """Return the frame at a second as JPEG."""
-        id = self._video_id(request)
-        try:
-            second = round(float(request.path_params["second"]), 1)
-        except ValueError:
-            second = -1.0
-        duration = self._library.card(id).duration
-        # A video of unknown length accepts every second, and finds no picture past its end.
-        end = second if duration is None else duration
-        if not 0.0 <= second <= end:  # so it is not NaN
-            raise HTTPException(HTTPStatus.NOT_FOUND, "no second of this video")
-        path = self._require_media_file(id)
-        # Pictures are kept by the file's stamp, so one that was replaced shows its own.
-        data = media.frame_jpeg(path, media.file_stamp(path), second)
-        headers = {"Cache-Control": "private, max-age=3600"}
-        return Response(data, media_type="image/jpeg", headers=headers)
-
-    def get_waveform(self, request: Request) -> Response:
-        """Return the waveform of the video's sound, as `waveform_peaks` does."""
-        id = self._video_id(request)
-        peaks = media.load_peaks(self._database, id, self._require_media_file(id))
-        return JSONResponse({"peaks": list(peaks), "duration": self._library.card(id).duration})
-
-    def _video_id(self, request: Request) -> str:
-        return require_video_id(self._library, request.path_params["id"])
-
-    def _find_media_file(self, id: str) -> Path | None:
-        return self._library.media_file(id, self._library.record(id).video)
-
-    def _require_media_file(self, id: str) -> Path:
-        path = self._find_media_file(id)
-        if path is None or not os.access(path, os.R_OK):
-            raise HTTPException(
-                HTTPStatus.NOT_FOUND,
-                "the video's file is not in the library or a folder of --allow, cannot be "
-                "read, has changed, or is still compared",
-            )
-        return path
+    videos: tuple[VideoCard, ...]
+    total: int
 
 
-def card_filter(request: Request, words: str = "") -> CardFilter:
-    """Return the filter of cards that a request asks for, by labels, state and words.
+class LabelsReply(FrozenModel):
+    """The labels in use, each with its number of videos.
 
-    Raises HTTPException (400) for an unknown state.
+    Attributes:
+        tags: the tags.
+        metadata: the names of metadata.
     """
-    query = request.query_params
-    state = query.get("state") or None
-    if state not in (None, *VIDEO_STATES):
-        reason = f"state is one of {', '.join(VIDEO_STATES)}; leave it out for all"
-        raise HTTPException(HTTPStatus.BAD_REQUEST, reason)
+
+    tags: dict[str, int]
+    metadata: dict[str, int]
+
+
+class VideoReply(VideoCard):
+    """A video's card, with what its pages need.
+
+    Attributes:
+        media: whether the video file can be read.
+        frame_rate: frames per second, None without a file.
+        formats: the output formats.
+        library: the library's id.
+    """
+
+    media: bool
+    frame_rate: float | None
+    formats: tuple[str, ...]
+    library: str
+
+
+class RecordReply(FrozenModel):
+    """The corrected record of a video, and what the machine had said.
+
+    Attributes:
+        record: the record with the corrections, or its video and steps alone.
+        machine: step id -> field -> the machine's value, of the fields that people changed.
+        revision: number of corrections.
+        stamp: hash of the machine's record.
+    """
+
+    record: Annotated[dict[str, JsonValue], WithJsonSchema(RECORD_SCHEMA)]
+    machine: dict[str, dict[str, JsonValue]]
+    revision: int
+    stamp: str
+
+
+class CorrectionsReply(FrozenModel):
+    """The corrections of a video, the oldest first."""
+
+    corrections: tuple[Correction, ...]
+
+
+class CorrectionReply(FrozenModel):
+    """A correction that is stored.
+
+    Attributes:
+        revision: number of corrections of the video.
+        id: id of the correction.
+    """
+
+    revision: int
+    id: str
+
+
+class ConflictReply(ErrorReply):
+    """The error of a correction of what someone else changed since.
+
+    Attributes:
+        by: name of the other person.
+        edits: the other person's edits.
+        revision: number of corrections of the video.
+    """
+
+    by: str
+    edits: tuple[Edit, ...]
+    revision: int
+
+
+class RemovalPreview(FrozenModel):
+    """What the removal of a video takes.
+
+    Attributes:
+        files: the files, relative to the library.
+        corrections: number of corrections.
+    """
+
+    files: tuple[str, ...]
+    corrections: int
+
+
+class RemovalReply(FrozenModel):
+    """A video that was removed.
+
+    Attributes:
+        id: id of the video.
+        removed: the files, relative to the library.
+    """
+
+    id: str
+    removed: tuple[str, ...]
+
+
+class WaveformReply(FrozenModel):
+    """The waveform of a video's sound.
+
+    Attributes:
+        peaks: the loudest sample of equal parts of the video, 0 to 255. Empty without sound.
+        duration: duration of the video in seconds, None if unknown.
+    """
+
+    peaks: tuple[int, ...]
+    duration: float | None
+
+
+async def _card_labels(
+    tag: Annotated[tuple[str, ...], Query(description="tags that the videos have")] = (),
+    metadata: Annotated[
+        tuple[str, ...], Query(description="NAME:VALUE, or NAME, that the videos have")
+    ] = (),
+    state: Literal[VideoState, ""] = "",
+) -> CardFilter:
     # a page sends an empty one for any
-    tags = list(filter(str.strip, query.getlist("tag")))
-    metadata = list(filter(str.strip, query.getlist("metadata")))
-    return CardFilter(words, tags, metadata, cast(VideoState | None, state))
+    tags = list(filter(str.strip, tag))
+    return CardFilter("", tags, list(filter(str.strip, metadata)), state or None)
 
 
-def _card_json(card: VideoCard) -> dict[str, Any]:
-    return card.model_dump(mode="json", by_alias=True)
+CardLabels: TypeAlias = Annotated[CardFilter, Depends(_card_labels)]
 
 
-def require_video_id(library: CorrectedLibrary, id: str) -> str:
-    """Return the id of a video. Raises HTTPException (404) for an unknown one."""
-    with raise_not_found("no such video"):
-        return library.video(id).id
+@router.get("/api/videos")
+def list_videos(
+    api: Api,
+    labels: CardLabels,
+    page: Page,
+    q: Annotated[str, Query(description="words of the title, tags and metadata")] = "",
+    sort: SortName = "title",
+) -> VideosReply:
+    """The videos as cards."""
+    # All that match are sorted before a page of them is cut out.
+    cards = replace(labels, words=q).filter_cards(api.studio.library.videos())
+    cards.sort(key=SORT_KEYS[sort])
+    return VideosReply(videos=tuple(cards[page]), total=len(cards))
 
 
-def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
-    """Return the files that the removal of a video deletes, its record last.
+@router.get("/api/labels")
+def list_labels(api: Api) -> LabelsReply:
+    """The tags and the names of metadata, with the number of videos of each."""
+    cards = api.studio.library.videos()
+    return LabelsReply(tags=count_tags(cards), metadata=count_metadata(cards))
 
-    Raises LookupError for an unknown id, StoreError for a record that is a link.
+
+@router.post("/api/videos")
+def start_job(api: Api, body: JsonBody[VideoBody]) -> JobReply:
+    """Have the steps of a video found, by a job."""
+    options = resolve_job_options(api.studio.library, body.options)
+    source = body.link or str(api.studio.library.resolve_allowed(Path(body.path or "")))
+    return JobReply(job=api.jobs.add(source, options).id)
+
+
+@router.get(VIDEO_PATH, responses=reply_docs(404))
+@in_video_thread
+def get_video(id: VideoId, api: Api) -> VideoReply:
+    """One video."""
+    path = _find_media_file(api, id)
+    rate = None if path is None else media.frame_rate(path, media.file_stamp(path))
+    # A format is offered where its package is installed.
+    formats = tuple(name for name in OUTPUTS if name != "docx" or find_spec("docx"))
+    return VideoReply(
+        **dict(api.studio.library.card(id)),
+        media=path is not None,
+        frame_rate=rate,
+        formats=formats,
+        library=api.studio.database.identity,
+    )
+
+
+@router.get(f"{VIDEO_PATH}/record", responses=reply_docs(404))
+def get_record(
+    id: VideoId,
+    api: Api,
+    part: Annotated[
+        Literal["steps", ""], Query(description="steps: the record's video and steps alone")
+    ] = "",
+) -> RecordReply:
+    """The corrected record, and what the machine had said."""
+    both = api.studio.library.current(id)
+    current = both.corrected
+    record = current.record
+    # A page that follows the steps needs no transcript.
+    if part:
+        record = record.model_copy(update={"transcript": None})
+    tree = parse_json(to_json(record))
+    if part:
+        tree = {"video": tree["video"], "steps": tree["steps"]}
+    return RecordReply(
+        record=tree, machine=current.machine, revision=current.revision, stamp=both.stamp
+    )
+
+
+@router.get(
+    f"{VIDEO_PATH}/steps", response_class=Response, responses=reply_docs(404, media_type="*/*")
+)
+@in_video_thread
+def export_steps(
+    id: VideoId,
+    api: Api,
+    format: Annotated[str, Query(description=f"one of {', '.join(OUTPUTS)}")] = "json",
+) -> Response:
+    """An output of the corrected record, as a download."""
+    record = api.studio.library.corrected(id).record
+    return TemporaryFileResponse(write_output(record, format, _find_media_file(api, id)))
+
+
+@router.get(f"{VIDEO_PATH}/history", responses=reply_docs(404))
+def list_corrections(
+    id: VideoId,
+    api: Api,
+    first: Annotated[
+        int, Query(alias="from", ge=0, description="the revision after which they begin")
+    ] = 0,
+) -> CorrectionsReply:
+    """The corrections, the oldest first."""
+    return CorrectionsReply(corrections=tuple(api.studio.library.corrections(id)[first:]))
+
+
+@router.post(
+    f"{VIDEO_PATH}/corrections",
+    responses={**reply_docs(404), 409: {"model": ConflictReply | ErrorReply}},
+    response_model=CorrectionReply,
+)
+def add_correction(
+    id: VideoId, api: Api, body: JsonBody[NewCorrection]
+) -> CorrectionReply | Response:
+    """Store a correction, or undo one. The error 409 names who changed the same step since."""
+    library = api.studio.library
+    # The server adds what a client may not choose: the video and the time.
+    fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
+    correction = Correction(video=id, when=time.time(), **fields)
+    try:
+        revision = library.correct(id, correction)
+    except ConflictError as conflict:
+        # Someone changed the same since: the reply says who, and what.
+        reply = ConflictReply(
+            error=str(conflict),
+            by=conflict.theirs[-1].by,
+            edits=tuple(edit for other in conflict.theirs for edit in other.edits),
+            revision=library.revision(id),
+        )
+        return JSONResponse(reply.model_dump(mode="json"), HTTPStatus.CONFLICT)
+    return CorrectionReply(revision=revision, id=correction.id)
+
+
+@router.get(f"{VIDEO_PATH}/removal", responses=reply_docs(404))
+def preview_removal(id: VideoId, api: Api) -> RemovalPreview:
+    """What DELETE of the video would remove."""
+    library = api.studio.library
+    return RemovalPreview(files=removed_files(library, id), corrections=library.revision(id))
+
+
+@router.delete(VIDEO_PATH, responses=reply_docs(404))
+def delete_video(id: VideoId, api: Api) -> RemovalReply:
+    """Remove a video's record, outputs and corrections. Its own file stays."""
+    removed = remove_video(api.studio.library, id)
+    # Whoever follows a video learns that it is gone.
+    api.broadcast.publish("video", {"id": id, "removed": True})
+    return RemovalReply(id=id, removed=removed)
+
+
+@router.get(
+    f"{VIDEO_PATH}/media",
+    response_class=Response,
+    responses=reply_docs(404, 416, media_type="video/*", files=(200, 206)),
+)
+@in_video_thread
+def get_media(id: VideoId, api: Api, request: Request) -> Response:
+    """The video file, whole or a range of its bytes."""
+    path = _require_media_file(api, id)
+    return file_response(request, path, media.browser_media_type(path))
+
+
+@router.get(
+    f"{VIDEO_PATH}/pictures/{{second:float}}.jpg",
+    response_class=Response,
+    responses=reply_docs(404, media_type="image/jpeg"),
+)
+@in_video_thread
+def get_frame(id: VideoId, api: Api, second: float) -> Response:
+    """What is on screen at a second, as JPEG."""
+    second = round(second, 1)
+    duration = api.studio.library.card(id).duration
+    # A video of unknown length accepts every second, and finds no picture past its end.
+    if duration is not None and second > duration:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "no second of this video")
+    path = _require_media_file(api, id)
+    # Pictures are kept by the file's stamp, so one that was replaced shows its own.
+    data = media.frame_jpeg(path, media.file_stamp(path), second)
+    headers = {"Cache-Control": "private, max-age=3600"}
+    return Response(data, media_type="image/jpeg", headers=headers)
+
+
+@router.get(f"{VIDEO_PATH}/waveform", responses=reply_docs(404))
+@in_video_thread
+def get_waveform(id: VideoId, api: Api) -> WaveformReply:
+    """The peaks of the sound, in equal parts."""
+    peaks = media.load_peaks(api.studio.database, id, _require_media_file(api, id))
+    return WaveformReply(peaks=tuple(peaks), duration=api.studio.library.card(id).duration)
+
+
+def _find_media_file(api: StudioApi, id: str) -> Path | None:
+    library = api.studio.library
+    return library.media_file(id, library.record(id).video)
+
+
+def _require_media_file(api: StudioApi, id: str) -> Path:
+    path = _find_media_file(api, id)
+    if path is None or not os.access(path, os.R_OK):
+        raise HTTPException(
+            HTTPStatus.NOT_FOUND,
+            "the video's file is not in the library or a folder of --allow, cannot be "
+            "read, has changed, or is still compared",
+        )
+    return path
+
+
+def removed_files(library: CorrectedLibrary, id: str) -> tuple[str, ...]:
+    """Return the files that the removal of a video deletes, relative to the library.
+
+    The record comes last.
+
+    Raises NotFoundError for an unknown id, StoreError for a record that is a link.
     """
     path = library.folder / library.video(id).name
     # A record that is a link could be a file of someone else.
-    check_own_file(path)
+    check_plain_file(path)
     manifest = OutputManifest(path.stem, path.parent)
     names = [name for name in OUTPUTS if name != "json" and manifest.owns(name)]
     paths = list(map(manifest.path_of, names))
     # The record comes last: what a kill leaves before it can be removed again.
     paths += [manifest.note_path, path]
-    return [file for file in paths if file.is_file() and not file.is_symlink()]
+    files = (file for file in paths if file.is_file() and not file.is_symlink())
+    return tuple(file.relative_to(library.folder).as_posix() for file in files)
 
 
-def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
+def remove_video(library: CorrectedLibrary, id: str) -> tuple[str, ...]:
     """Remove a video's record, the outputs that Stepline wrote, and its corrections.
 
     Returns the names of the files, relative to the library. The video file stays, and so do outputs
-    that someone has changed. Raises LookupError for an unknown id, StoreError for a record that is
+    that someone has changed. Raises NotFoundError for an unknown id, StoreError for a record that is
     a link.
     """
     files = removed_files(library, id)
     # The database first: a record without corrections can be removed again, the reverse cannot.
-    with library.database.change() as connection:
+    with library.database.write_transaction() as connection:
         for table in VIDEO_TABLES:
             connection.execute(f"DELETE FROM {table} WHERE video = ?", (id,))
     for file in files:
-        remove_file(file)
-    return [file.relative_to(library.folder).as_posix() for file in files]
+        remove_file(library.folder / file)
+    return files

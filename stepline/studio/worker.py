@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from stepline.errors import SteplineError, error_line
+from stepline.errors import SteplineError, format_error_line
 from stepline.library.corrected_library import check_allowed_path, reject_outside_links
 from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import run_video
@@ -153,9 +153,11 @@ def start_worker(_: None, send: Send) -> Callable[[JobTask], str | None]:
         except SteplineError as error:
             return str(error)
         except OSError as error:  # such as a name that is too long
-            return error_line(str(error))
+            return format_error_line(str(error))
         except Exception as error:  # noqa: BLE001   reported in a line, as the command line does
-            return error_line(f"a fault of Stepline itself ({type(error).__name__}: {error})")
+            return format_error_line(
+                f"a fault of Stepline itself ({type(error).__name__}: {error})"
+            )
         return None
 
     return run

@@ -51,41 +51,43 @@ class EncoderConfig:
     """Architecture and sizes of a sentence encoder.
 
     Attributes:
-        kind: the architecture.
+        architecture: the architecture: "bert" or "mpnet".
         layers: number of transformer layers.
         heads: number of attention heads per layer, H.
         width: width of a token or sentence vector, D.
-        inner: width of the feed-forward layers.
+        feed_forward_width: width of the feed-forward layers.
         vocabulary: number of tokens that have an embedding.
         positions: number of position embeddings.
         epsilon: added to the variance in every LayerNorm.
         pad_id: id of the padding token. MPNet counts its positions from the next number.
         max_tokens: tokens per text, special tokens included. Longer texts are truncated.
         pooling: how token vectors become the sentence vector.
-        buckets: number of buckets of relative distance between tokens, used by MPNet only.
+        bucket_count: number of buckets of relative distance between tokens, used by MPNet only.
     """
 
-    kind: Literal["bert", "mpnet"]
+    architecture: Literal["bert", "mpnet"]
     layers: int
     heads: int
     width: int
-    inner: int
+    feed_forward_width: int
     vocabulary: int
     positions: int
     epsilon: float
     pad_id: int
     max_tokens: int
     pooling: Literal["mean", "cls"]
-    buckets: int
+    bucket_count: int
 
 
 def layer_parts(config: EncoderConfig, layer: int) -> dict[str, str]:
-    """Return the weights of one transformer layer: our name of a part -> its name in the checkpoint,
-    without ".weight" or ".bias".
+    """Return our name -> checkpoint name of each part of one transformer layer, such as "query".
+    Names have no ".weight" or ".bias".
 
-    layer: index of the layer.
+    Args:
+        config: architecture of the encoder, which decides the names.
+        layer: index of the layer.
     """
-    parts = LAYER_PARTS[config.kind].items()
+    parts = LAYER_PARTS[config.architecture].items()
     return {part: f"encoder.layer.{layer}.{name}" for part, name in parts}
 
 
@@ -114,18 +116,18 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
         # MPNet leaves its first two positions unused.
         max_positions = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
         return EncoderConfig(
-            kind=kind,
+            architecture=kind,
             layers=config["num_hidden_layers"],
             heads=config["num_attention_heads"],
             width=config["hidden_size"],
-            inner=config["intermediate_size"],
+            feed_forward_width=config["intermediate_size"],
             vocabulary=config["vocab_size"],
             positions=config["max_position_embeddings"],
             epsilon=config["layer_norm_eps"],
             pad_id=config.get("pad_token_id", 1 if kind == "mpnet" else 0),
             max_tokens=min(max_tokens or max_positions, max_positions),
             pooling=_pooling(folder, pooling),
-            buckets=config.get("relative_attention_num_buckets", 32),
+            bucket_count=config.get("relative_attention_num_buckets", 32),
         )
     except KeyError as error:
         raise ModelError(f"{folder}/config.json: no {error}; give a BERT or MPNet model") from error
@@ -180,18 +182,23 @@ class TokenEncoder:
     ) -> None:
         """Load the transformer of a model folder on a device.
 
-        weights: of `load_encoder_weights`. They are removed from the dict one by one.
+        Args:
+            folder: folder of the model.
+            config: architecture and sizes.
+            weights: checkpoint name -> array, from `load_encoder_weights`. The weights are removed
+                from the dict one by one, to save memory.
+            device: device of the transformer.
         """
         self._config = config
         # Looked up in the file: the table of words is half of the weights.
         del weights[WORD_VECTORS_NAME]
-        self._words = WordTable(folder, config)
+        self._words = WordEmbeddingTable(folder, config)
         self._positions = np.array(weights.pop("embeddings.position_embeddings.weight"))
-        if config.kind == "bert":
+        if config.architecture == "bert":
             # All text is of type 0.
             self._positions = self._positions + weights.pop(TYPE_VECTORS_NAME)[0]
         self._distances: Array | None = None  # (buckets, H)
-        if config.kind == "mpnet":
+        if config.architecture == "mpnet":
             # MPNet counts positions from the number after its padding.
             self._positions = self._positions[config.pad_id + 1 :]
             self._distances = np.array(weights.pop("encoder.relative_attention_bias.weight"))
@@ -212,13 +219,14 @@ class TokenEncoder:
         length = ids.shape[1]
         inputs = {"hidden": self._words[ids] + self._positions[:length], "keep": keep}
         if self._distances is not None:
-            bias = self._distances[distance_buckets(length, self._config.buckets)]  # (L, L, H)
+            bias = self._distances[distance_buckets(length, self._config.bucket_count)]  # (L, L, H)
             inputs["bias"] = np.ascontiguousarray(bias.transpose(2, 0, 1)[None])  # (1, H, L, L)
         return self._transform(**inputs)
 
 
 class SentenceEncoder:
-    """A transformer from token ids to unit sentence vectors. Immutable once loaded, so thread-safe."""
+    """A sentence encoder, from token ids to unit vectors of width D. Immutable once loaded, so
+    thread-safe."""
 
     def __init__(self, folder: Path, device: Device | None = None) -> None:
         """Load the model of a folder. device: None is the device of this process."""
@@ -307,7 +315,7 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     hidden = graph.input("hidden", ("B", "L", config.width))
     keep = graph.input("keep", ("B", "L"), "int32")
     distances = ""
-    if config.kind == "mpnet":
+    if config.architecture == "mpnet":
         distances = graph.input("bias", (1, config.heads, "L", "L"))
     first_norm = norm("embeddings.LayerNorm")
     hidden = graph.add("LayerNormalization", hidden, *first_norm, **norm_settings)
@@ -368,7 +376,7 @@ WORD_VECTORS_NAME = "embeddings.word_embeddings.weight"  # (vocabulary, D)
 TYPE_VECTORS_NAME = "embeddings.token_type_embeddings.weight"  # (2, D)
 
 
-class WordTable:
+class WordEmbeddingTable:
     """A model's word embeddings (vocabulary, D), each read from the file on lookup. It is thread-safe.
 
     A memory map would load the sixteen pages around each word: 30 MiB and more for a video's text.
@@ -381,12 +389,12 @@ class WordTable:
         self._file = self._path.open("rb", buffering=0)
         weakref.finalize(self, self._file.close)
         for name, location in _tensor_locations(self._path):
-            if name.removeprefix(f"{config.kind}.") == WORD_VECTORS_NAME:
+            if name.removeprefix(f"{config.architecture}.") == WORD_VECTORS_NAME:
                 self._location = location
 
     def __getitem__(self, ids: Array) -> Array:
-        """Return the vectors of token ids, float32 in the shape of `ids` and D. Raises ModelError for a
-        truncated file."""
+        """Return the embedding of each token id, in the shape of `ids` with one more axis of width
+        D, float32. Raises ModelError for a truncated file."""
         location = self._location
         unique_ids, positions = np.unique(ids, return_inverse=True)
         width = location.shape[1]
@@ -403,8 +411,8 @@ class WordTable:
 
 
 def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array]:
-    """Return the weights of a model folder, name in the checkpoint -> float32 values, with all names
-    and shapes checked.
+    """Return checkpoint name -> float32 array of the weights of a model folder, with all names and
+    shapes checked.
 
     Raises ModelError for an unreadable file or another model.
     """
@@ -412,7 +420,7 @@ def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array
     weights = {}
     try:
         for name, values in _map_tensors(path):
-            short_name = name.removeprefix(f"{config.kind}.")
+            short_name = name.removeprefix(f"{config.architecture}.")
             if not short_name.startswith(UNUSED_WEIGHTS):
                 weights[short_name] = values
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -421,7 +429,7 @@ def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array
     mismatched = sorted(shapes.keys() ^ weights.keys())
     if mismatched:
         problem = f"{len(mismatched)} weights are missing or unknown, first {mismatched[0]!r}"
-        raise ModelError(f"{path}: {problem}; give a {config.kind} model")
+        raise ModelError(f"{path}: {problem}; give a {config.architecture} model")
     for name, shape in shapes.items():
         if weights[name].shape != shape:
             problem = f"{name} is {weights[name].shape}, not {shape}"
@@ -481,7 +489,7 @@ def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     """Return the shape that each weight of a model must have, by its name in the checkpoint."""
     width = config.width
-    inner = config.inner
+    inner = config.feed_forward_width
     # Words and positions.
     shapes: dict[str, tuple[int, ...]] = {
         WORD_VECTORS_NAME: (config.vocabulary, width),
@@ -489,10 +497,10 @@ def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
         "embeddings.LayerNorm.weight": (width,),
         "embeddings.LayerNorm.bias": (width,),
     }
-    if config.kind == "bert":
+    if config.architecture == "bert":
         shapes[TYPE_VECTORS_NAME] = (2, width)
     else:
-        shapes["encoder.relative_attention_bias.weight"] = (config.buckets, config.heads)
+        shapes["encoder.relative_attention_bias.weight"] = (config.bucket_count, config.heads)
     # The layers. A bias is as long as its matrix has rows.
     for layer in range(config.layers):
         for part, name in layer_parts(config, layer).items():

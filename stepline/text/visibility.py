@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.limits import packaged_json
+from stepline.limits import load_packaged_json
 from stepline.numeric import sigmoid
 from stepline.records import Matrix
 
@@ -46,5 +46,5 @@ def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
 
 @functools.cache
 def _read_regression(package: str, file: str) -> tuple[Array, float]:
-    model = packaged_json(package, file)
+    model = load_packaged_json(package, file)
     return np.array(model["weights"]), float(model["intercept"])

@@ -45,7 +45,7 @@ MISSING_WEIGHTS = (
 )
 
 
-def _no_rows() -> Matrix:
+def _empty_array() -> Matrix:
     return np.zeros(0, dtype=np.float32)
 
 
@@ -55,14 +55,14 @@ class PictureCues:
 
     Attributes:
         rate: rows per second.
-        presenter: (T,) P(someone looks at the camera). NaN for a row without a frame.
-        letters: (T,) fraction of the frame's area that text covers. NaN for a row without a frame.
+        presenter_probability: (T,) P(someone looks at the camera). NaN for a row without a frame.
+        text_area: (T,) fraction of the frame's area that text covers. NaN for a row without a frame.
         lines: the lines of text on the screen, with their seconds.
     """
 
     rate: float
-    presenter: Matrix = field(default_factory=_no_rows)
-    letters: Matrix = field(default_factory=_no_rows)
+    presenter_probability: Matrix = field(default_factory=_empty_array)
+    text_area: Matrix = field(default_factory=_empty_array)
     lines: tuple[ScreenText, ...] = ()
 
     def between(self, start: float, end: float) -> "PictureCues":
@@ -79,7 +79,9 @@ class PictureCues:
             if line.span.overlap(part) > 0
         ]
         rows = slice(round(start * self.rate), round(end * self.rate))
-        return PictureCues(self.rate, self.presenter[rows], self.letters[rows], tuple(lines))
+        return PictureCues(
+            self.rate, self.presenter_probability[rows], self.text_area[rows], tuple(lines)
+        )
 
 
 class CueMeter:
@@ -132,7 +134,7 @@ class CueMeter:
         return PictureCues(self._rate, presenter, letters, lines)
 
     def _array(self, values: dict[int, float]) -> Matrix:
-        """Return the values by row index as an array, NaN for a row without a value."""
+        """Return values given by row index as an array (T,), with NaN for a row without a value."""
         rows = range(self._next_row if values else 0)
         return np.array([values.get(row, np.nan) for row in rows], dtype=np.float32)
 

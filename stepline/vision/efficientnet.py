@@ -87,7 +87,7 @@ class Convolution(NamedTuple):
     has_residual: bool = False
 
 
-def architecture() -> list[list[Convolution]]:
+def list_convolutions() -> list[list[Convolution]]:
     """Return the convolutions of the stem, of each of the 16 blocks and of the head, in order."""
     blocks = [[Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), stride=2)]]
     width = STEM_WIDTH
@@ -161,7 +161,7 @@ def resize(image: Images) -> Images:
         size = image.shape[axis]
         if size == INPUT_SIDE:
             continue
-        taps, weights, bits = _resampling(size)
+        taps, weights, bits = _resampling_weights(size)
         shape = [*image.shape]
         shape[axis] = INPUT_SIDE
         total = np.full(shape, 1 << bits - 1, np.int32)  # half a unit, so that the shift rounds
@@ -172,7 +172,7 @@ def resize(image: Images) -> Images:
 
 
 @functools.lru_cache(maxsize=16)
-def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32], int]:
+def _resampling_weights(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32], int]:
     """Return (input pixels, weights, bits) that resize `size` pixels to 224.
 
     Input pixels and weights are (taps, 224). A weight is an integer times 2 ** -bits, with as many
@@ -193,7 +193,11 @@ def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32],
 
 
 def _compile(weights: Mapping[str, Array]) -> Callable[..., Array]:
-    """Return the network as an ONNX Runtime function from resized images to class scores."""
+    """Return the network as an ONNX Runtime function from resized uint8 images (B, 224, 224, 3) to
+    class scores (B, 1000).
+
+    weights: weight name -> array.
+    """
     graph = OnnxGraph()
     numbers = (0.0, 6.0, PIXEL_MEAN, PIXEL_SCALE)
     lowest, highest, mean, scale = (graph.constant(np.array(n, np.float32)) for n in numbers)
@@ -203,7 +207,7 @@ def _compile(weights: Mapping[str, Array]) -> Callable[..., Array]:
     hidden = graph.add("Div", graph.add("Sub", planes, mean), scale)
 
     side = INPUT_SIDE
-    for block in architecture():
+    for block in list_convolutions():
         block_input = hidden
         for layer in block:
             # At rest a BatchNorm is a gain and a shift of each channel.
@@ -245,7 +249,7 @@ def _load_state_dict(path: Path) -> dict[str, Array]:
         "_fc.weight": (CLASS_COUNT, HEAD_WIDTH),
         "_fc.bias": (CLASS_COUNT,),
     }
-    for layer in itertools.chain(*architecture()):
+    for layer in itertools.chain(*list_convolutions()):
         shapes[f"{layer.name}.weight"] = layer.shape
         for name in NORM_WEIGHTS:
             shapes[f"{layer.norm}.{name}"] = layer.shape[:1]

@@ -3,7 +3,7 @@ camera.
 
 An image is searched in squares of its shorter side that cover it, two in a 16:9 image, since the
 networks take squares of 128 to 192 px. A detection counts as a face as far as the landmark network
-agrees. A presenter is a face turned to the camera (`frontality`).
+agrees. A presenter is a face turned to the camera (`measure_frontality`).
 
 Source: Bazarevsky et al. 2019 (BlazeFace), Kartynnik et al. 2019 (face mesh).
 Differs: boxes that overlap are dropped, not averaged. A face is not rotated upright before its
@@ -56,7 +56,7 @@ class FaceDetector:
         """Load both networks. folder: contains their .tflite files."""
         self._detector = load_tflite(folder / "face_detection_short_range.tflite")
         self._landmarks = load_tflite(folder / "face_landmark.tflite")
-        self._anchors = anchors(self._detector.side)
+        self._anchors = anchor_centers(self._detector.side)
 
     def presenter(self, image: Image) -> float:
         """Return P(someone looks at the camera) in an image (H, W, 3) uint8.
@@ -65,7 +65,7 @@ class FaceDetector:
         """
         faces = sorted(self.detect(image), key=lambda face: face.box[0] - face.box[2])
         probabilities = [
-            self._face_probability(image, face) * frontality(face.points)
+            self._face_probability(image, face) * measure_frontality(face.points)
             for face in faces[:MAX_FACES]
         ]
         return max(probabilities, default=0.0)
@@ -110,7 +110,7 @@ class FaceDetector:
         return float(sigmoid(logit.ravel()[:1].astype(np.float64))[0])
 
 
-def anchors(side: int) -> Floats:
+def anchor_centers(side: int) -> Floats:
     """Return the centres of the detector's anchors, (A, 2) x and y in [0, 1].
 
     Every feature map cell has two. Feature maps of the same size are interleaved cell by cell.
@@ -172,7 +172,7 @@ def resize(image: Image, width: int, height: int) -> npt.NDArray[np.float32]:
     return np.asarray(small, dtype=np.float32) / np.float32(255)
 
 
-def frontality(points: Floats) -> float:
+def measure_frontality(points: Floats) -> float:
     """Return how frontal a face is, from 0 to 1: upright, with its nose between its eyes.
 
     points: (P, 2) x and y in pixels of both eyes, then the nose, then any other points.

@@ -159,7 +159,7 @@ class InternVideoBackbone:
         self._tokenizer = tokenizer
         self._batch = batch
         self._unit = unit
-        self.dim = network.sizes.joint
+        self.dim = network.sizes.joint_width
 
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return vectors (B, D) of uint8 RGB clips (B, T, H, W, 3) of T frames."""

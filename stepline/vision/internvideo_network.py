@@ -28,24 +28,24 @@ class NetworkSizes:
         patch: pixels per side of a patch.
         grid: patches per side of a frame.
         layers: number of transformer blocks of the video encoder.
-        readouts: number of global blocks, one after each of the last transformer blocks.
+        global_blocks: number of global blocks, one after each of the last transformer blocks.
         text_width: width of the text encoder.
         text_layers: number of transformer blocks of the text encoder.
         max_tokens: maximal number of tokens per text.
         vocabulary: number of different tokens.
-        joint: width of the space shared by clips and texts.
+        joint_width: width of the space shared by clips and texts.
     """
 
     width: int
     patch: int
     grid: int
     layers: int
-    readouts: int
+    global_blocks: int
     text_width: int
     text_layers: int
     max_tokens: int
     vocabulary: int
-    joint: int
+    joint_width: int
 
     @property
     def side(self) -> int:
@@ -75,15 +75,15 @@ def network_sizes(shapes: Mapping[str, tuple[int, ...]]) -> NetworkSizes:
         patch=patch,
         grid=grid,
         layers=_count_modules(shapes, "visual.transformer.resblocks"),
-        readouts=_count_modules(shapes, "visual.transformer.dec"),
+        global_blocks=_count_modules(shapes, "visual.transformer.dec"),
         text_width=text_width,
         text_layers=_count_modules(shapes, "transformer.resblocks"),
         max_tokens=max_tokens,
         vocabulary=vocabulary,
-        joint=joint,
+        joint_width=joint,
     )
     # The patches are a square, and heads divide both widths.
-    fits = grid * grid == position_count - 1 and 0 < sizes.readouts <= sizes.layers
+    fits = grid * grid == position_count - 1 and 0 < sizes.global_blocks <= sizes.layers
     if not fits or width % HEAD_WIDTH or text_width % HEAD_WIDTH:
         raise ModelError(f"weights of another network than InternVideo-MM ({sizes})")
     return sizes
@@ -178,9 +178,9 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         self.resblocks = nn.ModuleList(ResidualBlock(width) for _ in range(sizes.layers))
         self.temporal_cls_token = nn.Parameter(torch.zeros(1, 1, width))
         self.dpe = nn.ModuleList(
-            nn.Conv3d(width, width, 3, padding=1, groups=width) for _ in range(sizes.readouts)
+            nn.Conv3d(width, width, 3, padding=1, groups=width) for _ in range(sizes.global_blocks)
         )
-        self.dec = nn.ModuleList(GlobalBlock(width) for _ in range(sizes.readouts))
+        self.dec = nn.ModuleList(GlobalBlock(width) for _ in range(sizes.global_blocks))
         self.balance = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -271,13 +271,13 @@ class InternVideoNetwork(nn.Module):  # type: ignore[misc]
         self.sizes = sizes
         self.visual = VideoTower(sizes)
         self.visual_ln_post = nn.LayerNorm(sizes.width)
-        self.visual_proj = nn.Parameter(torch.zeros(sizes.width, sizes.joint))
+        self.visual_proj = nn.Parameter(torch.zeros(sizes.width, sizes.joint_width))
         text_width = sizes.text_width
         self.transformer = TextBlocks(sizes)
         self.token_embedding = nn.Embedding(sizes.vocabulary, text_width)
         self.positional_embedding = nn.Parameter(torch.zeros(sizes.max_tokens, text_width))
         self.ln_final = nn.LayerNorm(text_width)
-        self.text_projection = nn.Parameter(torch.zeros(text_width, sizes.joint))
+        self.text_projection = nn.Parameter(torch.zeros(text_width, sizes.joint_width))
 
     def encode_clips(self, clips: Tensor) -> Tensor:
         """Return the vectors (B, joint) of B clips, not normalised.

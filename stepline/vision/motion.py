@@ -45,17 +45,19 @@ class Activity:
             for a row without a frame.
         cuts: seconds at which a new shot starts, ascending.
         rate: rows per second.
-        peaks: (T,) float32, change in grey value of the most changed cells of the frame. NaN for a
-            row without a change other than a cut. Empty if it was not measured.
-        looks: (T, 192) float32, 8 x 8 RGB thumbnails in [0, 1]. NaN for a row without a frame.
+        peak_changes: (T,) float32, change in grey value of the most changed cells of the frame, 0
+            to 1. NaN for a row without a change other than a cut. Empty if it was not measured.
+        thumbnails: (T, 192) float32, 8 x 8 RGB thumbnails in [0, 1]. NaN for a row without a frame.
             Empty if they were not measured.
     """
 
     motion: Matrix
     cuts: tuple[float, ...]
     rate: float
-    peaks: Matrix = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
-    looks: Matrix = field(default_factory=lambda: np.zeros((0, THUMBNAIL_WIDTH), dtype=np.float32))
+    peak_changes: Matrix = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    thumbnails: Matrix = field(
+        default_factory=lambda: np.zeros((0, THUMBNAIL_WIDTH), dtype=np.float32)
+    )
 
 
 def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activity:
@@ -125,8 +127,8 @@ class ActivityMeter:
             motion=_row_means(motions, rows, length, empty_value=0.0),
             cuts=tuple(times[cuts].tolist()),
             rate=self._rate,
-            peaks=_row_means(peaks[is_no_cut], rows[is_no_cut], length, empty_value=np.nan),
-            looks=looks,
+            peak_changes=_row_means(peaks[is_no_cut], rows[is_no_cut], length, empty_value=np.nan),
+            thumbnails=looks,
         )
 
     def _row(self, time: float) -> int:
@@ -190,7 +192,8 @@ def _shrink(image: Images) -> Matrix:
 
 
 def _colour_histogram(small: Matrix) -> Matrix:
-    """Return the colour histogram of a small image: the fraction of pixels in each of 64 bins."""
+    """Return the colour histogram of a small image (32, 32, 3): the fraction of pixels in each of
+    64 bins, (64,)."""
     levels = np.minimum((small * COLOUR_LEVELS).astype(np.int64), COLOUR_LEVELS - 1)
     # Three digits of base 4, one per colour channel.
     bins = (levels @ COLOUR_LEVELS ** np.array([2, 1, 0])).ravel()

@@ -25,28 +25,29 @@ CUBE_KERNEL = (3, 3, 3)
 
 
 class BlockWidths(NamedTuple):
-    """Numbers of channels in the four branches of an inception block.
+    """Numbers of channels in the four branches of an inception block, in the terms of GoogLeNet's
+    table 1.
 
     Attributes:
-        plain: output of the branch with one 1x1x1 convolution.
-        middle_a: output of the 1x1x1 convolution in branch a.
-        a: output of branch a, a 1x1x1 and a separable convolution.
-        middle_b: output of the 1x1x1 convolution in branch b.
-        b: output of branch b, built like branch a.
-        pooled: output of the branch with a max pool and a 1x1x1 convolution.
+        conv1x1: output of the branch with one 1x1x1 convolution.
+        reduce_first: output of the 1x1x1 convolution that begins the first separable branch.
+        conv_first: output of the first separable branch: a 1x1x1 and a separable convolution.
+        reduce_second: output of the 1x1x1 convolution that begins the second separable branch.
+        conv_second: output of the second separable branch, built like the first.
+        pool_projection: output of the branch with a max pool and a 1x1x1 convolution.
     """
 
-    plain: int
-    middle_a: int
-    a: int
-    middle_b: int
-    b: int
-    pooled: int
+    conv1x1: int
+    reduce_first: int
+    conv_first: int
+    reduce_second: int
+    conv_second: int
+    pool_projection: int
 
     @property
     def out(self) -> int:
         """Number of output channels of the whole block."""
-        return self.plain + self.a + self.b + self.pooled
+        return self.conv1x1 + self.conv_first + self.conv_second + self.pool_projection
 
 
 BLOCK_WIDTHS = {

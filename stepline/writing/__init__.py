@@ -4,6 +4,7 @@ action per step."""
 from typing import TYPE_CHECKING
 
 from stepline.plugins import load_plugin
+from stepline.progress import Progress
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
@@ -31,6 +32,7 @@ def write_steps(
     *,
     title: str = "",
     narration: "ParsedNarration | None" = None,
+    progress: Progress | None = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript describes, each with its source sentences.
 
@@ -39,6 +41,8 @@ def write_steps(
         settings: which writer, and how it writes.
         title: of the video, for a language model; "" without one.
         narration: the parsed transcript, for the extractive writer, where it exists already.
+        progress: called with "writing", the second of the transcript up to which a language model has
+            written, and the transcript's last second.
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings
@@ -47,7 +51,12 @@ def write_steps(
         from stepline.writing.llm.writer import write_llm
 
         return write_llm(
-            transcript, settings.llm, title=title, amount=settings.steps, narration=narration
+            transcript,
+            settings.llm,
+            title=title,
+            amount=settings.steps,
+            narration=narration,
+            progress=progress,
         )
     # A plugin's writer.
     if settings.writer != "extractive":

@@ -310,26 +310,26 @@ class Quantity:
     unit: str
     thing: str | None
 
-    def agrees(self, other: "Quantity") -> bool:
-        """Return whether two amounts of one kind can be equal: their ranges overlap. Between different
-        units 6 % are allowed, and 6 degrees Celsius."""
+    def can_be_equal(self, other: "Quantity") -> bool:
+        """Return whether two amounts of one kind can be equal: their ranges overlap. A difference
+        of 6 % is allowed between different units, and of 6 degrees Celsius."""
         if self.kind == TEMPERATURE_KIND:
             return self._is_same_temperature(other)
         if self.unit == other.unit:
             tolerance = 1e-6 * max(1.0, self.high)
             return _ranges_overlap(self.bounds, other.bounds, tolerance)
-        amounts = self._in_own_unit()
-        other_amounts = other._in_own_unit()
+        amounts = self._in_base_unit()
+        other_amounts = other._in_base_unit()
         relative_tolerance = 0.0 if self.kind == "time" else UNIT_TOLERANCE
         largest = max(amounts[1], other_amounts[1])
         return _ranges_overlap(amounts, other_amounts, max(relative_tolerance * largest, 1e-6))
 
-    def is_same(self, other: "Quantity") -> bool:
+    def can_be_same_amount(self, other: "Quantity") -> bool:
         """Return whether two amounts can be the same amount of the same thing. An amount with a unit
         may leave the thing out."""
         is_unnamed = self.kind != COUNT_KIND and None in (self.thing, other.thing)
         is_same_thing = is_unnamed or self.thing == other.thing
-        return self.kind == other.kind and is_same_thing and self.agrees(other)
+        return self.kind == other.kind and is_same_thing and self.can_be_equal(other)
 
     @property
     def bounds(self) -> Range:
@@ -341,8 +341,8 @@ class Quantity:
         number = f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
         return f"{number} {self.unit}".strip()
 
-    def _in_own_unit(self) -> Range:
-        """Return the range in the base unit of its kind: ml, g, cm, s or per cent."""
+    def _in_base_unit(self) -> Range:
+        """Return (low, high) of the amount in the base unit of its kind: ml, g, cm, s or per cent."""
         _, factor = UNIT_KINDS.get(self.unit, ("", 1.0))
         return self.low * factor, self.high * factor
 
@@ -366,16 +366,16 @@ def _ranges_overlap(amounts: Range, others: Range, tolerance: float) -> bool:
 Amount: TypeAlias = tuple[Quantity, int]  # and the index of the token after it
 
 
-def quantities(text: str) -> list[Quantity]:
+def find_quantities(text: str) -> list[Quantity]:
     """Return the amounts that a text states, in order.
 
     A bare "one" is a pronoun, "a second" is not a time, "few" and "some" are not numbers. "a cup"
     is one cup.
     """
-    return [quantity for quantity, _, _ in located_quantities(tokens(text))]
+    return [quantity for quantity, _, _ in locate_quantities(tokens(text))]
 
 
-def located_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int]]:
+def locate_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int]]:
     """Yield each amount among the tokens of a text, with the index of its first token and the index
     after its last token."""
     return _located(words, _quantity_at)

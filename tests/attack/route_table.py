@@ -7,10 +7,12 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from stepline.library.corrections import NewCorrection
 from stepline.studio.api import ShareBody
+from stepline.studio.operations import ApiRoute
 from stepline.studio.server import PasswordBody
 from stepline.studio.uploads import UploadBody
-from stepline.studio.video_api import CorrectionBody, VideoBody
+from stepline.studio.video_api import VideoBody
 
 PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
@@ -39,7 +41,7 @@ VIDEO = {"id": "video"}
 JOB = {"id": "job"}
 UPLOAD = {"id": "upload"}
 RUN = {"name": "run"}
-EDIT = {"do": "change", "step": "a", "text": "Slice", "kind": "do", "status": "shown"}
+EDIT = {"do": "change", "step": "a", "text": "Slice", "kind": "do", "status": "placed"}
 LABELS = [
     {"do": "title", "title": "Lemonade"},
     {"do": "tag", "tag": "Safety"},
@@ -82,9 +84,9 @@ ENTRIES = {
     ("GET", "/api/videos/{id}/record"): Entry(VIDEO, {"part": "steps"}),
     ("GET", "/api/videos/{id}/steps"): Entry(VIDEO, {"format": "json"}),
     ("GET", "/api/videos/{id}/history"): Entry(VIDEO, {"from": "0"}),
-    ("POST", "/api/videos/{id}/corrections"): Entry(VIDEO, body=CORRECTION, model=CorrectionBody),
+    ("POST", "/api/videos/{id}/corrections"): Entry(VIDEO, body=CORRECTION, model=NewCorrection),
     ("GET", "/api/videos/{id}/media"): Entry(VIDEO),
-    ("GET", "/api/videos/{id}/pictures/{second}.jpg"): Entry(VIDEO | {"second": "second"}),
+    ("GET", "/api/videos/{id}/pictures/{second:float}.jpg"): Entry(VIDEO | {"second": "second"}),
     ("GET", "/api/videos/{id}/waveform"): Entry(VIDEO),
     ("GET", "/api/jobs"): Entry(query={"from": "0", "most": "10"}),
     ("GET", "/api/jobs/{id:int}"): Entry(JOB),
@@ -103,7 +105,7 @@ ENTRIES = {
     ),
     ("DELETE", "/api/uploads/{id}"): Entry({"id": "ended upload"}, statuses=(200, 404)),
     ("GET", "/api/search"): Entry(
-        query={"q": "slice", "most": "3", "tag": "Safety", "metadata": "Course:A1"}
+        query={"q": "slice", "most": "3", "tag": "Safety", "metadata": "Course:A1", "state": "new"}
     ),
     ("GET", "/api/live"): Entry(),
     ("GET", "/api/live/{name}/events"): Entry(RUN, is_stream=True),
@@ -112,6 +114,7 @@ ENTRIES = {
     ),
     ("GET", "/api/events"): Entry(is_stream=True),
     ("GET", "/api/openapi.json"): Entry(),
+    ("GET", "/api/docs"): Entry(),
 }
 
 
@@ -130,14 +133,31 @@ def routes_of(server):
     return pairs
 
 
+def operations_of(server):
+    """The routes of the API, each with its OpenAPI description: (method, path) -> (route, row)."""
+    application = web_server_of(server).config.app
+    paths = application.openapi()["paths"]
+    return {
+        (route.method, route.path): (route, paths[route.path_format][route.method.lower()])
+        for route in application.routes
+        if isinstance(route, ApiRoute) and route.include_in_schema
+    }
+
+
 def parameters_of(server):
-    """The parameters of the query that the API's own table names: (method, path) -> names."""
-    return {(row.method, row.path): set(row.parameters) for row in server.api.operations()}
+    """The parameters of the query that the OpenAPI names: (method, path) -> names."""
+    return {
+        key: {each["name"] for each in row.get("parameters", ()) if each["in"] == "query"}
+        for key, (_, row) in operations_of(server).items()
+    }
 
 
 def models_of(server):
-    """The models of bodies that the API's own table names: (method, path) -> model."""
-    return {(row.method, row.path): row.body for row in server.api.operations()}
+    """The models of bodies that the routes name: (method, path) -> model."""
+    return {
+        key: route.body_field and route.body_field.field_info.annotation
+        for key, (route, _) in operations_of(server).items()
+    }
 
 
 def address(path, entry, names, *, query=None, **values):

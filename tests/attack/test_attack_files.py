@@ -118,7 +118,9 @@ URL = "http://127.0.0.1:1/film.mp4"
 
 
 def link():
-    return Link(url=URL, settings=LinkSettings(private=True), media_type="video/mp4", page=False)
+    return Link(
+        url=URL, settings=LinkSettings(private=True), media_type="video/mp4", is_web_page=False
+    )
 
 
 @pytest.mark.parametrize("name", ["", ".film.mp4.part", "film.mp4"])

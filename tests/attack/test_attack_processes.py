@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kills import children, wait_for_end
 
-from stepline.processes import child_environment, module_folders, start_module
+from stepline.processes import child_environment, import_folders, start_module
 from stepline.workers import Reply, WorkerDeath, WorkerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,9 +63,9 @@ def test_a_worker_runs_no_module_of_the_current_folder(trap, target):
 
 
 def test_a_folder_that_the_user_names_in_full_stays(trap, monkeypatch):
-    assert os.getcwd() not in module_folders()
+    assert os.getcwd() not in import_folders()
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
-    assert os.getcwd() in module_folders()
+    assert os.getcwd() in import_folders()
 
 
 def test_a_child_has_no_variable_that_changes_what_it_runs(monkeypatch):

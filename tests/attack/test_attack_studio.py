@@ -417,6 +417,6 @@ def test_no_settings_are_read_from_a_library(folder, opened_files, monkeypatch, 
 def test_a_waveform_of_a_stranger_is_made_again(server, folder):
     for peaks in (10**12, "text", b"x" * 10**6):
         server.read(f"{PLACE}/waveform")
-        with server.studio.database.change() as connection:
+        with server.studio.database.write_transaction() as connection:
             connection.execute("UPDATE waveform SET peaks = ?", (peaks,))
         assert len(server.read(f"{PLACE}/waveform")["peaks"]) == media.PEAK_COUNT

@@ -56,7 +56,7 @@ def make_record(id, texts, materials=()):
     for number, text in enumerate(texts):
         start = 10.0 * number
         span = Span(start, start + 4.0 + len(id))
-        steps.append(Step(id=f"a{number}", text=text, spans=(span,), status="shown"))
+        steps.append(Step(id=f"a{number}", text=text, spans=(span,), status="placed"))
     video = Video(id=id, title=f"Pancakes of {id}", duration=100.0)
     return Record(id=id, video=video, steps=tuple(steps), materials=tuple(materials))
 

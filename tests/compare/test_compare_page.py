@@ -20,7 +20,7 @@ def make_record(id, texts, path=None):
     steps = []
     for number, text in enumerate(texts):
         span = Span(10.0 * number + 60.0, 10.0 * number + 65.0)
-        steps.append(Step(id=f"a{number}", text=text, spans=(span,), status="shown"))
+        steps.append(Step(id=f"a{number}", text=text, spans=(span,), status="placed"))
     duration = path and probe(path).duration
     video = Video(id=id, title="Pancakes", path=path and str(path), duration=duration)
     return Record(id=id, video=video, steps=tuple(steps))

@@ -10,7 +10,7 @@ from stepline.compare.task_graph import read_lines
 from stepline.compare.write import to_json
 from stepline.errors import SettingsError
 from stepline.live.spoken_steps import SpokenSteps
-from stepline.pipeline.networks import Networks, fingerprint
+from stepline.pipeline.networks import Networks, describe_inputs
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record
@@ -40,7 +40,7 @@ def make_record(id, texts):
     for number, text in enumerate((*texts, "let it burn")):
         span = Span(10.0 * number, 10.0 * number + 5.0)
         kind = "avoid" if text == "let it burn" else "do"
-        steps.append(Step(id=str(number), text=text, kind=kind, spans=(span,), status="shown"))
+        steps.append(Step(id=str(number), text=text, kind=kind, spans=(span,), status="placed"))
     return Record(id=id, video=Video(id=id), steps=tuple(steps))
 
 
@@ -166,8 +166,10 @@ def test_a_record_of_a_graph_is_another_one_than_of_its_lines(comparison, small_
     settings = StepsSettings()
     alone = Request(small_video, "small", texts=graph.lines)
     with_graph = Request(small_video, "small", texts=graph.lines, graph=graph)
-    assert "graph" not in fingerprint(alone, settings, Networks())["inputs"]
-    assert fingerprint(with_graph, settings, Networks()) != fingerprint(alone, settings, Networks())
+    assert "graph" not in describe_inputs(alone, settings, Networks())["inputs"]
+    assert describe_inputs(with_graph, settings, Networks()) != describe_inputs(
+        alone, settings, Networks()
+    )
 
 
 def test_python_takes_a_graph_as_texts(comparison, tmp_path):

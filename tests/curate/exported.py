@@ -34,13 +34,13 @@ def record(number):
             text="slice the lemons",
             spans=(Span(2.0, 4.5), Span(7.0, 8.0)),
             at=3.0,
-            status="shown",
+            status="placed",
             score=0.5,
             sources=(0,),
             source_text="Slice lemons.",
             licence="CC BY-SA 4.0",
         ),
-        Step(id="2", text="squeeze", status="not found", sources=(0,)),
+        Step(id="2", text="squeeze", status="not_found", sources=(0,)),
     )
     return Record(
         id=id,

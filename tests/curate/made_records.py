@@ -28,7 +28,7 @@ def record(
             spans=() if start is None else (Span(start, start + 4.0),),
             score=score,
             sources=(0,) if said else (),
-            status="shown",
+            status="placed",
         )
         for number, (text, start, score) in enumerate(steps, start=1)
     )

@@ -9,7 +9,7 @@ from browser import CHROMIUM, Browser
 from http_client import ask
 from made_records import record
 
-from stepline.curate.audit import AuditSampler, annotator_agreements, audit_table, serve
+from stepline.curate.audit import AuditSampler, annotator_agreements, audit_table, serve_audit_page
 from stepline.curate.report.page import render_page
 from stepline.curate.report.write import collect_report
 from stepline.curate.settings import ReportSettings
@@ -61,7 +61,7 @@ def test_shares_of_audit_answers_are_those_counted_by_hand():
     ]
     said = [Answer(item=asked, annotator=who, answer=word) for asked, who, word in told]
     raw, final = audit_table(sample, said)
-    assert (raw.alignable.texts, raw.unsure, str(raw.alignable)) == (0, 1, "not known")
+    assert (raw.alignable.texts, raw.unsure_count, str(raw.alignable)) == (0, 1, "not known")
     assert final.alignable.texts == 2
     assert str(final.alignable) == "75.0 % [50.0, 100.0]"  # 1 and, half of two people, 1/2
     assert str(final.well_aligned) == "50.0 % [0.0, 100.0]"
@@ -86,7 +86,7 @@ def test_two_people_agree_beyond_chance_or_not():
     bob = [verdict.model_copy(update={"annotator": "bob"}) for verdict in ann]
     assert annotator_agreements(sample, ann) == []
     alignable, aligned = annotator_agreements(sample, [*ann, *bob])
-    assert (alignable.people, alignable.texts, alignable.kappa, alignable.same) == (
+    assert (alignable.annotators, alignable.texts, alignable.kappa, alignable.equal_fraction) == (
         ("ann", "bob"),
         12,
         1.0,
@@ -108,7 +108,7 @@ def test_two_people_agree_beyond_chance_or_not():
 def served(tmp_path):
     report = collect_report(RECORDS, ReportSettings(frames=False))
     verdicts = AnswerLog(tmp_path / "verdicts.jsonl")
-    server = serve(
+    server = serve_audit_page(
         lambda: render_page(report, list(verdicts), with_audit=True), report.sample, verdicts
     )
     thread = threading.Thread(target=server.run, daemon=True)

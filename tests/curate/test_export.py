@@ -3,8 +3,8 @@ from exported import LEFT_OUT, export, record
 from forget import forget_file_systems
 from s3_server import s3_server
 
-from stepline.curate.export.card import format_counts, strip_folders
-from stepline.curate.export.dataset import publish
+from stepline.curate.export.card import format_counts, remove_folders_from_paths
+from stepline.curate.export.dataset import publish_folder
 from stepline.curate.report.counts import count_stage_losses
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
@@ -117,9 +117,9 @@ def test_no_folder_of_this_machine_gets_into_a_dataset(tmp_path):
         )
         for secret in (b"/home/somebody", b"/somewhere", b"/weights", str(tmp_path).encode()):
             assert secret not in told, name
-    assert strip_folders({"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}) == {
-        "a": ["clip:clip", "y.txt", "and so/or so", 3]
-    }
+    assert remove_folders_from_paths(
+        {"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}
+    ) == {"a": ["clip:clip", "y.txt", "and so/or so", 3]}
 
 
 def test_the_card_reports_counts_reasons_licences_and_how_to_load(tmp_path):
@@ -179,13 +179,13 @@ def test_publishing_again_changes_nothing_and_removes_only_our_own_stale_files(t
     place = RemotePath(str(tmp_path / "out"))
     (place / "data/train-00000-of-00009-0000.parquet").write("stale")
     (place / "notes.txt").write("mine")
-    publish(folder, place)
+    publish_folder(folder, place)
     assert {**files_of(folder), "notes.txt": b"mine"} == files_of(tmp_path / "out")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
-    publish(folder, place)
+    publish_folder(folder, place)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
     (tmp_path / "out" / "README.md").unlink()
-    publish(folder, place)
+    publish_folder(folder, place)
     assert (tmp_path / "out" / "README.md").read_bytes() == (folder / "README.md").read_bytes()
 
 
@@ -204,7 +204,7 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
         filesystems.filesystem_of("s3://bucket", settings).mkdir("bucket")
         faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 1.5
         place = RemotePath("s3://bucket/run/dataset", settings)
-        publish(folder, place)
+        publish_folder(folder, place)
         for found in place.list():
             (place / found.name).fetch(tmp_path / "back" / found.name)
         faults.every = faults.slow_every = 0

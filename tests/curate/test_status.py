@@ -35,7 +35,7 @@ def test_status_counts_what_is_done_failed_and_waiting(tmp_path, monkeypatch):
         )
     found = run_status(RemotePath(str(tmp_path / "out")), STAGES)
     counts = {
-        stage.name: (stage.done, dict(stage.failed), stage.never, stage.waiting)
+        stage.name: (stage.done, dict(stage.failed), stage.unreachable, stage.waiting)
         for stage in found.stages
     }
     assert counts == {
@@ -48,8 +48,8 @@ def test_status_counts_what_is_done_failed_and_waiting(tmp_path, monkeypatch):
     assert found.videos == 4
     assert [failure.id for failure in found.failures] == ["b", "c"]
     assert found.worker is None
-    assert found.rate > 0
-    assert found.others == {}
+    assert found.tasks_per_hour > 0
+    assert found.unused_results == {}
     assert told == [0, 1, 2, 3, 4]
 
 
@@ -59,7 +59,9 @@ def test_status_names_what_other_recipes_left(tmp_path, monkeypatch):
     for threads in (1, 2):
         run_recipe(RunRequest(recipe(threads=threads), str(tmp_path / "out"), STAGES), items)
     found = run_status(RemotePath(str(tmp_path / "out")), STAGES)
-    ((name, size),) = found.others.items()  # what publishes writes nothing into its own folder
+    ((name, size),) = (
+        found.unused_results.items()
+    )  # what publishes writes nothing into its own folder
     assert name.startswith("stages/total/")
     assert size == (tmp_path / "out" / name / "total.json").stat().st_size
 
@@ -70,7 +72,7 @@ def test_there_is_no_status_without_a_run(tmp_path):
 
 
 def test_progress_knows_its_rate_and_what_is_left():
-    progress = PhaseProgress(total=10, began=0.0)
+    progress = PhaseProgress(total=10, start_time=0.0)
     assert progress.rate is None
     progress.count(None, earlier=True)
     assert progress.rate is None  # an earlier run's videos say nothing of this one's pace
@@ -93,13 +95,13 @@ def test_status_counts_tasks_that_a_gpu_gave_out_for_in_the_last_run(tmp_path, m
         log.write("end", stage="of another recipe", cpu=1.5, gpu_fallbacks=1.0)
     found = run_status(out, STAGES)
     assert (first.gpu_fallbacks, found.gpu_fallbacks) == (0, 1)
-    assert found.stages[0].cpu == pytest.approx(first.stages[0].cpu + 1.5)
+    assert found.stages[0].cpu_seconds == pytest.approx(first.stages[0].cpu_seconds + 1.5)
     assert "1 units were done on the CPU" in status_text(found)
     time.sleep(0.01)
     with closing(RunLog(out)) as log:
         log.write("run", videos=1)
     later = run_status(out, STAGES)
-    assert (later.gpu_fallbacks, later.rate) == (0, None)
+    assert (later.gpu_fallbacks, later.tasks_per_hour) == (0, None)
     assert later.stages == found.stages
 
 
@@ -118,7 +120,9 @@ def test_a_status_follows_whatever_happened_to_a_run(tmp_path, monkeypatch, wher
     asked = RunRequest(recipe(stages=names), out.url, stages)
     run_recipe(asked, items)
     found = run_status(out, stages)
-    assert {stage.name: (stage.done, stage.never, stage.waiting) for stage in found.stages} == {
+    assert {
+        stage.name: (stage.done, stage.unreachable, stage.waiting) for stage in found.stages
+    } == {
         "read": (3, 0, 0),
         "count": (3, 2, 0),
         "double": (3, 2, 0),

@@ -159,24 +159,26 @@ def test_label_studio_reads_what_people_made_of_the_steps(sample):
 
 def test_label_studio_reads_back_the_steps_that_were_written_for_it(tmp_path):
     shown = Step(
-        id="1", text="fold the strip", spans=(Span(3.5, 9.0), Span(20.0, 25.0)), status="shown"
+        id="1", text="fold the strip", spans=(Span(3.5, 9.0), Span(20.0, 25.0)), status="placed"
     )
-    said = Step(id="2", text="press", said=Span(1.0, 2.0), status="said")
-    unclear = Step(id="3", text="glue it", spans=(Span(30.0, 33.0),), status="unclear")
-    record = Record(id="v", video=Video(id="v", duration=40.0), steps=(shown, said, unclear))
+    said = Step(id="2", text="press", said=Span(1.0, 2.0), status="said_only")
+    doubtful = Step(
+        id="3", text="glue it", spans=(Span(30.0, 33.0),), status="placed", doubt="a still"
+    )
+    record = Record(id="v", video=Video(id="v", duration=40.0), steps=(shown, said, doubtful))
     (task,) = json.loads(label_studio(record, "v.mp4"))
     task["annotations"] = task.pop("predictions")  # as when a person accepts them
     (back,) = read("label-studio", write(tmp_path / "export.json", [task])).records
     assert (back.id, back.video.duration) == ("v", 40.0)
-    # The label of the third says that the pictures do not tell; a person who sees it relabels it.
-    # A further span is a candidate, until a person labels it "shown".
+    # The label of the third says that something speaks against it; a person who sees it relabels it.
+    # A further span is a candidate, until a person labels it "seen".
     assert [(step.text, step.spans) for step in back.reference] == [
         ("Fold the strip", shown.spans[:1]),
         ("Glue it", ()),
     ]
     for row in task["annotations"][0]["result"]:
         if row["value"].get("timelinelabels") == ["candidate"]:
-            row["value"]["timelinelabels"] = ["shown"]
+            row["value"]["timelinelabels"] = ["seen"]
     (again,) = read("label-studio", write(tmp_path / "export.json", [task])).records
     assert again.reference[0].spans == shown.spans
 

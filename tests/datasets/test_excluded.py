@@ -14,7 +14,7 @@ from stepline.datasets.excluded import (
     read_excluded,
     write_excluded,
 )
-from stepline.datasets.record_builder import plain_id
+from stepline.datasets.record_builder import strip_id_prefix
 from stepline.errors import DatasetError
 
 
@@ -153,7 +153,7 @@ def test_plain_lists_of_ids_are_read_and_joined(tmp_path):
     [("v_abcdefghijk", "abcdefghijk"), ("v_abcdefghi", "v_abcdefghi"), ("abc", "abc")],
 )
 def test_the_prefix_goes_only_before_eleven_letters(video, plain):
-    assert plain_id(video) == plain
+    assert strip_id_prefix(video) == plain
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path):

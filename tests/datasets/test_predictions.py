@@ -111,7 +111,7 @@ def test_a_segment_with_an_empty_text_stays_a_prediction_and_a_missing_text_does
 def record(id):
     steps = (
         Step(id="1", text="mix", spans=(Span(1.0, 2.5), Span(7, 8)), score=0.75),
-        Step(id="2", text="wait", status="said"),
+        Step(id="2", text="wait", status="said_only"),
     )
     return Record(id=id, video=Video(id=id), steps=steps)
 
@@ -124,7 +124,7 @@ def test_steplines_own_records_are_read_from_files_folders_and_parquet(tmp_path)
     folder = read_predictions(tmp_path / "out")
     assert folder.segments == {"a": placed, "b": placed}
     assert [(row.text, row.reason) for row in folder.rejected] == [
-        ("wait", "has no span (status said)")
+        ("wait", "has no span (status said_only)")
     ] * 2
     assert read_predictions(tmp_path / "all.parquet").segments == folder.segments
     assert read_predictions(tmp_path / "out" / "a.json").segments == {"a": placed}

@@ -3,18 +3,18 @@ import pytest
 
 from stepline.evaluate import bootstrap as statistics
 from stepline.evaluate.bootstrap import (
+    bootstrap_scores,
     draw_videos,
-    grouped_ratio,
-    interval,
-    over_sources,
+    group_by_source,
+    grouped_ratio_statistic,
+    percentile_interval,
     point_estimate,
-    ratio,
-    resample,
+    ratio_statistic,
 )
 
 
 def ratio_of(hits, totals):
-    return ratio(np.array(hits, float), np.array(totals, float))
+    return ratio_statistic(np.array(hits, float), np.array(totals, float))
 
 
 def test_a_ratio_pools_its_videos():
@@ -22,7 +22,7 @@ def test_a_ratio_pools_its_videos():
 
 
 def test_groups_are_averaged_without_weights_and_empty_ones_left_out():
-    grouped = grouped_ratio(
+    grouped = grouped_ratio_statistic(
         np.array([1.0, 1, 0]),
         np.array([1.0, 3, 0]),
         np.array([0, 1, 2]),
@@ -33,7 +33,9 @@ def test_groups_are_averaged_without_weights_and_empty_ones_left_out():
 
 def test_test_sets_are_averaged():
     sets = np.array([[True, False], [True, True]])
-    grouped = grouped_ratio(np.array([1.0, 0]), np.array([1.0, 1]), np.array([0, 0]), sets)
+    grouped = grouped_ratio_statistic(
+        np.array([1.0, 0]), np.array([1.0, 1]), np.array([0, 0]), sets
+    )
     assert point_estimate(grouped) == pytest.approx((1 + 0.5) / 2)
 
 
@@ -50,9 +52,9 @@ def test_the_interval_is_that_of_scoring_resampled_videos_one_by_one():
     for _ in range(200):
         chosen = generator.integers(4, size=(1, 4))[0]
         slow.append(hits[chosen].sum() / totals[chosen].sum())
-    fast = resample({"r": ratio(hits, totals)}, draws=200, seed=5)["r"]
-    assert interval(fast)[0] == pytest.approx(np.percentile(slow, 2.5), abs=0.06)
-    assert interval(fast)[1] == pytest.approx(np.percentile(slow, 97.5), abs=0.06)
+    fast = bootstrap_scores({"r": ratio_statistic(hits, totals)}, draws=200, seed=5)["r"]
+    assert percentile_interval(fast)[0] == pytest.approx(np.percentile(slow, 2.5), abs=0.06)
+    assert percentile_interval(fast)[1] == pytest.approx(np.percentile(slow, 97.5), abs=0.06)
 
 
 def test_the_interval_of_a_mean_covers_the_truth_about_as_often_as_it_says():
@@ -60,8 +62,8 @@ def test_the_interval_of_a_mean_covers_the_truth_about_as_often_as_it_says():
     covered = 0
     for trial in range(200):
         values = (generator.random(60) < 0.3).astype(float)
-        low, high = interval(
-            resample({"m": ratio_of(values, np.ones(60))}, draws=300, seed=trial)["m"]
+        low, high = percentile_interval(
+            bootstrap_scores({"m": ratio_of(values, np.ones(60))}, draws=300, seed=trial)["m"]
         )
         covered += low <= 0.3 <= high
     assert 0.88 <= covered / 200 <= 0.99
@@ -69,19 +71,21 @@ def test_the_interval_of_a_mean_covers_the_truth_about_as_often_as_it_says():
 
 def test_a_seed_decides_the_draws_and_blocks_do_not(monkeypatch):
     made = {"r": ratio_of([1, 0, 1, 1], [1, 1, 1, 2])}
-    whole = resample(made, draws=30, seed=3)["r"]
-    assert (resample(made, draws=30, seed=3)["r"] == whole).all()
-    assert (resample(made, draws=30, seed=4)["r"] != whole).any()
+    whole = bootstrap_scores(made, draws=30, seed=3)["r"]
+    assert (bootstrap_scores(made, draws=30, seed=3)["r"] == whole).all()
+    assert (bootstrap_scores(made, draws=30, seed=4)["r"] != whole).any()
     monkeypatch.setattr(statistics, "MAX_WEIGHTS", 8)
-    assert (resample(made, draws=30, seed=3)["r"] == whole).all()
+    assert (bootstrap_scores(made, draws=30, seed=3)["r"] == whole).all()
 
 
 def test_chosen_videos_are_scored_as_if_there_were_no_others():
     whole = ratio_of([1, 0, 3], [1, 5, 4])
-    assert point_estimate(over_sources(whole, ["c", None, "a"])) == point_estimate(
+    assert point_estimate(group_by_source(whole, ["c", None, "a"])) == point_estimate(
         ratio_of([3, 1], [4, 1])
     )
 
 
 def test_nothing_to_score_has_no_interval():
-    assert np.isnan(interval(resample({"r": ratio_of([], [])}, draws=3)["r"])).all()
+    assert np.isnan(
+        percentile_interval(bootstrap_scores({"r": ratio_of([], [])}, draws=3)["r"])
+    ).all()

@@ -10,7 +10,7 @@ from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import grouped_ratio, point_estimate
+from stepline.evaluate.bootstrap import grouped_ratio_statistic, point_estimate
 from stepline.evaluate.crosstask import (
     count_hits,
     ordered_assignment,
@@ -69,10 +69,10 @@ def test_recall_equals_the_official_one(place, name):
     tasks = list(facts["videos"])
     group = np.array([tasks.index(task) for task, _ in videos])
     numbers = (*np.array(rows).T, group)
-    whole = grouped_ratio(*numbers, np.ones((1, len(videos)), dtype=bool))
+    whole = grouped_ratio_statistic(*numbers, np.ones((1, len(videos)), dtype=bool))
     assert point_estimate(whole) == pytest.approx(facts[f"avg_recall_{name}"], abs=1e-12)
     by_task = [
-        point_estimate(grouped_ratio(*numbers, (group == index)[None]))
+        point_estimate(grouped_ratio_statistic(*numbers, (group == index)[None]))
         for index in range(len(tasks))
     ]
     assert by_task == pytest.approx(list(facts[f"per_task_recall_{name}"].values()), abs=1e-12)

@@ -8,7 +8,7 @@ from metric_cases import CASES, case, needs_cases, needs_tables, predictions, re
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import point_estimate, resample
+from stepline.evaluate.bootstrap import bootstrap_scores, point_estimate
 from stepline.evaluate.dense_captioning import (
     CAPTION_METRICS,
     DETECTION_METRICS,
@@ -200,7 +200,7 @@ def test_the_harmonic_mean_is_of_means_and_resamples():
     both = harmonic_mean_statistic(np.array([[1.0], [0.0]]), np.array([[0.5], [0.5]]))
     assert point_estimate(both) == pytest.approx(0.5)
     assert both.score(np.array([[2.0, 0], [0, 2]])).tolist() == pytest.approx([2 / 3, 0])
-    assert resample({"f": both}, draws=5)["f"].shape == (5,)
+    assert bootstrap_scores({"f": both}, draws=5)["f"].shape == (5,)
 
 
 @needs_cases

@@ -261,16 +261,16 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_phrase_has_its_paraphrases_in_the_order_of_the_file(folder):
     table = load_phrases()
-    paraphrases, is_target = table.entry(number("at the moment"))
+    paraphrases, is_target = table.find_paraphrases(number("at the moment"))
     assert list(paraphrases) == [number("currently"), number("now")]
     assert not is_target
-    assert table.entry(number("much")) == ({number("a lot"): 0}, True)
-    assert table.entry(number("at the")) == ({}, False)
+    assert table.find_paraphrases(number("much")) == ({number("a lot"): 0}, True)
+    assert table.find_paraphrases(number("at the")) == ({}, False)
 
 
 def test_the_bitmap_passes_every_known_phrase(folder):
     numbers = [number(phrase) for row in ROWS for phrase in row]
-    assert load_phrases().plausible(numbers) == list(range(len(numbers)))
+    assert load_phrases().filter_plausible(numbers) == list(range(len(numbers)))
 
 
 def test_the_compiled_table_is_read_again_and_nothing_partial_is_left(folder):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import point_estimate, resample
+from stepline.evaluate.bootstrap import bootstrap_scores, point_estimate
 from stepline.evaluate.ranking import (
     average_precision_statistic,
     require_both_classes,
@@ -82,6 +82,6 @@ def test_a_video_drawn_twice_counts_as_its_items_twice(kind, plain):
 def test_a_draw_of_one_class_only_has_no_score():
     area = roc_auc_statistic(np.array([1.0, 0]), np.array([1.0, 0]), np.array([0, 1]), 2)
     assert point_estimate(area) == 1
-    drawn = resample({"auc": area}, draws=50)["auc"]
+    drawn = bootstrap_scores({"auc": area}, draws=50)["auc"]
     assert np.isnan(drawn).any()
     assert (drawn[~np.isnan(drawn)] == 1).all()

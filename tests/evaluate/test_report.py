@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import ratio
+from stepline.evaluate.bootstrap import ratio_statistic
 from stepline.evaluate.report import Scores, as_json, as_table, compare, report, write_per_video
 
 
@@ -13,7 +13,7 @@ def scores(hits, *, videos=None, protocol="p", **options):
     hits = np.array(hits, float)
     names = tuple(videos or (f"v{n}" for n in range(len(hits))))
     columns = {"hits": hits, "odd": np.full(len(hits), np.nan)}
-    statistics = {"R@1": ratio(hits, np.full(len(hits), 2.0))}
+    statistics = {"R@1": ratio_statistic(hits, np.full(len(hits), 2.0))}
     return Scores(
         "bench", protocol, "the rule", names, 2 * len(hits), statistics, columns, **options
     )
@@ -61,7 +61,7 @@ def test_a_system_differs_from_itself_by_exactly_nothing():
     one = scores([0, 1, 2, 1])
     found = compare(one, one)
     assert (found.differences["R@1"].low, found.differences["R@1"].high) == (0, 0)
-    assert found.not_better["R@1"] == 1
+    assert found.p_values["R@1"] == 1
 
 
 def test_equal_systems_tie_exactly_whatever_else_one_of_them_scored():
@@ -73,7 +73,7 @@ def test_equal_systems_tie_exactly_whatever_else_one_of_them_scored():
         found.differences["R@1"].low,
         found.differences["R@1"].high,
     ) == (0, 0, 0)
-    assert found.not_better["R@1"] == 1
+    assert found.p_values["R@1"] == 1
 
 
 def test_pairing_is_by_id_whatever_the_order_and_over_shared_videos_only():
@@ -91,7 +91,7 @@ def test_paired_draws_tell_a_small_steady_gain_that_separate_intervals_do_not():
     assert first.low < second.high
     found = compare(scores(better), scores(base))
     assert found.differences["R@1"].low > 0
-    assert found.not_better["R@1"] == 0
+    assert found.p_values["R@1"] == 0
     assert "not better in 0.0 % of draws" in as_table(report(scores(better)), found)
     tree = json.loads(as_json(report(scores(better)), found))
     assert tree["against"]["differences"]["R@1"]["not_better"] == 0

@@ -19,7 +19,7 @@ def facts(start):
 @pytest.mark.parametrize("row", facts("f_score"))
 def test_f_equals_the_official_one(row):
     found = frames_overlap(row["machine"], row["gt"], official=True)
-    assert [found.f, found.precision, found.recall] == pytest.approx(
+    assert [found.f1, found.precision, found.recall] == pytest.approx(
         row["f_precision_recall"], abs=1e-6
     )
 
@@ -33,10 +33,10 @@ def test_rank_correlations_equal_scipys(row):
 
 def test_the_official_overlap_of_soft_frames_is_an_option():
     soft, truth = [0.4, 1, 0.2, 1], [1, 1, 0, 0]
-    assert frames_overlap(soft, truth).f == pytest.approx(0.5)
-    assert frames_overlap(soft, truth, official=True).f == pytest.approx(0.6086957)
+    assert frames_overlap(soft, truth).f1 == pytest.approx(0.5)
+    assert frames_overlap(soft, truth, official=True).f1 == pytest.approx(0.6086957)
     assert frames_overlap(soft, [0, 0, 0, 0]) is None
-    assert frames_overlap(soft, [0, 0, 0, 0], official=True).f == 1
+    assert frames_overlap(soft, [0, 0, 0, 0], official=True).f1 == 1
 
 
 def test_a_constant_side_leaves_correlation_undefined():

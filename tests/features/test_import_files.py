@@ -64,7 +64,7 @@ def test_every_kind_of_file_gives_its_item(tmp_path):
         },
     )
     done = import_features(source, tmp_path / "store", backbone="s3d", rate=2.0)
-    assert sorted(done.added) == ["a", "b", "c", "d", "e", "f", "with.dot"]
+    assert sorted(done.added_ids) == ["a", "b", "c", "d", "e", "f", "with.dot"]
     assert done.dropped == ()
     store = FeatureStore(tmp_path / "store")
     for seed, id in enumerate(["a", "b", "c", "d", "with.dot", "e"], start=1):
@@ -135,7 +135,7 @@ def test_what_is_not_features_is_left_out_with_its_reason(tmp_path):
         },
     )
     done = import_features(source, tmp_path / "store", width=4)
-    assert list(done.added) == ["good"]
+    assert list(done.added_ids) == ["good"]
     assert {each.id: each.reason for each in done.dropped} == {
         "empty": "it has no row",
         "nan": "it holds NaN or infinity",
@@ -165,10 +165,10 @@ def test_an_import_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         import_features(source, tmp_path / "store", shard_bytes=80, report=stop)
     again = import_features(source, tmp_path / "store", shard_bytes=80)
-    assert (again.already, list(again.added)) == (4, ["v4", "v5"])
+    assert (again.already_stored, list(again.added_ids)) == (4, ["v4", "v5"])
     assert len(FeatureStore(tmp_path / "store")) == 6
     third = import_features(source, tmp_path / "store")
-    assert (third.already, third.added, third.dropped) == (6, (), ())
+    assert (third.already_stored, third.added_ids, third.dropped) == (6, (), ())
 
 
 def test_a_source_without_features_is_reported(tmp_path):
@@ -260,19 +260,19 @@ def test_arrays_of_width_and_time_are_refused(tmp_path, shapes, options):
 def test_a_turned_array_among_others_is_dropped_also_if_it_comes_first(tmp_path):
     files = {"a.npy": npy(rows(0, 6, 3))} | {f"b{n}.npy": npy(rows(n, n, 6)) for n in (2, 3)}
     done = import_features(write(tmp_path / "in", files), tmp_path / "store")
-    assert done.added == ("b2", "b3")
+    assert done.added_ids == ("b2", "b3")
     assert [(row.id, row.reason) for row in done.dropped] == [("a", TURNED)]
     # The store knows its width now.
     late = write(tmp_path / "late", {"c.npy": npy(rows(0, 6, 9)), "d.npy": npy(rows(0, 9, 6))})
-    assert import_features(late, tmp_path / "store").added == ("d",)
+    assert import_features(late, tmp_path / "store").added_ids == ("d",)
 
 
 def test_a_width_that_is_stated_or_like_any_other_is_believed(tmp_path):
     source = write(tmp_path / "in", {"a.npy": npy(rows(0, 1024, 30))})
-    assert import_features(source, tmp_path / "store", width=30).added == ("a",)
+    assert import_features(source, tmp_path / "store", width=30).added_ids == ("a",)
     same = write(tmp_path / "same", {f"v{n}.npy": npy(rows(n, 6, 4)) for n in range(2)})
     done = import_features(same, tmp_path / "other")
-    assert done.added == ("v0", "v1")
+    assert done.added_ids == ("v0", "v1")
     assert done.warnings == ("all arrays have 6 rows of 4; if 6 is their width, transpose them",)
 
 

@@ -140,11 +140,12 @@ def test_sieve_swap_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tm
     from small_base import SmallBase
     from test_sieve_swap_run import VIDEOS, settings, write_videos
 
-    from stepline.sieve_swap.run import Job, run
+    from stepline.sieve_swap.run import SieveSwapJob, run_job
 
     videos, base = write_videos(tmp_path / "in", VIDEOS), SmallBase()
     survives_every_kill(
-        lambda folder: run(Job(videos, base, folder, settings(), embed=base.embed)), tmp_path
+        lambda folder: run_job(SieveSwapJob(videos, base, folder, settings(), embed=base.embed)),
+        tmp_path,
     )
 
 

@@ -94,7 +94,7 @@ def test_pictures_that_come_later_change_no_answer(now, seed):
             steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)], sentence_vectors=WORDS
         )
         looked = activity(60)
-        looked.looks[now:] *= seed / 99
+        looked.thumbnails[now:] *= seed / 99
         seen = replace(
             looked, cuts=tuple(cut for cut in looked.cuts if cut < now or values is other)
         )

@@ -44,7 +44,7 @@ def test_a_line_without_evidence_can_be_anywhere():
     grounding = ground(
         [unsaid], duration=SECONDS, transcript=HEARD, written=False, tellings=np.zeros((1, 3))
     )
-    assert grounding.steps[0].status == "not found"
+    assert grounding.steps[0].status == "not_found"
 
 
 def test_a_window_has_the_probabilities_of_its_own_lines_and_sentences():

@@ -22,7 +22,7 @@ from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 
 
 def shown(name, at, start, end):
-    return Step(id=name, text=name, at=at, spans=(Span(start, end),), status="shown", score=0.9)
+    return Step(id=name, text=name, at=at, spans=(Span(start, end),), status="placed", score=0.9)
 
 
 def assert_apart(steps):

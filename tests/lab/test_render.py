@@ -158,7 +158,7 @@ def test_every_action_moves_something(action: str) -> None:
 
 def test_the_demo_has_what_a_first_look_needs() -> None:
     record = read_record(DEMO / "demo_truth.json")
-    shown = [step for step in record.reference if step.status == "shown"]
+    shown = [step for step in record.reference if step.status == "seen"]
     far = [
         step
         for step in shown
@@ -167,7 +167,7 @@ def test_the_demo_has_what_a_first_look_needs() -> None:
     ]
     assert len(shown) >= 8
     assert len(far) == 2
-    assert [step.text for step in record.reference if step.status == "said"] == [
+    assert [step.text for step in record.reference if step.status == "said_only"] == [
         "let the batter rest for ten minutes"
     ]
     assert record.transcript is not None

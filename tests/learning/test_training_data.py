@@ -51,7 +51,7 @@ def narrated(name, *, gap=12.0, video=None):
                 sources=(2 * number,),
                 spans=(shown,),
                 at=shown.center,
-                status="shown",
+                status="placed",
                 score=0.9,
             )
         )
@@ -81,7 +81,7 @@ def library(tmp_path_factory, small_video):
                 do="change",
                 step=step.id,
                 span=Span(step.said.end + 1.2, step.said.end + 2),
-                status="shown",
+                status="placed",
             )
             for step in studio.library.record(video).steps
         )

@@ -14,8 +14,8 @@ def card(title, tags=(), metadata=None, state="new"):
         state=state,
         picture=None,
         steps=0,
-        shown_steps=0,
-        likely_steps=0,
+        seen_steps=0,
+        placed_steps=0,
         revision=0,
         warnings=0,
         written=0.0,
@@ -49,7 +49,7 @@ CARDS = [
     ],
 )
 def test_a_card_is_chosen_by_all_that_is_asked(chosen, titles):
-    assert [each.title for each in chosen.choose(CARDS)] == titles
+    assert [each.title for each in chosen.filter_cards(CARDS)] == titles
 
 
 def test_tags_and_names_are_counted_in_their_first_spelling():

@@ -14,7 +14,7 @@ COUNT = 130  # videos, more than the records that are kept in memory
 
 
 def correction(number, base, text="Cut it"):
-    edit = ChangeEdit(do="change", step="a", text=text, status="said")
+    edit = ChangeEdit(do="change", step="a", text=text, status="said_only")
     return Correction(
         id=f"{number}.{base}",
         video=video_id(f"v{number}.json"),
@@ -32,7 +32,7 @@ def correct(library, number, base=0, text="Cut it"):
 @pytest.fixture
 def folder(tmp_path, small_video):
     said = Sentence(text="cut it", span=Span(1.0, 2.0))
-    step = Step(id="a", text="Slice it", spans=(said.span,), at=1.5, status="shown", sources=(0,))
+    step = Step(id="a", text="Slice it", spans=(said.span,), at=1.5, status="placed", sources=(0,))
     film = shutil.copyfile(small_video, tmp_path / "film.mp4")
     for number in range(COUNT):
         record = Record(
@@ -71,7 +71,7 @@ def reads(monkeypatch):
 
 def test_a_second_list_of_many_corrected_videos_reads_no_record(library, reads):
     first = library.videos()
-    assert [card.shown_steps for card in first] == [0] * COUNT
+    assert [card.seen_steps for card in first] == [0] * COUNT
     reads.clear()
     assert library.videos() == first
     assert library.card(first[0].id) == first[0]

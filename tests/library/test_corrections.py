@@ -30,7 +30,7 @@ def machine_record():
             text=f"do {id}",
             spans=(Span(10.0 * n, 10.0 * n + 8),),
             at=10.0 * n + 4,
-            status="shown",
+            status="placed",
             score=0.7,
             sources=(n,),
         )
@@ -95,7 +95,7 @@ def span(start, end):
 def test_a_change_keeps_what_the_machine_said():
     result = after(
         {"do": "change", "step": "s2", "text": " stir\nit ", "kind": "avoid"},
-        {"do": "change", "step": "s3", "span": span(25.0, 28.0), "status": "said"},
+        {"do": "change", "step": "s3", "span": span(25.0, 28.0), "status": "said_only"},
         {"do": "delete", "step": "s4"},
     )
     second, third = result.record.steps[1:]
@@ -103,13 +103,13 @@ def test_a_change_keeps_what_the_machine_said():
         "stir it",
         "avoid",
         (Span(25.0, 28.0),),
-        "said",
+        "said_only",
         0.0,
     )
     assert third.at is None  # 24 s is no longer inside
     assert result.machine == {
         "s2": {"text": "do s2", "kind": "do"},
-        "s3": {"span": span(20.0, 28.0), "at": 24.0, "status": "shown"},
+        "s3": {"span": span(20.0, 28.0), "at": 24.0, "status": "placed"},
         "s4": step_fields(machine_record().steps[3]),
     }
     assert result.revision == 3
@@ -153,7 +153,19 @@ def test_an_added_step_follows_the_one_it_was_put_after_whatever_becomes_of_that
     ids = [step.id for step in after(add, first, order).record.steps]
     assert ids == ["b", "s4", "s3", "s2", "s1", "a"]
     added = after(add).record.steps[1]
-    assert (added.status, added.score, after(add).machine) == ("shown", 1.0, {})
+    assert (added.status, added.basis, added.score) == ("seen", "person", 1.0)
+    assert after(add).machine == {}
+
+
+def test_a_person_who_moves_a_placed_step_has_seen_it_unless_they_say_otherwise():
+    moved = {"do": "change", "step": "s3", "span": span(25.0, 28.0)}
+    step = after(moved).record.steps[2]
+    assert (step.status, step.basis, step.score) == ("seen", "person", 1.0)
+    # in either order
+    said = {"do": "change", "step": "s3", "status": "placed"}
+    for edits in ((moved, said), (said, moved)):
+        step = after(*edits).record.steps[2]
+        assert (step.status, step.basis, step.score) == ("placed", None, None)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,12 @@ def indexed(tmp_path_factory):
     write_record(record.model_copy(update={"video": pancakes}), folder / "demo.json")
     said = Sentence(text="sharpen the lawn mower's blade every spring", span=Span(3.0, 6.0))
     step = Step(
-        id="1", text="sharpen the blade", said=said.span, sources=(0,), status="said", score=0.2
+        id="1",
+        text="sharpen the blade",
+        said=said.span,
+        sources=(0,),
+        status="said_only",
+        score=0.2,
     )
     video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(folder / "gone.mp4"))
     transcript = Transcript(sentences=(said,))
@@ -115,24 +120,20 @@ def test_videos_are_listed_with_what_is_shown_of_them(tools):
     found = call(tools, "list_videos", query="pancakes")
     assert found["matching"] == 1
     video = found["videos"][0]
-    assert (video["steps"], video["shown"], video["likely"]) == (11, 2, 8)
+    assert (video["steps"], video["seen"], video["placed"]) == (11, 2, 8)
 
 
 def test_where_the_whisk_is_used(tools):
     best = call(tools, "search_moments", query="where is the whisk used")["moments"][0]
     assert best["text"] in ("whisk the batter until it's smooth", "take the whisk")
-    assert (best["title"], best["verdict"], best["kind"]) == (
-        "Banana pancakes",
-        "likely shown, by the words",
-        "step",
-    )
+    assert (best["title"], best["status"], best["kind"]) == ("Banana pancakes", "placed", "step")
     assert best["clock"].startswith("0:5")
     assert "whisk" in best["sentence"]
 
 
 def test_what_is_only_said_is_reported_as_that(tools):
     found = call(tools, "search_moments", query="sharpen the mower's blade")
-    assert found["moments"][0]["verdict"] == "said, not shown"
+    assert found["moments"][0]["status"] == "said_only"
     assert found["moments"][0]["clock"] == "0:03 – 0:06"
     assert "does not show" in found["note"]
 
@@ -140,7 +141,9 @@ def test_what_is_only_said_is_reported_as_that(tools):
 def test_steps_come_in_order_with_their_sentences(tools):
     (video,) = call(tools, "list_videos", query="pancakes")["videos"]
     steps = call(tools, "get_steps", video=video["video"])["result"]
-    assert [step["verdict"] for step in steps].count("said, not shown") == 1
+    statuses = [step["status"] for step in steps]
+    assert [statuses.count(status) for status in ("seen", "placed", "said_only")] == [2, 8, 1]
+    assert all((step["basis"] is not None) == (step["status"] == "seen") for step in steps)
     record = read_record(DEMO)
     assert steps[0]["sentence"] == record.transcript.sentences[record.steps[0].sources[0]].text
     assert "slice the banana" in steps[0]["sentence"]
@@ -167,7 +170,7 @@ def test_what_people_corrected_is_what_assistants_hear(tools, library):
         for word in ("whisk the", "take the")
     )
     edits = (
-        ChangeEdit(do="change", step=wrong.id, text="whisk it well", status="said"),
+        ChangeEdit(do="change", step=wrong.id, text="whisk it well", status="said_only"),
         DeleteEdit(do="delete", step=gone.id),
     )
     corrected = CorrectedLibrary(library)
@@ -176,7 +179,7 @@ def test_what_people_corrected_is_what_assistants_hear(tools, library):
     )
     corrected.close()
     found = call(tools, "search_moments", query="where is the whisk used")["moments"]
-    assert (found[0]["text"], found[0]["verdict"]) == ("whisk it well", "said, not shown")
+    assert (found[0]["text"], found[0]["status"]) == ("whisk it well", "said_only")
     assert "take the whisk" not in [moment["text"] for moment in found]
 
 

@@ -23,7 +23,7 @@ ID = video_id("v0.json")
 
 
 def record(text="Slice the lemons", title="Lemonade"):
-    step = Step(id="a", text=text, spans=(Span(1.0, 2.0),), status="shown")
+    step = Step(id="a", text=text, spans=(Span(1.0, 2.0),), status="placed")
     return Record(id="v0", video=Video(id="v0", title=title), steps=(step,))
 
 
@@ -196,7 +196,7 @@ def test_corrected_steps_stay_of_their_record_with_labels_before_and_after(libra
     write_record(record("Throw them away"), library.folder / "v0.json")
     library.correct(ID, correction(2, untag("Safety")))
     current = library.current(ID)
-    assert current.machine.steps[0].text == "Squeeze the lemons"
+    assert current.machine_record.steps[0].text == "Squeeze the lemons"
     assert current.corrected.record.steps[0].text == "Cut them"
     assert current.corrected.record.video.tags == ()
 

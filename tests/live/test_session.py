@@ -135,7 +135,7 @@ def test_a_picture_without_time_to_look_says_only_what_was_said(session):
     live, told = session(words)
     play(live, sound(words, 16))
     ended = [event for event in told if event.event == "step_ended"]
-    assert [event.status for event in ended] == ["said"] * 3
+    assert [event.status for event in ended] == ["said_only"] * 3
 
 
 def test_a_killed_run_reports_nothing_twice(session):
@@ -263,7 +263,7 @@ def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(sessi
             assert live.files.rows.stat().st_size == live.files.row_count * 3 * 4
             again, nothing = session(words, backbone=Colours(), settings=near)
             assert again.shown.begin > 0
-            assert again.shown.vision.until == math.floor(again.log.resume_second)
+            assert again.shown.vision.known_end == math.floor(again.log.resume_second)
             assert nothing == []
         live.log.path.unlink()
         live.files.rows.unlink()
@@ -309,7 +309,7 @@ def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
             id=str(number),
             text=f"stir <{number}> --> now",
             spans=(Span(start, start + 2),),
-            status="shown",
+            status="placed",
         )
         files.log.steps[step.id] = LiveStep(step=step, ended=True)
         files.write_vtt()
@@ -374,8 +374,8 @@ def test_live_rows_are_those_of_the_whole_video(small_video, monkeypatch):
     assert len(live.features.values) >= len(wanted.values) - 1
     activity, rows = measure_activity(frames), len(live.activity.motion)
     assert np.allclose(live.activity.motion, activity.motion[:rows], atol=1e-6)
-    assert np.allclose(live.activity.looks, activity.looks[:rows], atol=1e-6)
-    assert live.activity.cuts == pytest.approx([cut for cut in activity.cuts if cut < live.until])
+    assert np.allclose(live.activity.thumbnails, activity.thumbnails[:rows], atol=1e-6)
+    assert live.activity.cuts == pytest.approx([cut for cut in activity.cuts if cut < live.end])
 
 
 # ---------------------------------------------------------------- the whole job

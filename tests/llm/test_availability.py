@@ -125,5 +125,5 @@ def test_a_run_of_curate_ends_before_speech_is_recognised(
     recipe = load_recipe("howtostep", named)
     video = VideoContext(VideoItem(id="v"), recipe, media=small_video)
     with pytest.raises(ModelError, match="no server answers there"):
-        per_video.transcribe(video)
+        per_video.run_transcribe(video)
     assert heard == []

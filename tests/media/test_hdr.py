@@ -8,7 +8,13 @@ import pytest
 from made_videos import make_high_range_video
 
 from stepline.media import cut_clip, frames_at, probe
-from stepline.media.hdr import HLG_TRANSFER, PQ_TRANSFER, compress_light, light_of_signal, pq_signal
+from stepline.media.hdr import (
+    HLG_TRANSFER,
+    PQ_TRANSFER,
+    pq_signal,
+    signal_to_light,
+    tone_map_luminance,
+)
 from stepline.records import Span
 
 
@@ -25,20 +31,20 @@ def expected(nits: float) -> float:
 
 
 def test_the_light_of_a_signal_is_that_of_bt_2100() -> None:
-    assert light_of_signal(np.float32([0.0, 0.5081, 0.5807, 1.0]), PQ_TRANSFER) == pytest.approx(
+    assert signal_to_light(np.float32([0.0, 0.5081, 0.5807, 1.0]), PQ_TRANSFER) == pytest.approx(
         [0.0, 100.0, 203.0, 10_000.0], rel=0.01, abs=1e-3
     )
     # reference white of HLG is 75 % of the signal, 203 nits on the screen
-    scene = light_of_signal(np.float32([0.5, 0.75, 1.0]), HLG_TRANSFER) / 1000
+    scene = signal_to_light(np.float32([0.5, 0.75, 1.0]), HLG_TRANSFER) / 1000
     assert 1000 * scene**1.2 == pytest.approx([50.7, 203.0, 1000.0], rel=0.01)
     assert pq_signal(203.0) == pytest.approx(0.5807, abs=1e-3)
 
 
 def test_only_light_that_a_standard_screen_lacks_is_compressed() -> None:
-    assert compress_light(np.float32([0.0, 5.0, 30.0])) == pytest.approx(
+    assert tone_map_luminance(np.float32([0.0, 5.0, 30.0])) == pytest.approx(
         [0.0, 5.0, 30.0], rel=0.01, abs=1e-3
     )
-    bright = compress_light(np.float32([50.0, 100.0, 203.0, 300.0, 4000.0]))
+    bright = tone_map_luminance(np.float32([50.0, 100.0, 203.0, 300.0, 4000.0]))
     assert (np.diff(bright) >= -1e-2).all()
     assert bright[-1] == pytest.approx(100.0, abs=0.1)
 

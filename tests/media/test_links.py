@@ -10,7 +10,7 @@ from web_server import serve
 
 from stepline.errors import MediaError
 from stepline.media import probe
-from stepline.media.links import fetch_link, find_links, forget_link
+from stepline.media.links import delete_downloads, fetch_link, find_links
 from stepline.media.page_videos import _page_origin
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
@@ -60,7 +60,7 @@ def test_a_file_is_fetched_once_and_known_again(server, tmp_path):
     server.asked.clear()
     assert fetch(f"{server.url}/whisk.mp4", tmp_path) == [video]
     assert server.asked == []
-    forget_link(video.origin.url, tmp_path)
+    delete_downloads(video.origin.url, tmp_path)
     assert not tmp_path.exists()
 
 

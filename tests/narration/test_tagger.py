@@ -28,9 +28,9 @@ def readings():
 
 def test_probabilities_sum_to_one(readings):
     for reading in readings:
-        assert reading.kinds.sum() == pytest.approx(1, abs=1e-5)
-        assert np.allclose(reading.edits.sum(axis=1), 1, atol=1e-5)
-        assert reading.kinds.shape == (len(SENTENCE_KINDS),)
+        assert reading.kind_probabilities.sum() == pytest.approx(1, abs=1e-5)
+        assert np.allclose(reading.edit_probabilities.sum(axis=1), 1, atol=1e-5)
+        assert reading.kind_probabilities.shape == (len(SENTENCE_KINDS),)
 
 
 def test_a_step_is_told_from_talk(readings):
@@ -40,8 +40,10 @@ def test_a_step_is_told_from_talk(readings):
 
 
 def test_each_word_has_an_edit(readings):
-    assert [len(reading.edits) for reading in readings] == [len(t.split()) for t in NARRATION]
-    verb = readings[1].edits[0]
+    assert [len(reading.edit_probabilities) for reading in readings] == [
+        len(t.split()) for t in NARRATION
+    ]
+    verb = readings[1].edit_probabilities[0]
     assert verb[WORD_EDITS.index("verb")] == verb.max()
 
 
@@ -50,8 +52,8 @@ def test_padding_next_to_a_longer_window_changes_nothing(readings):
     tagger = load_tagger()
     (alone,) = tagger.tag_sentences(long[:1])
     again = tagger.tag_sentences(NARRATION)
-    assert np.allclose(again[1].kinds, readings[1].kinds, atol=1e-6)
-    assert len(alone.edits) == len(long[0].split())
+    assert np.allclose(again[1].kind_probabilities, readings[1].kind_probabilities, atol=1e-6)
+    assert len(alone.edit_probabilities) == len(long[0].split())
 
 
 def test_the_clauses_of_a_long_sentence_are_read_one_by_one():
@@ -59,7 +61,9 @@ def test_the_clauses_of_a_long_sentence_are_read_one_by_one():
     (reading,) = load_tagger().tag_sentences([text])
     talk, step = reading.clauses
     assert step.step_probability > talk.step_probability + 0.3
-    assert len(talk.edits) + len(step.edits) == len(reading.edits)
+    assert len(talk.edit_probabilities) + len(step.edit_probabilities) == len(
+        reading.edit_probabilities
+    )
 
 
 def test_a_short_sentence_is_one_clause(readings):
@@ -72,7 +76,7 @@ def test_nothing_is_read_of_nothing():
 
 def test_a_sentence_without_words_has_a_reading():
     (reading,) = load_tagger().tag_sentences(["..."])
-    assert reading.edits.shape == (0, len(WORD_EDITS))
+    assert reading.edit_probabilities.shape == (0, len(WORD_EDITS))
 
 
 def test_word_means_by_hand():

@@ -6,11 +6,11 @@ from aligner_samples import WIDTH, tiny
 from stepline.errors import ShapeError
 from stepline.models.nasva.align import (
     estimate_posterior,
+    penalize_overlapping_texts,
+    penalize_unlikely_order,
     score_texts,
-    separate_rivals,
     split_into_windows,
     sum_windows,
-    weigh_order,
 )
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerSettings
@@ -40,7 +40,7 @@ def test_a_short_video_is_aligned_in_one_piece():
     assert (whole.rate, whole.scores.shape) == (1.0, (3, 20))
     fit = score_texts(aligner, features, texts, settings=SMALL)
     assert np.array_equal(fit.scores, whole.scores)
-    assert fit.alignable is None
+    assert fit.alignability_logits is None
 
 
 def test_windows_are_tans():
@@ -102,8 +102,8 @@ def test_only_narrations_know_their_places():
 
 def test_the_head_is_asked_where_there_is_one():
     fit = score_texts(network(alignability=True), video(29), vectors(4), settings=SMALL)
-    assert fit.alignable.shape == (4,)
-    assert np.isfinite(fit.alignable).all()
+    assert fit.alignability_logits.shape == (4,)
+    assert np.isfinite(fit.alignability_logits).all()
 
 
 def test_no_text_gives_no_row():
@@ -169,11 +169,9 @@ def test_a_dependency_moves_what_must_come_later():
     before = np.full((3, 3), 0.5)
     before[0, 1], before[1, 0] = 0.99, 0.01
     assert estimate_posterior(scores, np.full(3, 0.9), PLAIN).best_rows.tolist() == [10, 4, 4]
-    assert estimate_posterior(scores, np.full(3, 0.9), PLAIN, before=before).best_rows.tolist() == [
-        10,
-        15,
-        4,
-    ]
+    assert estimate_posterior(
+        scores, np.full(3, 0.9), PLAIN, order_probabilities=before
+    ).best_rows.tolist() == [10, 15, 4]
 
 
 def test_when_it_is_said_settles_what_looks_alike():
@@ -201,7 +199,10 @@ def test_texts_in_no_order_may_stand_in_any():
 
 def test_chances_stay_chances():
     at, shown = drawn(6, 25)
-    for rows in (separate_rivals(at, shown, 2.0, 8), weigh_order(at, shown, np.full((6, 6), 0.9))):
+    for rows in (
+        penalize_overlapping_texts(at, shown, 2.0, 8),
+        penalize_unlikely_order(at, shown, np.full((6, 6), 0.9)),
+    ):
         assert (rows >= 0).all()
         np.testing.assert_allclose(rows.sum(axis=1), 1.0)
 
@@ -234,7 +235,7 @@ def test_no_text_and_one_text_are_fine():
 )
 def test_scores_of_a_wrong_shape_are_refused_with_the_reason(scores, shown, before, reason):
     with pytest.raises(ShapeError, match=reason):
-        estimate_posterior(scores, shown, before=before)
+        estimate_posterior(scores, shown, order_probabilities=before)
 
 
 def test_order_costs_nothing_between_texts_that_are_both_said():
@@ -263,7 +264,7 @@ def test_order_costs_nothing_between_texts_that_are_both_said():
         - 0.4 * np.tril(np.ones((3, 3)), -1)
     )
     believed = estimate_posterior(
-        scores, shown, alone, prior=prior, before=before
+        scores, shown, alone, prior=prior, order_probabilities=before
     ).row_probabilities
     np.testing.assert_allclose(
         believed, estimate_posterior(scores, shown, alone, prior=prior).row_probabilities, atol=1e-9

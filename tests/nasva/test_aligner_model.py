@@ -155,8 +155,8 @@ def test_each_decoder_layer_gives_a_matrix_of_cosines():
     assert compute_dot_products(aligned.text[-2:], aligned.video).shape == (2, 2, 4, 20)
     assert torch.equal(compute_dot_products(aligned.text[-1:], aligned.video)[0], aligned.scores)
     assert aligned.scores.abs().max() <= 1 + 1e-6
-    assert aligned.alignable is None
-    assert fresh(alignability=True)(data).alignable.shape == (2, 4)
+    assert aligned.alignability_logits is None
+    assert fresh(alignability=True)(data).alignability_logits.shape == (2, 4)
 
 
 def test_the_default_has_the_released_size():
@@ -169,7 +169,7 @@ def test_the_default_has_the_released_size():
 def test_every_weight_is_used_and_gets_a_gradient():
     model = fresh(alignability=True)
     aligned = model(batch())
-    (grounding_loss(aligned, batch()).mean + aligned.alignable.sum()).backward()
+    (grounding_loss(aligned, batch()).mean + aligned.alignability_logits.sum()).backward()
     assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
 
 

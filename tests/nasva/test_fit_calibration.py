@@ -144,12 +144,12 @@ def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
     )
     assert calibration_error(np.array(truth), p) < 0.1
     assert p[np.array(truth)].mean() - p[~np.array(truth)].mean() > 0.4
-    assert calibration.aligner == "abc"
+    assert calibration.aligner_sha256 == "abc"
 
 
 def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_estimated_is_an_error() -> None:
     fits, _ = made(40, 0.6, seed=2)
-    assert calibrate_on_foreign_texts(NETWORK, fits, rate=0.3)[1] == 0.3
+    assert calibrate_on_foreign_texts(NETWORK, fits, shown_fraction=0.3)[1] == 0.3
     twice = [(own, TextScores(np.concatenate([own.scores] * 2), None, 1.0)) for own, _ in fits]
     with pytest.raises(DatasetError, match=r"the share of shown texts comes out as 1\.00"):
         calibrate_on_foreign_texts(NETWORK, twice)  # alike in all they show

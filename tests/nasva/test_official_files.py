@@ -16,7 +16,7 @@ from stepline.curate.stages.intermediate import (
     GroundedSteps,
     dump_result,
     pack_features,
-    unpack,
+    unpack_arrays,
 )
 from stepline.datasets.htstep import read_queries
 from stepline.errors import ModelError
@@ -127,7 +127,7 @@ def test_ground_answers_alike_with_the_released_network_and_its_copy(stepline, f
 
     released, ours = both(files, run)
     assert released == ours
-    assert [step.status for step in released] == ["shown"] * len(LINES)
+    assert [step.status for step in released] == ["seen"] * len(LINES)
 
 
 def test_steps_takes_it_for_ready_features(stepline, files, small_video, captions_file, tmp_path):
@@ -192,8 +192,9 @@ def test_a_curated_dataset_is_grounded_by_it(files):
             "coarse": dump_result(coarse),
             "encode": pack_features(VisualFeatures(features, end=30.0)),
         }
-        return unpack(
-            GroundedSteps, per_video.ground(VideoContext(VideoItem("one"), recipe, results=cells))
+        return unpack_arrays(
+            GroundedSteps,
+            per_video.run_ground(VideoContext(VideoItem("one"), recipe, results=cells)),
         )[0].steps
 
     released, ours = both(files, run)

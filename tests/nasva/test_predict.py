@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.evaluate.calibration import Logistic
+from stepline.evaluate.calibration import LogisticRegression
 from stepline.models.nasva.align import TextScores, extract_spans
 from stepline.models.nasva.calibration import Calibration
 from stepline.models.nasva.predict import place_steps
@@ -10,7 +10,8 @@ from stepline.models.nasva.settings import AlignerSettings
 from stepline.records import Span, Step
 
 BY_RISE = Calibration(
-    "abc", {"step": Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)}
+    "abc",
+    {"step": LogisticRegression((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)},
 )
 
 
@@ -28,22 +29,22 @@ def steps(**said):
 def test_a_step_that_stands_out_is_shown_and_the_other_is_not():
     placing = place_steps(steps(), fit(), BY_RISE)
     first, second = placing.steps
-    assert (first.status, first.at) == ("shown", 12.5)
+    assert (first.status, first.at) == ("seen", 12.5)
     assert first.spans[0].iou(Span(10.0, 15.0)) > 0.7
     assert first.score > 0.99
-    assert (second.status, second.spans, second.at) == ("not found", (), None)
+    assert (second.status, second.spans, second.at) == ("not_found", (), None)
     assert (placing.at[1], placing.calibrated) == (30.5, True)
     assert placing.alignment.scores[0, 10:15].sum() == pytest.approx(1.0, abs=0.02)
 
 
 def test_a_step_that_is_said_but_not_shown_says_so():
-    assert place_steps(steps(said=Span(3.0, 5.0)), fit(), BY_RISE).steps[1].status == "said"
+    assert place_steps(steps(said=Span(3.0, 5.0)), fit(), BY_RISE).steps[1].status == "said_only"
 
 
 def test_without_calibration_every_step_counts_as_shown_and_a_note_says_so():
     placing = place_steps(steps(), fit())
     assert not placing.calibrated
-    assert [step.status for step in placing.steps] == ["shown", "shown"]
+    assert [step.status for step in placing.steps] == ["seen", "seen"]
 
 
 def test_speech_counts_where_it_is_known():

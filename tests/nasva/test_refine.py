@@ -71,7 +71,7 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
     for record in refined:
         assert len(record.steps) == len(given[record.id].steps)  # nothing is dropped by default
         assert all(
-            step.status == "shown" and 0 < step.spans[0].duration <= 8.0 for step in record.steps
+            step.status == "seen" and 0 < step.spans[0].duration <= 8.0 for step in record.steps
         )
         assert record.transcript == given[record.id].transcript
     assert read_aligner(out / "aligner.safetensors").settings.video_width == 128

@@ -36,16 +36,16 @@ SPOKEN = (
 
 # text, spans, said, status, score, sources
 STEPS = (
-    ("bring a cup of water to the boil", ((6.0, 10.0),), (5.6, 8.4), "shown", 0.91, (1,)),
-    ("stir in the sugar until it dissolves", ((10.0, 15.0),), (8.4, 11.9), "shown", 0.88, (1,)),
-    ("set the syrup aside to cool", ((15.0, 18.0),), (12.3, 16.0), "shown", 0.63, (2,)),
-    ("cut the lemons in half", ((19.0, 23.0), (52.0, 54.0)), (17.1, 21.8), "shown", 0.94, (3,)),
-    ("squeeze out the juice", ((23.0, 30.0),), (22.0, 26.4), "shown", 0.97, (3, 4)),
+    ("bring a cup of water to the boil", ((6.0, 10.0),), (5.6, 8.4), "seen", 0.91, (1,)),
+    ("stir in the sugar until it dissolves", ((10.0, 15.0),), (8.4, 11.9), "seen", 0.88, (1,)),
+    ("set the syrup aside to cool", ((15.0, 18.0),), (12.3, 16.0), "seen", 0.63, (2,)),
+    ("cut the lemons in half", ((19.0, 23.0), (52.0, 54.0)), (17.1, 21.8), "seen", 0.94, (3,)),
+    ("squeeze out the juice", ((23.0, 30.0),), (22.0, 26.4), "seen", 0.97, (3, 4)),
     (
         "tear up the mint and bruise it with a spoon",
         ((32.0, 38.0),),
         (31.0, 36.5),
-        "shown",
+        "seen",
         0.9,
         (6,),
     ),
@@ -53,22 +53,22 @@ STEPS = (
         "pour the juice and the syrup over the mint",
         ((38.0, 43.0),),
         (37.2, 41.6),
-        "shown",
+        "seen",
         0.86,
         (7,),
     ),
-    ("strain the lemonade", ((54.0, 57.5),), (42.0, 45.1), "shown", 0.58, (8,)),
-    ("top it up with cold water", ((46.0, 52.0),), (46.3, 50.8), "shown", 0.82, (9,)),
-    ("chill the lemonade in the fridge for an hour", (), (51.5, 55.9), "said", 0.12, (10,)),
+    ("strain the lemonade", ((54.0, 57.5),), (42.0, 45.1), "seen", 0.58, (8,)),
+    ("top it up with cold water", ((46.0, 52.0),), (46.3, 50.8), "seen", 0.82, (9,)),
+    ("chill the lemonade in the fridge for an hour", (), (51.5, 55.9), "said_only", 0.12, (10,)),
     (
         "fill a tall glass with ice and pour it in",
         ((57.5, 64.0),),
         (56.4, 61.0),
-        "shown",
+        "seen",
         0.93,
         (11,),
     ),
-    ("garnish with a slice of lemon", (), None, "not found", 0.04, ()),
+    ("garnish with a slice of lemon", (), None, "not_found", 0.04, ()),
 )
 
 REFERENCE = (
@@ -106,13 +106,14 @@ def make_step(number, text, spans=(), said=None, status=None, score=None, source
         at=pairs[0].center if pairs else None,
         said=Span(*said) if said else None,
         status=status,
+        basis="network" if status == "seen" else None,
         score=score,
         sources=sources,
     )
 
 
 def sample_record():
-    """A minute of lemonade: ten shown steps, one only said, one that is nowhere; four sentences
+    """A minute of lemonade: ten seen steps, one only said, one that is nowhere; four sentences
     that are no step."""
     return Record(
         id="mint-lemonade",
@@ -176,7 +177,7 @@ def make_alignment(record, rate=1.0):
 def hostile_step(index, text):
     start = 10.0 * index
     step = make_step(
-        text, text, ((start + 2, start + 9),), (start, start + 5), "shown", 0.5, (index,)
+        text, text, ((start + 2, start + 9),), (start, start + 5), "seen", 0.5, (index,)
     )
     return step.model_copy(update={"alternatives": (text,), "source_text": text, "licence": text})
 

@@ -10,7 +10,7 @@ from stepline.records import Record, Video
 
 def steps_at(*starts, duration=None, text="step"):
     rows = tuple(
-        make_step(i, f"{text} {i}", ((s, s + 1.0),), status="shown")
+        make_step(i, f"{text} {i}", ((s, s + 1.0),), status="placed")
         for i, s in enumerate(starts, start=1)
     )
     return Record(id="r", video=Video(id="r", duration=duration), steps=rows)
@@ -109,7 +109,7 @@ def test_a_title_is_short_and_ends_where_a_qualifier_begins():
     )
     starts = (0.0, 12.0, 14.0, 30.0)
     steps = tuple(
-        make_step(k, text, ((start, start + 1),), status="shown")
+        make_step(k, text, ((start, start + 1),), status="placed")
         for k, (text, start) in enumerate(zip(texts, starts, strict=True))
     )
     found = read_chapters(chapters(Record(id="r", video=Video(id="r", duration=60.0), steps=steps)))

@@ -10,10 +10,10 @@ from stepline.records import Record, Span, Video
 
 def steps(*texts):
     rows = tuple(
-        make_step(i, text, ((i * 1.0, i + 2.0),), status="shown")
+        make_step(i, text, ((i * 1.0, i + 2.0),), status="placed")
         for i, text in enumerate(texts, start=1)
     )
-    waiting = make_step("said", "wait", said=(0.0, 1.0), status="said")
+    waiting = make_step("said", "wait", said=(0.0, 1.0), status="said_only")
     return Record(id="a/b", video=Video(id="v"), steps=(*rows, waiting))
 
 

@@ -95,7 +95,7 @@ def test_label_studios_own_validator_takes_it(task, record):
 
 
 def test_a_further_span_is_a_candidate_unless_people_marked_it(task):
-    placed = make_step(1, "fold", ((1.0, 2.0), (5.0, 6.0)), status="shown")
+    placed = make_step(1, "fold", ((1.0, 2.0), (5.0, 6.0)), status="placed")
     marked = make_step(2, "glue", ((7.0, 8.0), (9.0, 10.0)))
     tree = task(Record(id="v", video=Video(id="v", duration=20.0), steps=(placed, marked)))
     labels = [
@@ -103,13 +103,13 @@ def test_a_further_span_is_a_candidate_unless_people_marked_it(task):
         for row in tree["predictions"][0]["result"]
         if row["type"] == "timelinelabels"
     ]
-    assert labels == ["shown", "candidate", "shown", "shown"]
+    assert labels == ["placed", "candidate", "placed", "placed"]
 
 
 def read_export(tmp_path, data):
     value = {"ranges": [{"start": 1, "end": 30}, {"start": 61, "end": 75}]}
     rows = [
-        {"id": "a", "type": "timelinelabels", "value": value | {"timelinelabels": ["shown"]}},
+        {"id": "a", "type": "timelinelabels", "value": value | {"timelinelabels": ["seen"]}},
         {"id": "a", "type": "textarea", "value": value | {"text": ["Fold it"]}},
     ]
     path = tmp_path / "label_studio.json"

@@ -54,7 +54,8 @@ def record(models, *, said=None, captions=(), sentences=(), steps=1):
     told = Step(
         id="1",
         text="fry the bacon",
-        status="shown",
+        status="seen",
+        basis="network",
         spans=(Span(2.0, 8.0),),
         at=5.0,
         score=0.31,
@@ -71,11 +72,9 @@ def record(models, *, said=None, captions=(), sentences=(), steps=1):
     )
 
 
-def test_the_table_names_the_pictures_and_what_the_score_is():
+def test_the_table_names_the_pictures():
     table = step_table(record(NETWORK))
-    assert table.startswith("v: 1 step, 1 shown, from the pictures\n")
-    assert "31%  Fry the bacon" in table
-    assert "confidence, which is not calibrated" in table
+    assert table.startswith("v: 1 step, 1 seen, from the pictures\n")
     assert step_table(record(NETWORK, steps=0)) == "v: no step found in the pictures\n"
     assert "from the pictures and 1 sentence\n" in step_table(record(NETWORK, sentences=("hello",)))
 
@@ -88,15 +87,15 @@ def test_the_table_names_the_pictures_and_what_the_score_is():
         record(NETWORK, captions=record(NETWORK).steps),  # the network's stand beside them
     ],
 )
-def test_other_steps_keep_their_meaning(other):
+def test_other_steps_are_from_their_sentences(other):
     assert "from 0 sentences" in step_table(other)
-    assert "not calibrated" not in step_table(other)
-    assert page_view(other, None, {})["score"] == (
-        "How sure it is that the picture shows this step",
-        "sure that it is shown",
-    )
 
 
-def test_the_page_says_whose_the_per_cent_are():
-    assert "not calibrated" in page_view(record(NETWORK), None, {})["score"][0]
-    assert page_view(record(NETWORK), None, {})["steps"][0]["percent"] == 31
+def test_a_describers_confidence_is_not_calibrated_and_not_told():
+    described = record(NETWORK, steps=2)
+    second = described.steps[1].model_copy(update={"id": "2", "score": 0.7})
+    described = described.model_copy(update={"steps": (described.steps[0], second)})
+    assert "%" not in step_table(described)
+    assert [step["percent"] for step in page_view(described, None, {})["steps"]] == [None, None]
+    grounded = described.model_copy(update={"models": {}})
+    assert [step["percent"] for step in page_view(grounded, None, {})["steps"]] == [31, 70]

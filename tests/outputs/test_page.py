@@ -69,12 +69,12 @@ def test_every_step_is_listed_with_its_words_times_and_status(record):
     steps = read_page(page(record)).all("li", "step")
     assert len(steps) == 12
     first, said, missing = (" ".join(steps[index]["text"].split()) for index in (0, 9, 11))
-    assert "Bring a cup of water to the boil 0:06–0:10 Shown 91 %" in first
+    assert "Bring a cup of water to the boil 0:06–0:10 Seen 91 %" in first
     assert (
         "First bring a cup of water to the boil and stir in the sugar until it dissolves." in first
     )
-    assert "said 0:51–0:55 Said, not shown 12 %" in said
-    assert "Not found 4 %" in missing
+    assert "said 0:51–0:55 Said only" in said
+    assert "Not found" in missing
     assert (steps[0]["data-start"], steps[0]["data-end"]) == ("6.0", "10.0")
     assert "data-start" not in steps[9]
 
@@ -94,35 +94,30 @@ def test_sentences_say_whether_they_are_shown_by_the_steps_that_cite_them(record
     marks = [sentence["mark"] for sentence in page_view(record, None, {})["sentences"]]
     assert marks == [
         "none",
-        "shown",
-        "shown",
-        "shown",
-        "shown",
+        "seen",
+        "seen",
+        "seen",
+        "seen",
         "none",
-        *["shown"] * 4,
-        "said",
-        "shown",
+        *["seen"] * 4,
+        "said_only",
+        "seen",
         "none",
     ]
 
 
-def test_a_sentence_is_marked_as_its_steps_are_and_else_as_judged():
+def test_a_sentence_is_marked_as_the_most_certain_of_its_steps():
     sentences = (
-        Sentence(text="a", span=Span(0, 1), shown=0.5),
-        Sentence(text="b", span=Span(1, 2), shown=0.49),
+        Sentence(text="a", span=Span(0, 1), shown=0.9),
+        Sentence(text="b", span=Span(1, 2)),
     )
     chat = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=sentences))
-    assert [sentence["mark"] for sentence in page_view(chat, None, {})["sentences"]] == [
-        "shown",
-        "none",
-    ]
-    shown = Step(id="1", text="b", sources=(1,), status="shown", spans=(Span(5, 6),))
-    said = Step(id="2", text="a", sources=(0,), status="said")
-    told = chat.model_copy(update={"steps": (shown, said)})  # the page must not contradict itself
-    assert [sentence["mark"] for sentence in page_view(told, None, {})["sentences"]] == [
-        "said",
-        "shown",
-    ]
+    assert [row["mark"] for row in page_view(chat, None, {})["sentences"]] == ["none", "none"]
+    placed = Step(id="1", text="b", sources=(1,), status="placed", spans=(Span(5, 6),))
+    said = Step(id="2", text="a", sources=(0, 1), status="said_only")
+    told = chat.model_copy(update={"steps": (said, placed)})  # the page must not contradict itself
+    marks = [row["mark"] for row in page_view(told, None, {})["sentences"]]
+    assert marks == ["said_only", "placed"]
 
 
 def test_a_step_shown_far_from_its_words_says_so(record):
@@ -131,15 +126,15 @@ def test_a_step_shown_far_from_its_words_says_so(record):
         for step in page_view(record, None, {})["steps"]
         if step["drift"]
     }
-    assert drifts == {8: "shown 12 s after it is said"}  # 55.75 - 43.55 = 12.2
+    assert drifts == {8: "12 s after its words"}  # 55.75 - 43.55 = 12.2
 
 
 def test_a_step_in_the_very_seconds_of_another_says_so():
     spans = ((1.0, 4.0), (1.0, 4.0), (2.0, 4.0))
     rows = tuple(make_step(number, "cut", (span,)) for number, span in enumerate(spans, start=1))
     rows += (
-        make_step(4, "fold", (), (1.0, 4.0), "said"),
-        make_step(5, "fold", (), (1.0, 4.0), "said"),
+        make_step(4, "fold", (), (1.0, 4.0), "said_only"),
+        make_step(5, "fold", (), (1.0, 4.0), "said_only"),
     )
     record = Record(id="r", video=Video(id="r"), steps=rows)
     assert [step["together"] for step in page_view(record, None, {})["steps"]] == [
@@ -155,7 +150,7 @@ def test_a_step_in_the_very_seconds_of_another_says_so():
 
 def test_a_little_confidence_is_not_called_none():
     rows = tuple(
-        make_step(n, "cut", ((1.0, 4.0),), score=score)
+        make_step(n, "cut", ((1.0, 4.0),), status="seen", score=score)
         for n, score in enumerate((0.0031, 0.0, 0.0068, 1.0))
     )
     shown = page_view(Record(id="r", video=Video(id="r"), steps=rows), None, {})
@@ -168,7 +163,7 @@ def test_what_the_picture_says_of_a_step_is_next_to_it(record):
         update={"seen": ("a face talks to the camera", "text on screen: <b>\nBOIL</b>")}
     )
     elements = read_page(page(record.model_copy(update={"steps": (first, *record.steps[1:])})))
-    (seen,) = elements.all("ul", "seen")
+    (seen,) = elements.all("ul", "remarks")
     assert (
         " ".join(seen["text"].split()) == "a face talks to the camera text on screen: <b> BOIL</b>"
     )
@@ -278,9 +273,9 @@ def test_an_empty_record_has_a_page_without_player_or_picture():
 
 
 def test_the_reference_is_next_to_the_prediction_only_where_there_is_one(record):
-    assert [row["name"] for row in timeline(record, 67.0)["rows"]] == ["Said", "Shown", "Reference"]
+    assert [row["name"] for row in timeline(record, 67.0)["rows"]] == ["Said", "Steps", "Reference"]
     bare = record.model_copy(update={"reference": ()})
-    assert [row["name"] for row in timeline(bare, 67.0)["rows"]] == ["Said", "Shown"]
+    assert [row["name"] for row in timeline(bare, 67.0)["rows"]] == ["Said", "Steps"]
     assert "Reference" not in page(bare).split("</style>")[1]
 
 
@@ -290,7 +285,7 @@ def test_captions_are_next_to_what_is_said_only_where_there_are_some(record):
     )
     assert [row["name"] for row in timeline(told, 67.0)["rows"]] == [
         "Said",
-        "Shown",
+        "Steps",
         "Described",
         "Reference",
     ]
@@ -302,7 +297,7 @@ def test_bars_lie_where_their_seconds_are():
     record = Record(
         id="r",
         video=Video(id="r"),
-        steps=(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown"),),
+        steps=(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "placed"),),
     )
     (row,) = timeline(record, 40.0)["rows"]
     assert tuple(row["bars"][0][key] for key in ("x", "width", "seek")) == (25.0, 12.5, 10.0)
@@ -385,7 +380,7 @@ def test_a_bar_too_narrow_for_its_number_has_none():
 
 def test_a_line_ties_where_a_step_is_said_to_where_it_is_shown():
     sentence = Sentence(text="cut it", span=Span(2.0, 4.0))
-    step = make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown", 0.9, (0,))
+    step = make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "placed", 0.9, (0,))
     record = Record(
         id="r", video=Video(id="r"), transcript=Transcript(sentences=(sentence,)), steps=(step,)
     )

@@ -10,7 +10,7 @@ from output_samples import make_alignment, make_step, picture_of, sample_record
 from PIL import Image
 
 from stepline.outputs import page, write_outputs
-from stepline.pipeline.output_files import keyframes
+from stepline.pipeline.output_files import extract_keyframes
 from stepline.records import Record, Rejected, Span, Step, Video
 
 DEMO = files("stepline") / "cli" / "demo" / "demo.mp4"
@@ -71,7 +71,7 @@ def test_evidence_is_given_in_plain_words():
 
 def test_a_page_of_thirty_steps_is_small():
     record = record_of(30)
-    frames = keyframes(record, DEMO)
+    frames = extract_keyframes(record, DEMO)
     assert len(frames) == 30
     assert len(page(record, keyframes=frames).encode()) <= MAX_PAGE_BYTES
 

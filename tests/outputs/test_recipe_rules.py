@@ -111,7 +111,7 @@ def dish(record):
         WorkTime(kind="cooking", low=3600.0, high=3600.0, at=1.0),
     )
     video = record.video.model_copy(update={"author": "Ann", "publication_date": "2024-05-06"})
-    steps = [step for step in record.steps if step.spans and step.status in ("shown", "unclear")]
+    steps = [step for step in record.steps if step.spans and step.status in ("seen", "placed")]
     return record.model_copy(
         update={
             "video": video,

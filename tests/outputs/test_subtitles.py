@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from output_samples import make_step
 
 from stepline.outputs import srt, webvtt
-from stepline.outputs.subtitles import SAID_MARK, WORD_JOINER, spoken_srt, spoken_vtt
+from stepline.outputs.subtitles import WORD_JOINER, spoken_srt, spoken_vtt
 from stepline.outputs.text import one_line, sentence_case
 from stepline.records import Record, Video
 from stepline.speech import read_captions
@@ -32,20 +32,22 @@ def read_cues(text):
 
 
 def one(text, span=(1.0, 2.0)):
-    return Record(id="r", video=Video(id="r"), steps=(make_step(1, text, (span,), status="shown"),))
+    return Record(
+        id="r", video=Video(id="r"), steps=(make_step(1, text, (span,), status="placed"),)
+    )
 
 
 def test_one_cue_for_every_step_that_is_shown_or_said_in_the_order_of_time(record):
     cues = read_cues(webvtt(record))
     assert [name for name, *_ in cues] == ["1", "2", "3", "4", "5", "6", "7", "9", "10", "8", "11"]
     assert cues[0] == ("1", 6.0, 10.0, "Bring a cup of water to the boil")
-    assert cues[8] == ("10", 51.5, 55.9, SAID_MARK + "Chill the lemonade in the fridge for an hour")
+    assert cues[8] == ("10", 51.5, 55.9, "[said only] Chill the lemonade in the fridge for an hour")
 
 
 @pytest.mark.parametrize("write", [webvtt, srt])
 def test_steps_that_are_only_said_can_be_left_out(record, write):
-    assert SAID_MARK in write(record)
-    assert SAID_MARK not in write(record, said=False)
+    assert "[said only] " in write(record)
+    assert "[said only] " not in write(record, said=False)
     assert len(read_cues(write(record, said=False))) == 10
 
 
@@ -54,9 +56,9 @@ def test_srt_counts_its_cues_by_time(record):
 
 
 def test_candidates_of_a_step_that_is_not_shown_are_not_cued():
-    step = make_step(1, "wait", ((3.0, 4.0),), (7.0, 8.0), "said")
+    step = make_step(1, "wait", ((3.0, 4.0),), (7.0, 8.0), "said_only")
     record = Record(id="r", video=Video(id="r"), steps=(step,))
-    assert read_cues(webvtt(record)) == [("1", 7.0, 8.0, SAID_MARK + "Wait")]
+    assert read_cues(webvtt(record)) == [("1", 7.0, 8.0, "[said only] Wait")]
 
 
 def test_a_cue_past_an_hour_and_one_shorter_than_a_millisecond():

@@ -17,7 +17,7 @@ from output_samples import hostile_record
 
 from stepline.cli import COMMANDS, main
 from stepline.cli.errors import LogHandler, print_error
-from stepline.errors import SteplineError, printable
+from stepline.errors import SteplineError, escape_control_characters
 from stepline.outputs import OUTPUTS, OutputExtras
 from stepline.storage import from_json, to_json
 
@@ -74,11 +74,11 @@ def evil_video(small_video, tmp_path):
 
 def test_what_is_escaped_is_what_a_terminal_obeys_and_nothing_else():
     everything = "".join(chr(code) for code in range(0x3000) if not 0xD800 <= code < 0xE000)
-    shown = printable(everything)
+    shown = escape_control_characters(everything)
     assert obeyed(shown) == set()
     assert obeyed(everything) == {sign for sign in everything if sign not in shown}
     assert (
-        printable("Zeile eins\n\tzweite – ünïcode 漢字 🍋")
+        escape_control_characters("Zeile eins\n\tzweite – ünïcode 漢字 🍋")
         == "Zeile eins\n\tzweite – ünïcode 漢字 🍋"
     )
 
@@ -129,7 +129,7 @@ def test_a_long_argument_is_quoted_shortened(run, arguments):
 
 def test_json_says_the_same_after_escaping():
     tree = {f"key {EVIL}": [EVIL, "plain"]}
-    assert json.loads(printable(json.dumps(tree, ensure_ascii=False))) == tree
+    assert json.loads(escape_control_characters(json.dumps(tree, ensure_ascii=False))) == tree
 
 
 def test_the_main_job_shows_controls_as_escapes(run, evil_video, tmp_path):
@@ -226,7 +226,11 @@ def test_nothing_is_printed_but_through_the_two_functions_that_escape(request):
             continue
         code = path.read_text()
         if path.parts[-2:] == ("cli", "errors.py"):
-            assert all("printable(" in line for line in code.splitlines() if "click.echo(" in line)
+            assert all(
+                "escape_control_characters(" in line
+                for line in code.splitlines()
+                if "click.echo(" in line
+            )
         else:
             assert not re.search(
                 r"^\s*(click\.echo|click\.secho|print|sys\.std(out|err)\.write)\(",

@@ -19,7 +19,7 @@ def warned():
     """A minute of three steps, the second a warning."""
     texts = ("cool the burn", "don't burst the blisters", "cover the burn")
     steps = [
-        make_step(k, text, ((20.0 * k - 20, 20.0 * k),), status="shown").model_copy(
+        make_step(k, text, ((20.0 * k - 20, 20.0 * k),), status="placed").model_copy(
             update={"kind": instruction_kind(text)}
         )
         for k, text in enumerate(texts, start=1)

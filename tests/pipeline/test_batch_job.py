@@ -15,7 +15,7 @@ from stepline.pipeline.output_files import (
     KEYFRAME_PIXELS,
     MIN_STEPS_FOR_SMALL_KEYFRAMES,
     SMALL_KEYFRAME_PIXELS,
-    keyframes,
+    extract_keyframes,
 )
 from stepline.pipeline.sources import find_videos
 from stepline.records import Record, Span, Step, Video
@@ -45,11 +45,11 @@ def test_clips_that_were_cut_are_not_taken_for_videos(tmp_path):
 
 def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
     def shown(number, start, end, at):
-        return Step(id=str(number), text="cut", spans=(Span(start, end),), at=at, status="shown")
+        return Step(id=str(number), text="cut", spans=(Span(start, end),), at=at, status="placed")
 
     rows = (shown(1, 2, 8, 4.5), shown(2, 2, 8, 4.5), shown(3, 2, 8, 4.5), shown(4, 9, 12, 10.5))
     rows += tuple(shown(number, 12.0, 14.0, 13.0) for number in range(5, 9))
-    found = keyframes(Record(id="v", video=Video(id="v"), steps=rows), small_video)
+    found = extract_keyframes(Record(id="v", video=Video(id="v"), steps=rows), small_video)
     assert len({found[str(number)] for number in (1, 2, 3, 4)}) == 4
     # of four steps in two seconds: one a second
     assert len({found[str(number)] for number in range(5, 9)}) == 2
@@ -63,11 +63,11 @@ def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, mon
     )
     assert sum(1 for _ in reader)
     span, at = Span(3.1, 7.4), start + 4.5
-    rows = [Step(id=str(n), text="cut", spans=(span,), at=at, status="shown") for n in range(1, 4)]
+    rows = [Step(id=str(n), text="cut", spans=(span,), at=at, status="placed") for n in range(1, 4)]
     record = Record(id="v", video=Video(id="v"), steps=tuple(rows))
     reads = []
     monkeypatch.setattr("stepline.media.read_frames_at", lambda *_: reads.append(1) or iter(()))
-    pictures = keyframes(record, small_video, thumbnails, start)
+    pictures = extract_keyframes(record, small_video, thumbnails, start)
     assert len({*pictures.values()}) == 3
     assert not reads
 
@@ -86,17 +86,17 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
             text="cut",
             spans=(Span(at - 0.5, at + 0.5),),
             at=round(at, 6),
-            status="shown",
+            status="placed",
         )
         for at in seconds
     )
     record = Record(id="v", video=Video(id="v"), steps=rows)
-    decoded = keyframes(record, small_video)
+    decoded = extract_keyframes(record, small_video)
     reads = []
     monkeypatch.setattr(
         "stepline.media.read_frames_at", lambda *_, **__: reads.append(1) or iter(())
     )
-    assert keyframes(record, small_video, thumbnails, start) == decoded
+    assert extract_keyframes(record, small_video, thumbnails, start) == decoded
     assert len(decoded) == 3
     assert not reads
     many = [
@@ -104,7 +104,7 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
         for number in range(MIN_STEPS_FOR_SMALL_KEYFRAMES)
         for row in rows
     ]
-    small = keyframes(
+    small = extract_keyframes(
         record.model_copy(update={"steps": tuple(many)}), small_video, thumbnails, start
     )
     # 160 x 120 pixels, no more than the video has
@@ -115,7 +115,7 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
 def test_pictures_have_at_most_that_many_pixels_and_bytes(tmp_path, size, expected):
     film = draw_noise(tmp_path / "noise.mp4", size)
     rows = tuple(
-        Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="shown")
+        Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="placed")
         for n in range(2)
     )
     for count, longest in (
@@ -126,7 +126,7 @@ def test_pictures_have_at_most_that_many_pixels_and_bytes(tmp_path, size, expect
             row.model_copy(update={"id": f"{row.id} {n}"}) for n in range(count) for row in rows
         ]
         record = Record(id="v", video=Video(id="v"), steps=tuple(many))
-        pictures = keyframes(record, film).values()
+        pictures = extract_keyframes(record, film).values()
         sizes = {Image.open(io.BytesIO(jpeg)).size for jpeg in pictures}
         scale = longest / KEYFRAME_PIXELS
         assert sizes == {(round(expected[0] * scale), round(expected[1] * scale))}
@@ -147,9 +147,9 @@ def draw_noise(path, size):
 
 
 def test_a_second_that_was_not_kept_is_decoded(small_video):
-    row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="shown")
+    row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="placed")
     record = Record(id="v", video=Video(id="v"), steps=(row,))
-    assert keyframes(record, small_video, Thumbnails(KEYFRAME_PIXELS)) == keyframes(
+    assert extract_keyframes(record, small_video, Thumbnails(KEYFRAME_PIXELS)) == extract_keyframes(
         record, small_video
     )
 

@@ -72,7 +72,7 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
     assert made.exit_code == 0, made.stderr
     record = read_record(tmp_path / "silent.json")
     assert record.steps
-    assert all(step.status == "shown" and step.spans[0].end <= 16.0 for step in record.steps)
+    assert all(step.status == "seen" and step.spans[0].end <= 16.0 for step in record.steps)
     assert record.models["describer"] == {
         "network": sha256(network / "procx.safetensors"),
         "speech": False,
@@ -105,17 +105,17 @@ def test_threads_of_torch_do_not_reach_the_network(
 
 def test_the_network_is_part_of_what_decides_the_result(network, silent):
     from stepline.models.procx.settings import DescribeSettings
-    from stepline.pipeline.networks import fingerprint, load_networks
+    from stepline.pipeline.networks import describe_inputs, load_networks
     from stepline.pipeline.request import Request, StepsSettings
 
     settings = StepsSettings(procx=DescribeSettings(path=network))
-    before = fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"][
-        "describer"
-    ]
+    before = describe_inputs(Request(silent, "silent"), settings, load_networks(settings))[
+        "inputs"
+    ]["describer"]
     assert before == sha256(network / "procx.safetensors")
     settings = StepsSettings()
     assert (
-        fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"][
+        describe_inputs(Request(silent, "silent"), settings, load_networks(settings))["inputs"][
             "describer"
         ]
         is None

@@ -13,7 +13,7 @@ import stepline
 from stepline.compare import compare
 from stepline.compare.write import to_json
 from stepline.errors import ModelError, ShapeError
-from stepline.evaluate.calibration import Logistic
+from stepline.evaluate.calibration import LogisticRegression
 from stepline.features.files import write_feature_file
 from stepline.files.digests import sha256
 from stepline.media import probe
@@ -26,7 +26,7 @@ from stepline.models.training.batches import Sample
 from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
 from stepline.pipeline.ground_texts import read_order_matrix
-from stepline.pipeline.networks import fingerprint, load_networks
+from stepline.pipeline.networks import describe_inputs, load_networks
 from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Record, Step, Video
@@ -74,7 +74,7 @@ def trained(truth, features, tmp_path_factory):
     )
     file = folder / "aligner.safetensors"
     write_aligner(network, file, FeatureSpace("conse", "minilm"))
-    by_rise = Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -5.0)
+    by_rise = LogisticRegression((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -5.0)
     write_calibration(Calibration(sha256(file), {"step": by_rise}), calibration_path(file))
     return folder
 
@@ -269,12 +269,12 @@ def test_a_changed_network_or_calibration_is_another_input(trained, tmp_path):
         load_networks(settings)
     file.write_bytes((trained / "aligner.safetensors").read_bytes())
     networks = load_networks(settings)
-    before = fingerprint(request, settings, networks)
+    before = describe_inputs(request, settings, networks)
     assert networks.aligner.calibration is None
     calibration_path(file).write_bytes(
         calibration_path(trained / "aligner.safetensors").read_bytes()
     )
     calibrated = load_networks(settings)
-    assert fingerprint(request, settings, calibrated) != before
+    assert describe_inputs(request, settings, calibrated) != before
     assert calibrated.aligner.calibration is not None
-    assert fingerprint(request, settings, networks) == before  # what was loaded is what decides
+    assert describe_inputs(request, settings, networks) == before  # what was loaded is what decides

@@ -231,7 +231,7 @@ def test_the_page_of_very_many_lines_is_one_that_a_browser_opens(monkeypatch):
             at=n / 9 + 1,
             said=Span(1, 2),
             sources=(n % 200,),
-            status="shown",
+            status="placed",
             score=0.5,
         )
         for n in range(count)

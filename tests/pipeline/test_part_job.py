@@ -136,7 +136,7 @@ def test_every_time_of_a_record_moves_and_its_alignment_with_them():
         spans=(Span(1.5, 3.0),),
         at=2.0,
         said=Span(1.0, 2.0),
-        status="shown",
+        status="placed",
         score=0.9,
     )
     record = Record(

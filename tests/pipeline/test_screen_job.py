@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from small_video import draw_video
 
 from stepline.networks.weights import weights_fetched
-from stepline.pipeline.output_files import draw_target_box, keyframes
+from stepline.pipeline.output_files import draw_target_box, extract_keyframes
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import understand
 from stepline.records import Record, ScreenTarget, Span, Step, Video
@@ -134,10 +134,12 @@ def test_a_film_has_neither_setting_nor_report_nor_target(tmp_path, captions_fil
 def test_the_place_of_a_click_is_marked_in_its_picture(screencast):
     target = ScreenTarget(label="File", at=5.7, box=(0.03, 0.03, 0.1, 0.09))
     step = Step(
-        id="1", text="open it", spans=(Span(5.0, 7.0),), at=6.0, status="shown", target=target
+        id="1", text="open it", spans=(Span(5.0, 7.0),), at=6.0, status="placed", target=target
     )
     record = Record(id="screen", video=Video(id="screen"), steps=(step,))
-    picture = np.asarray(Image.open(io.BytesIO(keyframes(record, screencast)["1"])).convert("RGB"))
+    picture = np.asarray(
+        Image.open(io.BytesIO(extract_keyframes(record, screencast)["1"])).convert("RGB")
+    )
     red = (picture[..., 0] > 180) & (picture[..., 1] < 110)
     rows, columns = np.nonzero(red)
     assert columns.max() < 0.2 * picture.shape[1]

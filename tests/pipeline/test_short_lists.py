@@ -95,7 +95,7 @@ def test_each_line_is_next_to_its_words(seed):
     for _ in range(3):
         for step in place(draw_list(rng, RECIPE), transcript, duration, VisualFeatures()):
             if step.text not in said:
-                assert step.status == "not found", step
+                assert step.status == "not_found", step
                 continue
             words = said[step.text]
             assert step.said is not None, step
@@ -121,7 +121,7 @@ def test_the_demo_has_each_line_where_it_is_drawn(seed, demo_truth, pictures):
         lines = draw_list(rng, tuple(truth))
         for step in place(lines, demo_truth.transcript, demo_truth.video.duration, pictures):
             if step.text not in truth:
-                assert step.status == "not found", step
+                assert step.status == "not_found", step
             elif truth[step.text].spans and step.text not in SHOWN_ELSEWHERE:
                 assert step.spans, step
                 assert step.spans[0].overlap(truth[step.text].spans[0]) > 1.0, step

@@ -206,7 +206,7 @@ def memory(count, places, seed=0):
 
 
 def test_seats_are_in_the_order_of_captions():
-    seats = CaptionSlots.of(torch.tensor([2, 0, 2, 2]), 3)
+    seats = CaptionSlots.from_videos(torch.tensor([2, 0, 2, 2]), 3)
     assert seats.slot.tolist() == [0, 0, 1, 2]
     assert seats.slot_count == 3
     table = seats.scatter(torch.tensor([1.0, 2.0, 3.0, 4.0]))
@@ -230,7 +230,7 @@ def test_together_captions_read_what_each_alone_would_with_its_gradients(padded)
     keep = torch.arange(5) < torch.tensor([[5], [3]]) if padded else None
     shared, own = memory(2, 5), memory(4, 1, seed=1)
     query = torch.randn(4, 2, 6, 3, generator=torch.Generator().manual_seed(2)).requires_grad_()
-    together = VideoKeyValues(shared, own, keep, CaptionSlots.of(video, 2)).attend(query)
+    together = VideoKeyValues(shared, own, keep, CaptionSlots.from_videos(video, 2)).attend(query)
     alone = torch.cat([one_alone(query, shared, own, keep, video, row) for row in range(4)])
     assert_close(together, alone)
     wanted = (query, shared.keys, shared.values, own.keys, own.values)

@@ -11,16 +11,16 @@ from stepline.models.procx.inference import (
     Description,
     Proposals,
     VideoToDescribe,
-    caption_likelihood,
+    compute_caption_likelihood,
     describe,
-    describe_many,
+    describe_videos,
     generate_captions,
     propose,
     select_proposals,
 )
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import DescribeSettings, VocabularySettings
-from stepline.models.procx.train import soda_scorer, train_procx
+from stepline.models.procx.train import make_soda_scorer, train_procx
 from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.models.training.settings import TrainSettings
 from stepline.records import FeatureSequence
@@ -88,15 +88,15 @@ def clips(count=6):
 
 
 def test_a_trained_network_finds_the_steps(trained):
-    total, count = soda_scorer(samples(), lambda network: None).score(trained, samples())
+    total, count = make_soda_scorer(samples(), lambda network: None).score(trained, samples())
     assert total / count > 0.6  # by two halves: 0.50
-    for found in describe_many(trained, WORDS, clips()):
+    for found in describe_videos(trained, WORDS, clips()):
         assert len(found.steps) == 2
         starts = [step.spans[0].start for step in found.steps]
         assert starts == sorted(starts)
         assert [step.id for step in found.steps] == ["1", "2"]
         for step in found.steps:
-            assert step.status == "shown"
+            assert step.status == "seen"
             assert step.text
             assert step.at in step.spans[0]
             assert 0 < step.score < 1
@@ -104,8 +104,8 @@ def test_a_trained_network_finds_the_steps(trained):
 
 
 def test_no_video_changes_another(trained):
-    together = describe_many(trained, WORDS, clips(), DescribeSettings(batch=4))
-    alone = [describe_many(trained, WORDS, [clip])[0] for clip in clips()]
+    together = describe_videos(trained, WORDS, clips(), DescribeSettings(batch=4))
+    alone = [describe_videos(trained, WORDS, [clip])[0] for clip in clips()]
     for one, other in zip(together, alone, strict=True):
         assert [step.text for step in one.steps] == [step.text for step in other.steps]
         for a, b in zip(one.steps, other.steps, strict=True):
@@ -124,28 +124,28 @@ def test_every_length_of_video_is_defined(fresh, rows):
 
 def test_an_empty_video_in_a_batch_has_no_steps_and_harms_none(fresh):
     empty = VideoToDescribe(np.zeros((0, WIDTH), np.float32), 1.0, 1.0)
-    both = describe_many(fresh, WORDS, [clips(1)[0], empty])
+    both = describe_videos(fresh, WORDS, [clips(1)[0], empty])
     assert both[1] == Description()
     assert [step.spans for step in both[0].steps] == [
-        step.spans for step in describe_many(fresh, WORDS, clips(1))[0].steps
+        step.spans for step in describe_videos(fresh, WORDS, clips(1))[0].steps
     ]
-    assert describe_many(fresh, WORDS, [empty]) == [Description()]
-    assert describe_many(fresh, WORDS, []) == []
+    assert describe_videos(fresh, WORDS, [empty]) == [Description()]
+    assert describe_videos(fresh, WORDS, []) == []
 
 
 def test_the_count_can_be_set_and_nothing_is_an_answer(fresh):
     assert (
-        len(describe_many(fresh, WORDS, clips(1), DescribeSettings(count=100))[0].steps)
+        len(describe_videos(fresh, WORDS, clips(1), DescribeSettings(count=100))[0].steps)
         <= TINY.queries
     )
-    assert describe_many(fresh, WORDS, clips(1), DescribeSettings(count=0))[0].steps == ()
-    assert describe_many(fresh, WORDS, clips(1), DescribeSettings(floor=1.0))[0].steps == ()
+    assert describe_videos(fresh, WORDS, clips(1), DescribeSettings(count=0))[0].steps == ()
+    assert describe_videos(fresh, WORDS, clips(1), DescribeSettings(floor=1.0))[0].steps == ()
 
 
 def test_a_hundred_steps_can_be_described():
     torch.manual_seed(0)
     crowded = TINY.model_copy(update={"queries": 120})
-    found = describe_many(
+    found = describe_videos(
         ProcX(crowded, len(WORDS)).eval(), WORDS, clips(1), DescribeSettings(count=100)
     )[0]
     assert len(found.steps) + len(found.dropped) == 100
@@ -163,16 +163,18 @@ def test_a_video_that_ends_before_its_features_has_no_step_past_its_end(fresh):
 
 def test_a_captions_likelihood_ranks_as_pdvc_does(fresh):
     captions = [Caption((7, 8), -4.5, True), Caption((), -1.0, False)]
-    assert caption_likelihood(captions, 1.0) == pytest.approx([-4.5 / 3**2, -1.0])
-    assert caption_likelihood(captions, 2.0) == pytest.approx([-1.0, -2.0])
+    assert compute_caption_likelihood(captions, 1.0) == pytest.approx([-4.5 / 3**2, -1.0])
+    assert compute_caption_likelihood(captions, 2.0) == pytest.approx([-1.0, -2.0])
     ranked = DescribeSettings(caption_weight=1e6, count=1)
-    (best,) = describe_many(fresh, WORDS, clips(1), ranked)[0].steps
+    (best,) = describe_videos(fresh, WORDS, clips(1), ranked)[0].steps
     output, [found] = propose(fresh, [clips(1)[0].values], [24.0])
-    assert found.likelihood is None
+    assert found.caption_log_likelihood is None
     (captions,) = generate_captions(fresh, output, [range(TINY.queries)])
-    assert best.text == WORDS.decode(captions[caption_likelihood(captions, 1.0).argmax()].tokens)
+    assert best.text == WORDS.decode(
+        captions[compute_caption_likelihood(captions, 1.0).argmax()].tokens
+    )
 
 
 def test_features_that_do_not_fit_are_refused(fresh):
     with pytest.raises(ShapeError, match="one width"):
-        describe_many(fresh, WORDS, [VideoToDescribe(np.zeros((4, 3), np.float32), 4.0, 4.0)])
+        describe_videos(fresh, WORDS, [VideoToDescribe(np.zeros((4, 3), np.float32), 4.0, 4.0)])

@@ -13,16 +13,16 @@ from torch.testing import assert_close
 from stepline.errors import ShapeError
 from stepline.models.procx.inference import generate
 from stepline.models.procx.losses import (
-    batch_losses,
     caption_loss,
+    compute_batch_losses,
+    compute_localization_losses,
+    compute_weighted_losses,
     contrastive_loss,
     count_frequencies,
     count_loss,
     focal_loss,
     info_nce,
-    localization_losses,
     positive_mask,
-    training_losses,
     varifocal_loss,
 )
 from stepline.models.procx.matcher import (
@@ -179,7 +179,7 @@ COUNTS = {
 @pytest.mark.parametrize("case", COUNTS)
 def test_every_case_is_finite_with_finite_gradients(case, settings):
     raw, proposed, wanted = drawn_outputs(counts=COUNTS[case])
-    losses, _ = localization_losses(proposed, wanted, settings)
+    losses, _ = compute_localization_losses(proposed, wanted, settings)
     sum(loss.mean for loss in losses.values()).backward()
     for values in raw:
         assert torch.isfinite(values.grad).all()
@@ -191,10 +191,10 @@ def test_every_case_is_finite_with_finite_gradients(case, settings):
 
 def test_the_parts_are_sums_over_layers_divided_by_steps():
     _, proposed, wanted = drawn_outputs()
-    whole, pairs = localization_losses(proposed, wanted)
+    whole, pairs = compute_localization_losses(proposed, wanted)
     assert len(pairs) == 10
     single = [
-        localization_losses(
+        compute_localization_losses(
             Predictions(*(v[[layer]] for v in (proposed.logits, proposed.boxes, proposed.counts))),
             wanted,
         )[0]
@@ -209,7 +209,7 @@ def test_the_parts_are_sums_over_layers_divided_by_steps():
 def test_a_perfect_box_has_almost_no_loss_and_teaches_full_confidence():
     wanted = build_targets([[(10.0, 30.0)]], [100.0])
     proposed = Predictions(torch.full((1, 1, 1), 9.0), wanted.boxes[None], torch.zeros(1, 1, 3))
-    losses, _ = localization_losses(proposed, wanted)
+    losses, _ = compute_localization_losses(proposed, wanted)
     assert losses["l1"].mean == 0
     assert losses["giou"].mean.item() == pytest.approx(0, abs=1e-4)
     assert losses["confidence"].mean.item() == pytest.approx(0, abs=1e-3)
@@ -222,8 +222,8 @@ def test_padding_of_targets_changes_nothing():
         torch.cat([wanted.boxes, more.boxes[:, :4].expand(3, -1, -1)], 1),
         torch.cat([wanted.box_pad, torch.ones(3, 4, dtype=torch.bool)], 1),
     )
-    for name, loss in localization_losses(proposed, wide)[0].items():
-        assert_close(loss.mean, localization_losses(proposed, wanted)[0][name].mean)
+    for name, loss in compute_localization_losses(proposed, wide)[0].items():
+        assert_close(loss.mean, compute_localization_losses(proposed, wanted)[0][name].mean)
 
 
 def test_caption_loss_by_hand():
@@ -313,14 +313,14 @@ def test_weights_are_those_of_section_e2():
     }
     # PDVC leaves l1 and the contrast out
     settings = tiny("vanilla", "lstm")
-    assert len(training_losses(network(settings), made(three(), settings), PDVC)) == 4
+    assert len(compute_weighted_losses(network(settings), made(three(), settings), PDVC)) == 4
 
 
 SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC)]
 
 
 def total(model, batch, settings=None):
-    return sum(part.mean for part in training_losses(model, batch, settings))
+    return sum(part.mean for part in compute_weighted_losses(model, batch, settings))
 
 
 def broken(model):
@@ -364,7 +364,7 @@ def test_gradients_reach_every_weight_of_the_baseline():
 )
 def test_hard_batches_are_defined(form, kind, settings, samples):
     model = network(tiny(form, kind))
-    parts = batch_losses(model, made(samples, tiny(form, kind)), settings)
+    parts = compute_batch_losses(model, made(samples, tiny(form, kind)), settings)
     sum(part.mean for part in parts.values()).backward()
     assert all(part.mean.isfinite() for part in parts.values())
     assert broken(model)[1] == []
@@ -376,7 +376,7 @@ def test_hard_batches_are_defined(form, kind, settings, samples):
 
 def test_parts_are_weighted_as_the_paper_has_them():
     model, batch = network(), made(three())
-    parts = batch_losses(model, batch)
+    parts = compute_batch_losses(model, batch)
     weights = {
         "giou": 4.0,
         "l1": 0.5,
@@ -393,8 +393,10 @@ def test_parts_are_weighted_as_the_paper_has_them():
 def test_the_baseline_captions_every_layer_and_counts_each():
     settings = tiny("vanilla", "lstm")
     model, batch = network(settings), made(three(), settings)
-    last = batch_losses(model, batch, PDVC.model_copy(update={"text_layers": "last"}))["caption"]
-    every = batch_losses(model, batch, PDVC)["caption"]
+    last = compute_batch_losses(model, batch, PDVC.model_copy(update={"text_layers": "last"}))[
+        "caption"
+    ]
+    every = compute_batch_losses(model, batch, PDVC)["caption"]
     assert int(every.count) == 2 * int(last.count)
     assert float(every.mean.detach()) > 1.5 * float(last.mean.detach())  # a sum over both layers
 

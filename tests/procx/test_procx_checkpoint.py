@@ -49,7 +49,7 @@ def test_what_is_read_is_what_was_written(written):
     network, path = written
     loaded = load_model(path.parent)  # a folder is searched
     assert loaded.vocabulary == WORDS
-    assert loaded.trained == TrainingFeatures("drawn", 2.0, unit=True)
+    assert loaded.training_features == TrainingFeatures("drawn", 2.0, unit=True)
     assert loaded.sha256 == sha256(path)
     assert not loaded.model.training
     seen = stack_videos([np.ones((9, WIDTH), np.float32)], [9.0], TINY.rows)

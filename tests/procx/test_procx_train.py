@@ -51,7 +51,7 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
     assert made.exit_code == 0, made.stderr
     assert json.loads(made.stdout)["files"] == [str(tmp_path / "run" / "procx.safetensors")]
     loaded = load_model(tmp_path / "run")
-    assert loaded.trained == TrainingFeatures("drawn", 1.0)
+    assert loaded.training_features == TrainingFeatures("drawn", 1.0)
     assert loaded.model.settings == TINY
     prediction = tmp_path / "p.json"
     options = ("--model", tmp_path / "run", "--features", store)

@@ -13,10 +13,10 @@ from torch.testing import assert_close
 from stepline.models.procx.checkpoint import TrainingFeatures, load_model, write_model
 from stepline.models.procx.inference import generate
 from stepline.models.procx.losses import (
-    batch_losses,
     caption_loss,
-    localization_losses,
-    training_losses,
+    compute_batch_losses,
+    compute_localization_losses,
+    compute_weighted_losses,
 )
 from stepline.models.procx.matcher import QueryIndex
 from stepline.models.procx.settings import LossSettings
@@ -67,7 +67,7 @@ def test_a_second_set_changes_no_place(form, kind, settings):
 def test_no_gradient_of_words_reaches_what_places_them(form, kind, settings):
     made_of = by_role(form, kind)
     model, batch = network(made_of, stirred=True), made(three(), made_of)
-    losses = batch_losses(model, batch, settings)
+    losses = compute_batch_losses(model, batch, settings)
     words = {"caption", "contrast"} & set(losses)
     sum(losses[name].mean for name in words).backward()
     sizes = gradient_sizes(model)
@@ -82,7 +82,7 @@ def test_gradients_of_all_losses_reach_every_weight(form, kind, settings):
     made_of = by_role(form, kind)
     model, batch = network(made_of, stirred=True), made([sample(), *three()], made_of)
     changes = {"text_layers": "every"}
-    losses = training_losses(model, batch, settings.model_copy(update=changes))
+    losses = compute_weighted_losses(model, batch, settings.model_copy(update=changes))
     sum(loss.mean for loss in losses).backward()
     without = {name for name, size in gradient_sizes(model).items() if not size}
     assert without <= {"temperature.logarithm"}  # PDVC contrasts nothing
@@ -128,13 +128,13 @@ def test_one_batch_is_learnt_word_for_word():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
     for step in range(160):
         optimizer.param_groups[0]["lr"] = 1e-2 * min(1.0, (step + 1) / 10, 2 * (1 - step / 160))
-        loss = sum(part.mean for part in training_losses(model, batch))
+        loss = sum(part.mean for part in compute_weighted_losses(model, batch))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     output = look(model, three(), made_of)
-    losses, matches = localization_losses(output.predictions, batch.targets)
+    losses, matches = compute_localization_losses(output.predictions, batch.targets)
     assert float(losses["giou"].mean) < 0.4  # over both layers
     last = matches.select_layer(1)
     context = model.caption_context(output, QueryIndex.last_layer(last.video, last.query))

@@ -4,7 +4,12 @@ from silent_videos import SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.models.procx.dataset import NO_STEP, STEP_AFTER_END, default_target, gather_samples
+from stepline.models.procx.dataset import (
+    NO_STEP,
+    STEP_AFTER_END,
+    default_step_source,
+    gather_samples,
+)
 from stepline.models.procx.settings import DataSettings
 from stepline.models.training.sources import (
     EXCLUDED_REASON,
@@ -116,14 +121,14 @@ def test_held_out_videos_are_chosen_by_their_ids():
 def test_sources_are_records_or_a_public_dataset(tmp_path):
     _, flat = write_videos(tmp_path, 2)
     dataset = f"youcook2:{flat}"
-    assert default_target(dataset) == "reference"
+    assert default_step_source(dataset) == "reference"
     assert [record.id for record in read_records(dataset)] == ["v0", "v1"]
     assert [record.id for record in read_records(dataset, subset="val")] == []
     parts = tmp_path / "swapped"
     parts.mkdir()
     write_parquet(records(2), parts / "a.parquet")
     write_record(Record(id="z", video=Video(id="z")), parts / "z.json")
-    assert default_target(str(parts)) == "steps"
+    assert default_step_source(str(parts)) == "steps"
     assert [record.id for record in read_records(str(parts))] == ["v0", "v1", "z"]
     with pytest.raises(DatasetError, match="leave --subset out"):
         list(read_records(str(parts), subset="val"))

@@ -16,7 +16,7 @@ from http_client import ask
 
 from stepline.records import Span
 from stepline.review import AnnotationClip, AnnotationQueue, AnswerLog, write_clips
-from stepline.review.server import serve
+from stepline.review.server import serve_annotation_page
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def server(tmp_path, small_video):
     queue = AnnotationQueue(
         [one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, annotators=1
     )
-    running = serve(queue, tmp_path / "clips")
+    running = serve_annotation_page(queue, tmp_path / "clips")
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
     running.answers = answers

@@ -73,7 +73,7 @@ class SmallBase(TextBase):
 
     def nearest(self, queries, k=1, *, documents=None):
         every = range(self.document_count) if documents is None else documents
-        rows = np.concatenate([self.rows_of(int(number)) for number in every])
+        rows = np.concatenate([self.step_rows(int(number)) for number in every])
         cosines = queries @ self._vectors[rows].T
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
         found, near = rows[order], np.take_along_axis(cosines, order, axis=1)

@@ -6,10 +6,10 @@ from stepline.sieve_swap.agreement import (
     CHANGED_NEGATION,
     CHANGED_NUMBER,
     CHANGED_UNIT,
-    contradiction,
+    find_contradiction,
     text_polarity,
 )
-from stepline.writing.quantities import quantities
+from stepline.writing.quantities import find_quantities
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,9 @@ from stepline.writing.quantities import quantities
     ],
 )
 def test_amounts_are_read_as_they_are_said(text, stated):
-    found = [(amount.low, amount.high, amount.kind, amount.unit) for amount in quantities(text)]
+    found = [
+        (amount.low, amount.high, amount.kind, amount.unit) for amount in find_quantities(text)
+    ]
     assert [row[2:] for row in found] == [row[2:] for row in stated]
     assert [row[:2] for row in found] == [pytest.approx(row[:2]) for row in stated]
 
@@ -89,7 +91,7 @@ def test_amounts_are_read_as_they_are_said(text, stated):
     ],
 )
 def test_a_step_that_says_the_same_changes_nothing(said, step):
-    assert contradiction(said, step) is None
+    assert find_contradiction(said, step) is None
 
 
 @pytest.mark.parametrize(
@@ -118,11 +120,11 @@ def test_a_step_that_says_the_same_changes_nothing(said, step):
     ],
 )
 def test_a_step_that_changes_what_is_said_is_refused_with_the_reason(said, step, reason):
-    assert contradiction(said, step) == reason
+    assert find_contradiction(said, step) == reason
 
 
 def test_a_number_of_which_nothing_is_said_is_refused_only_on_demand():
-    assert contradiction("add the flour", "Add 2 cups flour.") is None
+    assert find_contradiction("add the flour", "Add 2 cups flour.") is None
 
 
 def test_what_a_text_denies_ends_with_its_clause():

@@ -20,7 +20,7 @@ from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.settings import validate
 from stepline.sieve_swap import run as collection
 from stepline.sieve_swap.report import write_released_json
-from stepline.sieve_swap.run import Job, run
+from stepline.sieve_swap.run import SieveSwapJob, run_job
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet, to_json
 
@@ -76,7 +76,9 @@ def job(tmp_path, out="out", videos=VIDEOS, **sections):
     base = SmallBase()
     path = write_videos(tmp_path / "in", videos)
     excluded = ExcludedVideos({"test": ("youcook2",)})
-    return Job(path, base, tmp_path / out, settings(**sections), excluded, embed=base.embed)
+    return SieveSwapJob(
+        path, base, tmp_path / out, settings(**sections), excluded, embed=base.embed
+    )
 
 
 def records_of(out, split):
@@ -94,7 +96,7 @@ def digests(folder):
 
 
 def test_every_video_is_swapped_or_left_out_with_its_reason(tmp_path):
-    outcome = run(job(tmp_path))
+    outcome = run_job(job(tmp_path))
     kept = [*records_of(tmp_path / "out", "train"), *records_of(tmp_path / "out", "validation")]
     texts = {record.id: [step.text for step in record.steps] for record in kept}
     assert texts == {
@@ -129,60 +131,60 @@ def test_every_video_is_swapped_or_left_out_with_its_reason(tmp_path):
 
 
 def test_a_second_run_does_nothing_and_changes_no_byte(tmp_path):
-    run(job(tmp_path))
+    run_job(job(tmp_path))
     before = digests(tmp_path / "out")
-    again = run(job(tmp_path))
+    again = run_job(job(tmp_path))
     assert again.resumed_count == len(again.parts) == 3
     assert digests(tmp_path / "out") == before
 
 
 def test_a_part_that_is_lost_is_made_again_with_the_same_bytes(tmp_path):
-    run(job(tmp_path))
+    run_job(job(tmp_path))
     before = digests(tmp_path / "out")
     for victim in list((tmp_path / "out").rglob("00001-*")):
         victim.unlink()
-    assert run(job(tmp_path)).resumed_count == 2
+    assert run_job(job(tmp_path)).resumed_count == 2
     assert digests(tmp_path / "out") == before
 
 
 def test_files_of_other_videos_are_removed(tmp_path):
-    run(job(tmp_path))
-    run(job(tmp_path, videos=VIDEOS[:2]))
-    run(job(tmp_path, out="fresh", videos=VIDEOS[:2]))
+    run_job(job(tmp_path))
+    run_job(job(tmp_path, videos=VIDEOS[:2]))
+    run_job(job(tmp_path, out="fresh", videos=VIDEOS[:2]))
     assert digests(tmp_path / "out") == digests(tmp_path / "fresh")
 
 
 def test_the_size_of_a_part_changes_no_record(tmp_path, monkeypatch):
-    run(job(tmp_path))
+    run_job(job(tmp_path))
     monkeypatch.setattr("stepline.sieve_swap.content_words.BLOCK_DOCUMENTS", 1)
-    run(job(tmp_path, out="one", run={"shard": 100}))
+    run_job(job(tmp_path, out="one", run={"shard": 100}))
     for split in ("train", "validation", "left_out"):
         by_id = sorted(records_of(tmp_path / "out", split), key=lambda record: record.id)
         assert by_id == sorted(records_of(tmp_path / "one", split), key=lambda record: record.id)
 
 
 def test_other_settings_need_another_folder(tmp_path):
-    run(job(tmp_path))
+    run_job(job(tmp_path))
     with pytest.raises(SettingsError, match="another --out"):
-        run(job(tmp_path, match={"similarity": 0.9}))
+        run_job(job(tmp_path, match={"similarity": 0.9}))
 
 
 def test_a_category_with_too_few_videos_stays_out(tmp_path):
     videos = [record(f"v{n}", "Garlic toast", GARLIC) for n in range(3)] + [
         record("alone", "Bean salad", BEANS)
     ]
-    outcome = run(job(tmp_path, videos=videos, pairing={"smallest_category": 3}))
+    outcome = run_job(job(tmp_path, videos=videos, pairing={"smallest_category": 3}))
     assert outcome.statistics.videos["its category has too few videos"] == 1
     assert not [record for record in records_of(tmp_path / "out", "train") if record.id == "alone"]
 
 
 def test_the_whole_base_can_be_searched_without_pairing(tmp_path):
-    outcome = run(job(tmp_path, videos=VIDEOS[-2:-1], match={"scope": "all", "variant": "raw"}))
+    outcome = run_job(job(tmp_path, videos=VIDEOS[-2:-1], match={"scope": "all", "variant": "raw"}))
     assert outcome.statistics.videos == {"train": 1}
 
 
 def test_the_released_form_is_read_by_the_dataset_s_reader(tmp_path):
-    run(job(tmp_path))
+    run_job(job(tmp_path))
     files = (tmp_path / "out" / "validation").glob("*.parquet")
     assert write_released_json(files, tmp_path / "val.json") == 9
     found = {record.id: record for record in read("sieve-swap", tmp_path / "val.json").records}
@@ -204,8 +206,10 @@ def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
         '{"aaaaaaaaaaa": {"start": [0], "end": [1, 2], "text": ["x"]}, "bbb": {"start"'
     )
     base, said = SmallBase(), []
-    outcome = run(
-        Job(folder, base, tmp_path / "out", settings(), embed=base.embed, report=said.append)
+    outcome = run_job(
+        SieveSwapJob(
+            folder, base, tmp_path / "out", settings(), embed=base.embed, report=said.append
+        )
     )
     assert outcome.statistics.videos["it cannot be read"] == 5
     assert "broken.parquet" in next(line for line in said if line.startswith("left out"))
@@ -218,12 +222,14 @@ def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
 def test_nothing_to_read_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DatasetError, match="holds no"):
-        run(Job(tmp_path / "empty", SmallBase(), tmp_path / "out", settings()))
+        run_job(SieveSwapJob(tmp_path / "empty", SmallBase(), tmp_path / "out", settings()))
 
 
 def test_a_base_without_a_step_is_an_error(tmp_path):
     with pytest.raises(StoreError, match="holds no step"):
-        run(Job(write_videos(tmp_path / "in"), SmallBase([]), tmp_path / "out", settings()))
+        run_job(
+            SieveSwapJob(write_videos(tmp_path / "in"), SmallBase([]), tmp_path / "out", settings())
+        )
 
 
 def test_no_more_videos_are_held_than_a_part_has(tmp_path, monkeypatch):
@@ -235,7 +241,7 @@ def test_no_more_videos_are_held_than_a_part_has(tmp_path, monkeypatch):
         return inner(records, *arguments, **options)
 
     monkeypatch.setattr(collection, "sieve_and_swap", counted)
-    run(job(tmp_path, run={"shard": 2}))
+    run_job(job(tmp_path, run={"shard": 2}))
     assert sizes == [2, 1, 0, 0]
 
 

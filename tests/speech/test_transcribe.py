@@ -17,7 +17,7 @@ from stepline.records import Sentence, Span
 from stepline.settings import validate
 from stepline.speech import AsrSettings, TranscriptionResult, transcribe, whisper
 from stepline.speech.audio_windows import FRAME_SECONDS, AudioWindow, WindowTranscript
-from stepline.speech.transcribe import SentenceCollector, unread_speech
+from stepline.speech.transcribe import SentenceCollector, find_unrecognised_speech
 from stepline.speech.whisper import find_model
 
 CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "videos"
@@ -179,12 +179,12 @@ def test_long_speech_without_words_is_a_warning() -> None:
     voiced = np.arange(0, 40, FRAME_SECONDS, np.float32)
     voiced = voiced[(voiced < 10) | ((voiced >= 20) & (voiced < 23))]
     spans = [Span(0.0, 4.0), Span(12.0, 19.0)]
-    ((start, seconds),) = unread_speech(voiced, spans)
+    ((start, seconds),) = find_unrecognised_speech(voiced, spans)
     assert (start, seconds) == (pytest.approx(4.0, abs=0.1), pytest.approx(6.0, abs=0.1))
-    assert unread_speech(voiced, [Span(0.0, 6.0)]) == [
+    assert find_unrecognised_speech(voiced, [Span(0.0, 6.0)]) == [
         (pytest.approx(6.0, abs=0.1), pytest.approx(7.0, abs=0.1))
     ]
-    assert unread_speech(np.zeros(0, np.float32), []) == []
+    assert find_unrecognised_speech(np.zeros(0, np.float32), []) == []
     # Two windows of 16 s of speech, which overlap by 6 s, with a sentence of 4 s at the beginning.
     collector = SentenceCollector(AsrSettings())
     sentence = Sentence(text="Cut the bread.", span=Span(0.0, 4.0))

@@ -594,7 +594,7 @@ def test_a_server_without_a_password_takes_none(server):
 
 
 def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video, monkeypatch):
-    monkeypatch.setattr("stepline.studio.api.MAX_STREAMS", 20)
+    monkeypatch.setattr("stepline.studio.events.MAX_STREAMS", 20)
     keys = KeyFile(tmp_path / "keys.json")
     secret = keys.add("greedy", "read")
     with (
@@ -612,7 +612,7 @@ def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video, mon
         own = stream(running.access.token)
         for _ in range(30):
             stream(secret)
-        wait_until(lambda: running.api.stream_count == 20, 120)
+        wait_until(lambda: len(running.api.streams) == 20, 120)
         assert [running.ask("GET", "/api/videos")[0].status for _ in range(6)] == [200] * 6
         assert ask(running, "GET", "/health")[0].status == 200
         # the stream of the owner goes on

@@ -42,7 +42,7 @@ def server(tmp_path_factory, small_video):
             id=str(n),
             text=f"Do number {n} with care and a spoon",
             spans=(Span(n / 3, n / 3 + 1),),
-            status="shown",
+            status="placed",
         )
         for n in range(40)
     )

@@ -161,6 +161,17 @@ def test_a_cancelled_job_leaves_no_process_and_can_be_tried_again(folder, sleepy
     wait_until_gone(*pids)  # the server's end is theirs
 
 
+def test_a_job_that_is_removed_before_its_process_ends_stops_no_other(folder, sleepy):
+    with serving(folder) as server:
+        id = job_of(server)
+        sleepy()
+        with server.jobs.paused():
+            assert server.jobs.cancel(id)
+            assert server.studio.jobs.remove(id)
+        job_of(server)
+        sleepy(2)
+
+
 def test_a_path_outside_of_the_library_is_not_a_job(folder, tmp_path, small_video):
     shutil.copyfile(small_video, tmp_path / "outside.mp4")
     (folder / "link.mp4").symlink_to(tmp_path / "outside.mp4")

@@ -103,7 +103,7 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
         reason="",
     )
     log.add(
-        "step_ended", 9.0, step="1", spans=(Span(3.0, 6.5),), second=4.0, status="shown", score=0.9
+        "step_ended", 9.0, step="1", spans=(Span(3.0, 6.5),), second=4.0, status="placed", score=0.9
     )
     log.add("gap", 10.0, seconds=2.5, reason="the connection ended")
     page.wait_until(f"{FACTS}.includes('2.5 s are missing')")

@@ -160,7 +160,7 @@ def test_a_step_that_is_only_said_is_dragged_from_where_it_is_said_to_where_it_i
     assert (shown["start"], shown["end"]) == pytest.approx((12.5, 15.5), abs=0.06)
     assert page.run("document.querySelectorAll('.bar-box.dashed').length") == 0
     press(page, "z")
-    assert steps(server, page)["c"]["status"] == "said"
+    assert steps(server, page)["c"]["status"] == "said_only"
     assert [(each - start) / pixel for each in box(page, "c")[:2]] == pytest.approx(
         [11.0, 14.0], abs=0.1
     )
@@ -260,22 +260,22 @@ def test_a_step_is_marked_shown_said_or_to_avoid(review, server):
     go(page, 11.0)
     press(page, "1")
     shown = steps(server, page)["c"]
-    assert (shown["status"], shown["spans"], shown["score"]) == ("shown", [[11.0, 15.0]], 1.0)
+    assert (shown["status"], shown["spans"], shown["score"]) == ("seen", [[11.0, 15.0]], 1.0)
     press(page, "3")
     assert steps(server, page)["c"]["kind"] == "avoid"
     press(page, "2")
-    assert steps(server, page)["c"]["status"] == "said"
-    pick_mark = "const m = document.querySelector('#step-1 .mark'); m.value = 'not found'; "
+    assert steps(server, page)["c"]["status"] == "said_only"
+    pick_mark = "const m = document.querySelector('#step-1 .mark'); m.value = 'not_found'; "
     page.run(f"(() => {{ {pick_mark} m.dispatchEvent(new Event('change')); }})()")
-    assert steps(server, page)["a"]["status"] == "not found"
+    assert steps(server, page)["a"]["status"] == "not_found"
 
 
 def test_a_step_that_is_marked_shown_is_where_it_is_said_wherever_the_video_is(review, server):
     page = review()
-    pick = "const m = document.querySelector('#step-3 .mark'); m.value = 'shown'; "
+    pick = "const m = document.querySelector('#step-3 .mark'); m.value = 'seen'; "
     page.run(f"(() => {{ {pick} m.dispatchEvent(new Event('change')); }})()")
     shown = steps(server, page)["c"]
-    assert (shown["status"], shown["spans"]) == ("shown", [[11.0, 15.0]])
+    assert (shown["status"], shown["spans"]) == ("seen", [[11.0, 15.0]])
     assert "where it is said" in page.run("document.getElementById('told').textContent")
 
 
@@ -574,7 +574,7 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     page.wait_until("document.getElementById('trouble').textContent.includes('nothing to watch')")
     press(page, "j")
     press(page, "2")
-    assert steps(server, page)["a"]["status"] == "said"
+    assert steps(server, page)["a"]["status"] == "said_only"
     assert page.run("document.querySelectorAll('img[src]').length") == 0
     assert page.complaints() == []
     page.close()

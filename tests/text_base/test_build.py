@@ -52,9 +52,9 @@ def everything(folder):
 def test_lines_that_say_the_same_share_a_row(base):
     assert [document.id for document in base.documents()] == ["tea", "soup", "rice"]
     assert base.step_count == 5
-    assert base.rows_of(0).tolist() == [0, 1]
-    assert base.rows_of(1).tolist() == [0, 2, 1]
-    assert base.rows_of(2).tolist() == [3, 4]
+    assert base.step_rows(0).tolist() == [0, 1]
+    assert base.step_rows(1).tolist() == [0, 2, 1]
+    assert base.step_rows(2).tolist() == [3, 4]
 
 
 def test_a_row_keeps_the_first_line_and_a_document_its_own_wording(base):
@@ -81,7 +81,7 @@ def test_the_manifest_counts_what_was_merged_and_left_out(base):
 
 
 def test_a_line_is_nearest_to_itself_and_absent_neighbours_say_so(base):
-    rows, cosines = base.nearest(base.vectors([3]), 7)
+    rows, cosines = base.find_nearest_steps(base.vectors([3]), 7)
     assert rows[0, 0] == 3
     assert cosines[0, 0] == pytest.approx(1.0, abs=1e-3)
     assert rows[0, 5:].tolist() == [-1, -1]
@@ -89,10 +89,10 @@ def test_a_line_is_nearest_to_itself_and_absent_neighbours_say_so(base):
 
 
 def test_only_the_steps_of_the_documents_named_are_searched(base):
-    rows, _ = base.nearest(base.vectors([0, 2]), 2, documents=[2])
+    rows, _ = base.find_nearest_steps(base.vectors([0, 2]), 2, documents=[2])
     assert sorted(rows[0]) == sorted(rows[1]) == [3, 4]
     assert rows[1, 0] == 4  # one teaspoon is nearest to two teaspoons
-    assert base.nearest(base.vectors([0]), documents=[])[0].tolist() == [[-1]]
+    assert base.find_nearest_steps(base.vectors([0]), documents=[])[0].tolist() == [[-1]]
 
 
 def test_the_same_sources_again_change_nothing(base, tmp_path):
@@ -119,9 +119,9 @@ def test_several_sources_are_one_base_and_the_first_of_an_id_counts(tmp_path):
     sources = [source(tmp_path, KITCHEN), source(tmp_path, GARAGE, "garage.json")]
     both = build_base(sources, tmp_path / "base", SMALL)
     assert (both.document_count, both.step_count) == (4, 6)
-    assert both.rows_of(3).tolist() == [5, 0]
+    assert both.step_rows(3).tolist() == [5, 0]
     assert both.steps([5])[0].text == "Lift the car."
-    assert both.nearest(both.vectors([5]))[0].tolist() == [[5]]
+    assert both.find_nearest_steps(both.vectors([5]))[0].tolist() == [[5]]
     kitchen, garage = both.manifest.parts[0].sources
     assert (kitchen.documents, kitchen.steps, garage.documents, garage.steps) == (3, 7, 1, 2)
     assert [drop.reason for drop in garage.dropped] == ["duplicate id"]
@@ -130,7 +130,7 @@ def test_several_sources_are_one_base_and_the_first_of_an_id_counts(tmp_path):
 def test_a_base_of_nothing_can_be_opened_and_asked(tmp_path):
     empty = build_base([source(tmp_path, [])], tmp_path / "base", SMALL)
     assert (empty.document_count, empty.step_count, list(empty.documents())) == (0, 0, [])
-    assert empty.nearest(empty.embed(["Mix."]))[0].tolist() == [[-1]]
+    assert empty.find_nearest_steps(empty.embed(["Mix."]))[0].tolist() == [[-1]]
 
 
 def test_a_source_given_for_a_base_is_built_once(tmp_path):

@@ -3,7 +3,7 @@ apart."""
 
 import pytest
 
-from stepline.sieve_swap.text_base.build import line_key, normalised_words
+from stepline.sieve_swap.text_base.build import hash_step_words, normalised_words
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from stepline.sieve_swap.text_base.build import line_key, normalised_words
 )
 def test_lines_of_the_same_normal_words_have_one_key(one, other):
     assert normalised_words(one) == normalised_words(other)
-    assert line_key(one) == line_key(other)
+    assert hash_step_words(one) == hash_step_words(other)
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ def test_lines_of_the_same_normal_words_have_one_key(one, other):
     ],
 )
 def test_lines_that_say_something_else_have_another_key(one, other):
-    assert line_key(one) != line_key(other)
+    assert hash_step_words(one) != hash_step_words(other)

@@ -6,7 +6,7 @@ import torch
 from stepline.errors import ModelError
 from stepline.models.training.distributed import (
     broadcast_from_first,
-    first_then_all,
+    call_first_then_all,
     is_first,
     peak_memory,
     rank_and_world_size,
@@ -17,7 +17,7 @@ from stepline.models.training.distributed import (
 def test_alone_a_process_is_the_first_of_one():
     assert rank_and_world_size() == (0, 1)
     assert is_first()
-    assert first_then_all(lambda: 7) == 7
+    assert call_first_then_all(lambda: 7) == 7
     assert broadcast_from_first(5) == 5
     assert start_processes("cpu") == torch.device("cpu")
 

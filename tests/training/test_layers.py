@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from stepline.models.training import layers
-from stepline.models.training.layers import FeedForward, Linear, dropout, dropout_, linear
+from stepline.models.training.layers import FeedForward, Linear, dropout, dropout_in_place, linear
 
 
 @pytest.mark.parametrize("least", [0, 2**60])
@@ -56,7 +56,7 @@ def test_feed_forward_in_blocks_is_that_of_the_layers_with_its_gradients(monkeyp
     )
     stays = torch.rand(21, 20) >= share
     blocks = iter(stays.split(8))
-    monkeypatch.setattr(layers, "dropout_", lambda inner, share: inner.mul_(next(blocks)))
+    monkeypatch.setattr(layers, "dropout_in_place", lambda inner, share: inner.mul_(next(blocks)))
     given = [rows, *feed.parameters()]
     found, expected = feed(rows), by_layers(feed, rows, stays / (1 - share))
     assert_close(found, expected)
@@ -122,7 +122,7 @@ def test_thinning_draws_chunk_by_chunk_and_leaves_the_rest_as_it_is(monkeypatch)
     monkeypatch.setattr(layers, "ELEMENTS_PER_CHUNK", 10)
     torch.manual_seed(0)
     rows = torch.full((99, 101), 3.0)  # the last chunk is of 9
-    dropout_(rows, 0.3)
+    dropout_in_place(rows, 0.3)
     assert set(rows.unique().tolist()) == {0.0, 3.0}
     assert (rows == 0).float().mean().item() == pytest.approx(0.3, abs=0.02)  # 4 standard errors
     chunks = rows.view(-1)[:9990].view(-1, 10)

@@ -26,7 +26,7 @@ from stepline.models.procx.settings import (
     VocabularySettings,
 )
 from stepline.models.procx.vocabulary import train_vocabulary
-from stepline.models.training.network import NetworkSpec
+from stepline.models.training.network import NetworkFileFormat
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.models.wys2 import detector as wys2_detector
 from stepline.models.wys2.settings import DetectorSettings
@@ -61,7 +61,7 @@ PROCX = ModelSettings(
 class System:
     """A system's file, how it makes, writes and reads a network, and one of its weights."""
 
-    file: NetworkSpec[Any, Any]
+    file: NetworkFileFormat[Any, Any]
     make: Callable[[], nn.Module]
     write: Callable[[Any, Path], None]
     read: Callable[[Path], nn.Module]

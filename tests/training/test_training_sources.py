@@ -8,7 +8,7 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.models.training import sources
 from stepline.models.training.batches import is_held_out
-from stepline.models.training.sources import FeatureJoin, format_reasons
+from stepline.models.training.sources import TrainingVideoFilter, format_reasons
 from stepline.records import FeatureSequence
 
 
@@ -26,7 +26,7 @@ def in_store(folder, **videos):
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_video_that_fits_has_no_flaw_and_comes_once(tmp_path, stored):
     given = {"a": features(), "b": features()}
-    join = FeatureJoin(in_store(tmp_path, **given) if stored else given, slack=1.0)
+    join = TrainingVideoFilter(in_store(tmp_path, **given) if stored else given, slack=1.0)
     assert join.reason_to_omit("a", 8.5, key="a") is None
     assert join.reason_to_omit("a", 8.5, key="a") == (sources.SEEN_TWICE, "")
     assert join.reason_to_omit("b", 10.0, key="b") == (sources.OTHER_LENGTH, "10 s and 8 s")
@@ -45,24 +45,24 @@ def test_a_video_that_fits_has_no_flaw_and_comes_once(tmp_path, stored):
     ],
 )
 def test_features_must_be_of_the_first_videos_kind(other, reason, value):
-    join = FeatureJoin({"a": features(), "b": other}, one_rate=True)
+    join = TrainingVideoFilter({"a": features(), "b": other}, requires_same_rate=True)
     assert join.reason_to_omit("a") is None
     assert join.reason_to_omit("b") == (reason, value)
-    loose = FeatureJoin({"a": features(), "b": other})
+    loose = TrainingVideoFilter({"a": features(), "b": other})
     assert loose.reason_to_omit("a") is None
     assert (loose.reason_to_omit("b") is None) == (reason == sources.OTHER_RATE)
 
 
 def test_vectors_of_the_texts_must_be_there_and_alike(tmp_path):
     vectors = in_store(tmp_path, a=features(width=3))
-    join = FeatureJoin({"a": features(), "b": features()})
+    join = TrainingVideoFilter({"a": features(), "b": features()})
     assert join.reason_to_omit("a", vectors=vectors) is None
     assert join.reason_to_omit("b", vectors=vectors) == (sources.NO_VECTORS, "")
     assert join.specs["text"].width == 3
 
 
 def test_what_is_left_out_is_counted_by_its_reason():
-    join = FeatureJoin({}, excluded=ExcludedVideos({"x": ("youcook2",)}))
+    join = TrainingVideoFilter({}, excluded=ExcludedVideos({"x": ("youcook2",)}))
     for video in ("x", "y", "z"):
         join.omit("video", video, join.reason_to_omit(video))
     join.omit("step", "w", join.reason_to_omit("w", missing="it has no text"), "cut")

@@ -83,12 +83,12 @@ def write_internvideo(
         patch=8,
         grid=4,
         layers=3,
-        readouts=2,
+        global_blocks=2,
         text_width=64,
         text_layers=2,
         max_tokens=9,
         vocabulary=512 + len(merges) + 2,
-        joint=joint,
+        joint_width=joint,
     )
     torch.manual_seed(1)
     network = InternVideoNetwork(sizes)

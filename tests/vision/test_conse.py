@@ -13,7 +13,7 @@ from stepline.networks.weights import find_weights
 from stepline.text import embed
 from stepline.vision import VisionSettings, conse, load_backbone
 from stepline.vision.conse import ConSEBackbone, class_names, read_class_vectors
-from stepline.vision.efficientnet import EfficientNetLite0, architecture, resize
+from stepline.vision.efficientnet import EfficientNetLite0, list_convolutions, resize
 
 
 def test_the_classes_are_in_their_standard_order():
@@ -109,7 +109,7 @@ def plain_scores(weights, pictures):
     """The network as TensorFlow defines it: "same" padding, BatchNorm apart, no folding, no
     turning."""
     hidden = (pictures.permute(0, 3, 1, 2).float() - 127) / 128
-    for part in architecture():
+    for part in list_convolutions():
         before = hidden
         for conv in part:
             kernel, side = conv.shape[2], hidden.shape[2]
@@ -151,8 +151,8 @@ def test_an_image_is_resized_to_the_pixels_that_torch_makes(size):
 
 
 def test_the_network_has_the_published_size():
-    assert len(architecture()) == 18
-    shapes = [conv.shape for part in architecture() for conv in part]
+    assert len(list_convolutions()) == 18
+    shapes = [conv.shape for part in list_convolutions() for conv in part]
     convolutions, norms = (
         sum(int(np.prod(shape)) for shape in shapes),
         2 * sum(shape[0] for shape in shapes),

@@ -29,15 +29,19 @@ def test_the_frame_nearest_the_middle_of_a_row_stands_for_it():
     for frame in (*frames(1, 2, 3), Frame(4.5, np.full((4, 4, 3), 9, np.uint8))):
         meter.add(frame)
     seen = meter.finish()
-    assert_array_equal(seen.presenter, np.array([0.02, 0.02, np.nan, np.nan, 0.09], np.float32))
-    assert seen.letters.shape == (0,)
+    assert_array_equal(
+        seen.presenter_probability, np.array([0.02, 0.02, np.nan, np.nan, 0.09], np.float32)
+    )
+    assert seen.text_area.shape == (0,)
 
 
 def test_faces_are_looked_for_in_every_second_row_and_count_until_the_next():
     meter = CueMeter(1.0, faces=Eyes())
     for frame in frames(1, 2, 3, 4, 5, 6, 7, 8, 9):
         meter.add(frame)
-    assert_array_equal(meter.finish().presenter, np.array([0.02, 0.02, 0.08], np.float32))
+    assert_array_equal(
+        meter.finish().presenter_probability, np.array([0.02, 0.02, 0.08], np.float32)
+    )
 
 
 def test_text_is_looked_for_in_every_second_row_and_counts_until_the_next():
@@ -51,15 +55,15 @@ def test_text_is_looked_for_in_every_second_row_and_counts_until_the_next():
     for frame in frames(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12):
         meter.add(frame)
     assert asked == [2, 8]
-    assert_array_equal(meter.finish().letters, np.array([0, 0, 1, 1], np.float32))
+    assert_array_equal(meter.finish().text_area, np.array([0, 0, 1, 1], np.float32))
 
 
 def test_cues_of_a_stretch_count_from_its_start():
     rows = np.arange(6, dtype=np.float32)
     lines = (ScreenText("a b", Span(0, 2), 0.1), ScreenText("c d", Span(1, 4), 0.1))
     part = PictureCues(1.0, rows, rows[:0], lines).between(2.0, 4.0)
-    assert_array_equal(part.presenter, [2, 3])
-    assert part.letters.shape == (0,)
+    assert_array_equal(part.presenter_probability, [2, 3])
+    assert part.text_area.shape == (0,)
     assert [(line.text, line.span) for line in part.lines] == [("c d", Span(0, 2))]
 
 
@@ -69,7 +73,7 @@ def test_detectors_without_weights_are_left_out_with_a_warning(monkeypatch):
     assert [warning.partition(" ")[0] for warning in warnings] == ["faces", "text"]
     assert "`stepline weights get pp-ocr`" in warnings[1]
     meter.add(frames(1, 2)[1])
-    assert meter.finish().presenter.shape == (0,)
+    assert meter.finish().presenter_probability.shape == (0,)
 
 
 def test_a_cue_that_is_switched_off_asks_for_no_weights(monkeypatch):

@@ -12,7 +12,7 @@ from stepline.vision.faces import Detection, FaceDetector
 
 
 def test_anchors_are_in_the_middle_of_every_place_two_per_map():
-    found = seen.anchors(128)
+    found = seen.anchor_centers(128)
     assert found.shape == (2 * 16 * 16 + 6 * 8 * 8, 2)
     assert_allclose(found[:3], [[0.5 / 16, 0.5 / 16], [0.5 / 16, 0.5 / 16], [1.5 / 16, 0.5 / 16]])
     assert_allclose(found[-1], [7.5 / 8, 7.5 / 8])
@@ -71,8 +71,8 @@ def test_of_boxes_that_overlap_the_surest_is_kept():
 )
 def test_a_face_looks_at_the_camera_where_its_nose_is_between_its_eyes(nose, expected):
     points = np.array([[0.0, 0.0], [20.0, 0.0], nose])
-    assert seen.frontality(points) == pytest.approx(expected, abs=1e-6)
-    assert seen.frontality(points @ np.array([[0.0, 1.0], [-1.0, 0.0]])) == 0.0  # lying
+    assert seen.measure_frontality(points) == pytest.approx(expected, abs=1e-6)
+    assert seen.measure_frontality(points @ np.array([[0.0, 1.0], [-1.0, 0.0]])) == 0.0  # lying
 
 
 def test_no_face_is_seen_in_a_photograph_of_a_flower():

@@ -115,7 +115,7 @@ def test_the_text_tower_is_clip_s(network):
         vocab_size=sizes.vocabulary,
         hidden_size=64,
         intermediate_size=256,
-        projection_dim=sizes.joint,
+        projection_dim=sizes.joint_width,
         num_hidden_layers=2,
         num_attention_heads=1,
         max_position_embeddings=sizes.max_tokens,

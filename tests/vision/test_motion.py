@@ -57,7 +57,7 @@ def test_the_peak_is_the_change_of_the_spot_that_changes_most():
     moved[0, :8] = 255  # 8 of the 1024 parts turn white: a mean of 8 / 1024, a peak of 1
     shown = measure_activity([Frame(0.0, small), Frame(0.25, moved)])
     assert_allclose(shown.motion, [8 / 1024], atol=1e-6)
-    assert_allclose(shown.peaks, [1.0], atol=1e-6)
+    assert_allclose(shown.peak_changes, [1.0], atol=1e-6)
 
 
 def test_a_cut_between_pictures_of_the_same_colours_is_found():
@@ -69,6 +69,6 @@ def test_a_cut_between_pictures_of_the_same_colours_is_found():
 
 def test_looks_are_thumbnails_of_each_second_and_unknown_where_no_frame_fell():
     shown = measure_activity([frame(0.0, 0), frame(0.5, 51), frame(2.0, 255)])
-    assert shown.looks.shape == (3, 192)
-    assert_allclose(shown.looks[0], 0.1, atol=1e-6)  # the mean of 0 and 0.2
-    assert np.isnan(shown.looks[1]).all()
+    assert shown.thumbnails.shape == (3, 192)
+    assert_allclose(shown.thumbnails[0], 0.1, atol=1e-6)  # the mean of 0 and 0.2
+    assert np.isnan(shown.thumbnails[1]).all()

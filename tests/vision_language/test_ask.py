@@ -54,8 +54,8 @@ def test_steps_shown_far_from_their_words_are_found_and_one_never_shown_is_said(
     with FakeServer(knows()) as server:
         answers = ask(server, before)
     assert right(answers.steps) == sorted(SHOWN)
-    assert answers.steps[7].status == "said"
-    assert [answers.steps[k].status for k in SHOWN] == ["shown"] * len(SHOWN)
+    assert answers.steps[7].status == "said_only"
+    assert [answers.steps[k].status for k in SHOWN] == ["seen"] * len(SHOWN)
     assert answers.report["trusted"]
     assert answers.notes == ()
     assert answers.report["requests"] <= 10

@@ -74,9 +74,7 @@ def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
         ("Show the knot", (Span(54.0, 59.5),)),
     ]
     assert {step.seen for step in steps} == {(SEEN_BY_VLM,)}
-    assert all(
-        step.sources == () and step.said is None and step.status == "shown" for step in steps
-    )
+    assert all(step.sources == () and step.said is None and step.status == "seen" for step in steps)
     assert {step.score for step in steps} == {0.8}
     assert notes == ()
     assert len(report["pictures"]) == len(report["described"]) == 10

@@ -10,7 +10,7 @@ from llm_fakes import Answers, FakeServer, completion
 from option_words import option_words
 from PIL import Image
 
-from stepline.settings import current_name, validate
+from stepline.settings import current_setting_name, validate
 from stepline.storage import read_record
 from stepline.vision.settings import VisionSettings
 
@@ -86,7 +86,7 @@ def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_again(run):
 def test_the_old_name_of_its_settings_works_and_one_line_says_the_new_one(
     stepline, small_video, captions_file, tmp_path, caplog
 ):
-    current_name.cache_clear()
+    current_setting_name.cache_clear()
     given = ("steps", small_video, "--captions", captions_file, "--out", tmp_path / "out")
     old = ("--set", "vision.witness.rate=1", "--set", "vision.witness.requests=0")
     done = stepline(*given, *old)

@@ -49,9 +49,9 @@ print(spacy.info(silent=True)["spacy_version"] == spacy.__version__, "typer" in 
 
 TORCH_AFTER_SPACY = """
 import sys
-from stepline.processes import claim_process
+from stepline.processes import mark_own_process
 if sys.argv[1] == "own":
-    claim_process()
+    mark_own_process()
 from stepline.writing.extractive.english import parser
 assert parser()("Whisk it.")[0].pos_ == "VERB"
 print("torch" in sys.modules)

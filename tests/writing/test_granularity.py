@@ -6,9 +6,9 @@ from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.granularity import (
     SentenceStep,
+    drop_object_pronouns,
     join_continuations,
     sentence_amount,
-    text_without_pronoun,
     with_amount,
 )
 from stepline.writing.extractive.writer import write_extractive
@@ -41,7 +41,7 @@ def texts(steps, detail="usual"):
     ],
 )
 def test_a_half_names_nothing_that_it_acts_on(text, half):
-    assert text_without_pronoun(doc_of(text)) == half
+    assert drop_object_pronouns(doc_of(text)) == half
 
 
 def test_what_acts_on_the_same_thing_is_one_step():

@@ -16,10 +16,10 @@ from stepline.writing.llm.editing import (
     NO_ORDER_REASON,
     REPEATED_REASON,
     UNLIKELY_REASON,
-    as_order,
     choose_passages,
     conversation_start,
     line_fault,
+    to_imperative,
 )
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
@@ -40,7 +40,9 @@ def _own_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
-def edit(answers: dict[str, list[str]], **settings: Any) -> tuple[WrittenSteps, list[Any]]:
+def edit(
+    answers: dict[str, list[str]], progress: Any = None, **settings: Any
+) -> tuple[WrittenSteps, list[Any]]:
     """Write up SPEECH. answers: a word of the passage -> what the model says, try by try."""
 
     def serve(handler: Any) -> None:
@@ -55,7 +57,7 @@ def edit(answers: dict[str, list[str]], **settings: Any) -> tuple[WrittenSteps, 
 
     with FakeServer(serve) as server:
         options = {"base_url": server.url, "form": "edit", "cache": False, **settings}
-        return write_llm(SPEECH, LlmSettings(**options)), server.asked
+        return write_llm(SPEECH, LlmSettings(**options), progress=progress), server.asked
 
 
 RIGHT = {
@@ -63,6 +65,13 @@ RIGHT = {
     "milk": ["Pour 200 grams of milk into the flour."],
     "towel": ["Cover the bowl with a towel."],
 }
+
+
+def test_progress_is_told_passage_by_passage() -> None:
+    reports: list[tuple[str, float, float]] = []
+    edit(RIGHT, progress=lambda *report: reports.append(report))
+    ends = [SPEECH.sentences[index].span.end for index in (1, 3, 5)]
+    assert reports == [("writing", end, ends[-1]) for end in ends]
 
 
 def test_each_passage_is_a_turn_that_holds_what_came_before() -> None:
@@ -170,7 +179,7 @@ def test_sentences_that_follow_each_other_are_one_passage_up_to_its_length() -> 
     ],
 )
 def test_a_line_becomes_an_order(line: str, order: str) -> None:
-    assert as_order(line) == order
+    assert to_imperative(line) == order
 
 
 @pytest.mark.parametrize(

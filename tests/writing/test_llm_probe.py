@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from llm_fakes import Answers, FakeServer, talk
 
-from stepline.writing.llm.probe import SENTENCES, finds_the_steps
+from stepline.writing.llm.probe import SENTENCES, is_correct_probe_reply
 from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
@@ -30,7 +30,9 @@ def reply_of(steps: dict[str, str]) -> str:
 
 
 def finds(steps: dict[str, str]) -> bool:
-    return finds_the_steps(parse_reply(reply_of(steps), sentences=len(SENTENCES), form="cited"))
+    return is_correct_probe_reply(
+        parse_reply(reply_of(steps), sentences=len(SENTENCES), form="cited")
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_another_step_a_pronoun_or_a_lost_number_is_that_of_a_weak_model(
 
 @pytest.mark.parametrize("reply", ["none", "", "I take off the seat.", "1. Take off the seat"])
 def test_a_reply_of_another_form_is_that_of_a_weak_model(reply: str) -> None:
-    assert not finds_the_steps(parse_reply(reply, sentences=len(SENTENCES), form="cited"))
+    assert not is_correct_probe_reply(parse_reply(reply, sentences=len(SENTENCES), form="cited"))
 
 
 def test_a_strong_model_chooses_the_steps_itself() -> None:

@@ -13,7 +13,7 @@ from llm_fakes import Answers, FakeServer
 
 from lab.writer_training.marked import MarkedNarration, read_marked_narrations
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing.llm.probe import SENTENCES, finds_the_steps
+from stepline.writing.llm.probe import SENTENCES, is_correct_probe_reply
 from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.quantities import numbers
@@ -102,4 +102,4 @@ def test_a_strong_models_steps_are_those_that_people_marked(
 
 def test_the_probe_tells_a_strong_model() -> None:
     reply = (RECORDED / "probe.txt").read_text(encoding="utf-8")
-    assert finds_the_steps(parse_reply(reply, sentences=len(SENTENCES), form="cited"))
+    assert is_correct_probe_reply(parse_reply(reply, sentences=len(SENTENCES), form="cited"))

@@ -93,7 +93,7 @@ def test_a_number_may_be_written_in_another_form_or_said_nearby():
 )
 def test_numbers_before_a_step_are_read_in_the_forms_that_models_use(line, cited, text):
     parsed = parse_reply(line, form="cited")
-    assert (parsed.texts, parsed.cited) == ((text,), (cited,))
+    assert (parsed.texts, parsed.cited_numbers) == ((text,), (cited,))
 
 
 def test_a_reply_without_numbers_is_read_as_a_list_or_refused():
@@ -103,7 +103,7 @@ def test_a_reply_without_numbers_is_read_as_a_list_or_refused():
 
 def test_the_last_step_of_a_reply_that_was_cut_off_is_dropped():
     parsed = parse_reply("1: Peel the onion\n2: Cut the on", form="cited", complete=False)
-    assert (parsed.texts, parsed.cited) == (("Peel the onion",), ((1,),))
+    assert (parsed.texts, parsed.cited_numbers) == (("Peel the onion",), ((1,),))
     assert "cut off" in parsed.dropped[0].reason
 
 

@@ -162,7 +162,7 @@ def test_plain_lines_keep_the_rules_of_a_list() -> None:
     assert parse_reply("", form="lines").refusal == "the reply is empty"
     assert "says one step" in (parse_reply("Cut it.\n" * 4, form="lines").refusal or "")
     reading = parse_reply("Cut it.\nSee http://evil.example/now\n(0:15) Fry it.", form="lines")
-    assert (reading.texts, reading.times) == (("Cut it", "Fry it"), ("0:15",))
+    assert (reading.texts, reading.removed_times) == (("Cut it", "Fry it"), ("0:15",))
     assert ["a link" in line.reason for line in reading.dropped] == [True]
     cut_off = parse_reply("Cut the onion.\nFry i", form="lines", complete=False)
     assert cut_off.texts == ("Cut the onion",)
@@ -195,7 +195,7 @@ def test_speech_without_full_stops_counts_by_its_words() -> None:
 def test_a_position_in_the_video_is_cut_out_and_told(item: str, clean: str, time: str) -> None:
     reading = parse_reply(f"1. {item}")
     assert reading.texts == (clean,)
-    assert reading.times == (time,)
+    assert reading.removed_times == (time,)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ FORMS: st.SearchStrategy[ReplyForm] = st.sampled_from(["list", "cited", "lines"]
 def keeps_its_promise(reply: str, complete: bool, form: ReplyForm) -> None:
     """Any text is a list of clean steps, or is refused with a reason; never both, never a crash."""
     reading = parse_reply(reply, spoken="cut the onion at 12 seconds", complete=complete, form=form)
-    assert len(reading.cited) == (len(reading.texts) if form == "cited" else 0)
+    assert len(reading.cited_numbers) == (len(reading.texts) if form == "cited" else 0)
     assert reading.refusal is None or (reading.refusal and not reading.texts)
     for text in reading.texts:
         assert text == text.strip()

@@ -1,4 +1,4 @@
-"""Whether the picture shows what is said: evidence by hand, and the judges."""
+"""Whether the picture shows what is said: a trained detector, by hand."""
 
 import json
 from pathlib import Path
@@ -6,17 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.evaluate.calibration import Logistic
+from stepline.errors import ModelError, SettingsError
+from stepline.evaluate.calibration import LogisticRegression
 from stepline.models.training.network import FeatureSpace, LoadedNetwork
 from stepline.models.wys2.detector import Detector, write_detector
-from stepline.models.wys2.judge import (
-    collect_grounding_evidence,
-    judge_by_grounding,
-    judge_by_words,
-    load_regression_weights,
-    widen_span,
-)
 from stepline.models.wys2.predict import (
     DetectorCalibration,
     calibrate,
@@ -24,27 +17,19 @@ from stepline.models.wys2.predict import (
     check_backbone,
     encode_texts,
     load_detector,
+    widen_span,
     write_calibration,
 )
 from stepline.models.wys2.settings import DetectorSettings, JudgeSettings
 from stepline.pipeline.networks import load_judge_detector
 from stepline.pipeline.pictures import VisualFeatures
-from stepline.pipeline.placing import judge_sentences
-from stepline.records import (
-    Alignment,
-    FeatureSequence,
-    Record,
-    Sentence,
-    Span,
-    Step,
-    Transcript,
-    Video,
-)
+from stepline.pipeline.placing import decide_by_detector, judge_sentences
+from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 from stepline.vision.settings import VisionSettings
 
 WIDTH = 384
 SMALL = DetectorSettings(video_width=WIDTH, text_width=WIDTH, hidden=8, width=4)
-SURE = DetectorCalibration(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05)
+SURE = DetectorCalibration(LogisticRegression((0.0,), (1.0,), (1.0,), 0.0), 0.05)
 
 
 def spoken(*spans, language="en"):
@@ -54,18 +39,8 @@ def spoken(*spans, language="en"):
     )
 
 
-def step(*sources, spans=(), score=None):
-    return Step(
-        id="1",
-        text="chop it",
-        sources=sources,
-        spans=tuple(Span(*span) for span in spans),
-        score=score,
-    )
-
-
-def probabilities(*rows):
-    return Alignment(("x",) * len(rows), np.array(rows, np.float32), 1.0, "probability")
+def step(*sources, **fields):
+    return Step(id="1", text="chop it", sources=sources, said=Span(1.0, 2.0), **fields)
 
 
 def test_a_short_sentence_is_judged_in_three_seconds_around_it():
@@ -74,64 +49,35 @@ def test_a_short_sentence_is_judged_in_three_seconds_around_it():
     assert widen_span(Span(10.0, 20.0)) == Span(10.0, 20.0)
 
 
-def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_sentence():
-    transcript = spoken((0.0, 3.0), (4.0, 7.0), (8.0, 9.0))
-    rows = probabilities(
-        [0.1, 0.2, 0.3, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.4, 0, 0, 0, 0, 0, 0, 0, 0]
+PLACED = {"status": "placed", "spans": (Span(0.5, 2.5),), "at": 1.5, "score": 0.9}
+SEEN_ELSEWHERE = {"status": "seen", "basis": "vlm", "spans": (Span(7.0, 8.0),), "at": 7.5}
+
+
+@pytest.mark.parametrize(
+    ("p_shown", "before", "after"),
+    [
+        # sure that the picture shows it: where its words are, and where they were placed
+        ((0.8,), PLACED, ("seen", "network", (Span(0.5, 2.5),), 0.8)),
+        ((0.9,), {"status": "said_only"}, ("seen", "network", (Span(1.0, 2.0),), 0.9)),
+        # the best of the sentences counts
+        ((0.1, 0.85), PLACED, ("seen", "network", (Span(0.5, 2.5),), 0.85)),
+        # sure that it does not
+        ((0.2, 0.1), PLACED, ("said_only", None, (), 0.2)),
+        # not sure, or another picture has decided
+        ((0.79,), PLACED, ("placed", None, (Span(0.5, 2.5),), 0.9)),
+        ((0.1,), SEEN_ELSEWHERE, ("seen", "vlm", (Span(7.0, 8.0),), None)),
+    ],
+)
+def test_a_detector_decides_of_a_step_where_it_is_sure(p_shown, before, after):
+    transcript = spoken(*((float(n), n + 1.0) for n in range(len(p_shown))))
+    sentences = tuple(
+        sentence.model_copy(update={"shown": p})
+        for sentence, p in zip(transcript.sentences, p_shown, strict=True)
     )
-    told, seen = collect_grounding_evidence(transcript, [step(0, 1), step(0)], rows)
-    assert told.tolist() == [1.0, 1.0, 0.0]
-    # .9 is at second 3, between the two sentences
-    assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])
-
-
-def test_cosines_are_not_chances_so_the_steps_own_counts_where_its_span_is():
-    transcript = spoken((0.0, 3.0), (5.0, 8.0))
-    cosines = Alignment(("x",), np.full((1, 9), 0.9, np.float32), 1.0, "cosine")
-    _, seen = collect_grounding_evidence(
-        transcript, [step(0, 1, spans=((6.0, 7.0),), score=0.6)], cosines
-    )
-    assert seen.tolist() == pytest.approx([0.0, 0.6])
-
-
-def test_what_is_on_screen_is_more_likely_shown_than_chat_or_what_is_elsewhere():
-    transcript = spoken((0.0, 3.0), (5.0, 8.0), (10.0, 12.0))
-    row = [0.9] * 4 + [0.01] * 8
-    here, elsewhere, chat = judge_by_grounding(
-        transcript, [step(0), step(1)], probabilities(row, row)
-    )
-    assert here > 0.5 > elsewhere
-    assert here > elsewhere > 0
-    assert 0 < chat < 0.1
-
-
-def test_wording_decides_where_nothing_was_grounded():
-    from stepline.text import embed
-
-    vectors = embed(["chop the onion into small pieces", "let it rest overnight"])
-    chop, rest = judge_by_words(vectors, [True, True])
-    assert chop > rest
-    assert judge_by_words(vectors, [False, False])[0] < chop
-    assert load_regression_weights("words")[0] > 0
-
-
-def test_arrays_that_do_not_fit_are_named():
-    with pytest.raises(ShapeError, match="2 sentence vectors need as many flags, not 1"):
-        judge_by_words(np.zeros((2, 384), np.float32), [True])
-    with pytest.raises(ShapeError, match="1 steps need as many rows"):
-        collect_grounding_evidence(spoken((0.0, 1.0)), [step(0)], probabilities([0.1], [0.2]))
-
-
-def test_another_language_is_not_judged_by_english_wording():
-    transcript, judge = judge_sentences(
-        spoken((0.0, 3.0), language="fr"), [step(0)], None, VisualFeatures(), JudgeSettings()
-    )
-    assert (transcript.sentences[0].shown, judge) == (None, None)
-    transcript, judge = judge_sentences(
-        spoken((0.0, 3.0)), [step(0)], None, VisualFeatures(), JudgeSettings()
-    )
-    assert judge == "wording"
-    assert 0 < transcript.sentences[0].shown < 1
+    given = step(*range(len(p_shown)), **before)
+    (decided,) = decide_by_detector([given], transcript.model_copy(update={"sentences": sentences}))
+    assert (decided.status, decided.basis, decided.spans, decided.score) == after
+    assert decide_by_detector([step()], transcript) == (step(),)  # it rests on no sentence
 
 
 class Backbone:
@@ -158,14 +104,11 @@ def test_a_detector_judges_once_it_is_calibrated(detector):
         np.random.default_rng(0).normal(size=(9, WIDTH)).astype(np.float32), 1.0, "conse"
     )
     seen = VisualFeatures(features, None, Backbone())
-    transcript, judge = judge_sentences(
-        spoken((0.0, 3.0), (20.0, 21.0)), [], None, seen, settings, loaded
-    )
-    assert judge == "detector"
+    transcript = judge_sentences(spoken((0.0, 3.0), (20.0, 21.0)), seen, settings, loaded)
     # past the picture: its last row
     assert all(0 < sentence.shown < 1 for sentence in transcript.sentences)
     with pytest.raises(SettingsError, match="needs pictures"):
-        judge_sentences(spoken((0.0, 3.0)), [], None, VisualFeatures(), settings, loaded)
+        judge_sentences(spoken((0.0, 3.0)), VisualFeatures(), settings, loaded)
 
 
 def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
@@ -179,25 +122,6 @@ def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
     beside.write_text("{}")
     with pytest.raises(ModelError, match="not a calibration"):
         load_detector(detector)
-
-
-@pytest.mark.parametrize(
-    ("transcript", "why"),
-    [
-        (None, "no one, because nothing is said"),
-        (Transcript(), "no one, because nothing is said"),
-        (
-            spoken((0.0, 1.0), language="fr"),
-            "no one, because it is not English and there is no --detector",
-        ),
-        (spoken((0.0, 1.0)), "no one, because there is no picture"),
-        (spoken((0.0, 1.0), language=None), "no one, because there is no picture"),
-    ],
-)
-def test_the_command_says_why_nothing_was_judged(transcript, why):
-    from stepline.cli.one_video import reason_not_judged
-
-    assert reason_not_judged(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
 
 
 @pytest.mark.parametrize("name", ["minilm", ""])

@@ -12,7 +12,7 @@ from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Wo
 EXACT = SummarySettings(pad=0.0)
 
 
-def step(name, start, end, *, score=0.8, sources=(), at=None, status="shown"):
+def step(name, start, end, *, score=0.8, sources=(), at=None, status="placed"):
     at = (start + end) / 2 if at is None else at
     return Step(
         id=name,
@@ -41,7 +41,7 @@ def spans(segments):
 
 def test_every_shown_step_is_kept_and_no_other():
     made = record(
-        step("a", 10.0, 15.0), step("b", 30.0, 35.0, status="said"), step("c", 50.0, 60.0)
+        step("a", 10.0, 15.0), step("b", 30.0, 35.0, status="said_only"), step("c", 50.0, 60.0)
     )
     assert spans(summarize(made)) == [(10.0, 15.0), (50.0, 60.0)]
 
@@ -137,7 +137,7 @@ def test_a_target_shorter_than_any_step_shows_part_of_the_surest():
 
 def test_nothing_shown_is_an_error_that_says_so():
     with pytest.raises(MediaError, match="no step of it is shown"):
-        summarize(record(step("a", 1.0, 2.0, status="said")))
+        summarize(record(step("a", 1.0, 2.0, status="said_only")))
 
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "120%", "0%", "a minute", "1:2:3"])

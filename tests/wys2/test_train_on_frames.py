@@ -14,7 +14,7 @@ from wys2_samples import clip
 
 from stepline.cli import main
 from stepline.errors import DatasetError, MediaError, SettingsError
-from stepline.evaluate.calibration import Logistic
+from stepline.evaluate.calibration import LogisticRegression
 from stepline.features import FeatureStore
 from stepline.models.training.settings import TrainSettings
 from stepline.models.wys2.clips import ClipTextPair, FrameClip, VideoFrames
@@ -127,7 +127,9 @@ def test_a_detector_of_frames_judges_the_video_itself(corpus, tmp_path):
     write_detector(
         Detector(DetectorSettings(video="s3d", text_width=6, width=8, frames=2, side=32)), path
     )
-    write_calibration(DetectorCalibration(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05), path)
+    write_calibration(
+        DetectorCalibration(LogisticRegression((0.0,), (1.0,), (1.0,), 0.0), 0.05), path
+    )
     settings = JudgeSettings(detector=path)
     loaded = load_judge_detector(settings, VisionSettings())
     sentences = (

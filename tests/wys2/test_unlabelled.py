@@ -15,7 +15,11 @@ from stepline.models.wys2 import pseudo_labels
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips
 from stepline.models.wys2.detector import Detector
-from stepline.models.wys2.pseudo_labels import ClipStream, ValidationClips, choose_clips
+from stepline.models.wys2.pseudo_labels import (
+    ClipStream,
+    ValidationClips,
+    choose_pseudo_labelled_clips,
+)
 from stepline.models.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
 from stepline.models.wys2.train import train_detector
 from stepline.records import Transcript, count_reasons
@@ -165,9 +169,9 @@ HELD = ValidationClips(numbered([10.0, 400.0, 700.0]), np.array([False, True, Tr
 
 def test_clips_from_the_threshold_on_are_kept_in_order():
     clips = ListedClips(numbered(range(1000)))
-    threshold, kept = choose_clips(FirstNumber(), clips, HELD, PseudoSettings())
+    threshold, kept = choose_pseudo_labelled_clips(FirstNumber(), clips, HELD, PseudoSettings())
     assert threshold == 400
     assert kept.tolist() == list(range(400, 1000))
     share = PseudoSettings(threshold="share", share=0.25)
-    threshold, kept = choose_clips(FirstNumber(), clips, HELD, share)
+    threshold, kept = choose_pseudo_labelled_clips(FirstNumber(), clips, HELD, share)
     assert kept.tolist() == list(range(750, 1000))

@@ -255,7 +255,7 @@ def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
     parts = json.loads((tmp_path / "run" / "videos.json").read_text())
     unseen = gathered.select_videos(frozenset(parts["test"] + parts["validation"]))
     shown = {video.id: video.shown("narration") for video in world.videos}
-    truth = [shown[clip.video][clip.sentence, int(clip.span.center)] for clip in unseen.clips]
+    truth = [shown[clip.video][clip.sentence_index, int(clip.span.center)] for clip in unseen.clips]
     seen = np.stack([pair.video.mean(0) for pair in unseen.pairs])
     said = np.stack([pair.text[0] for pair in unseen.pairs])
     cosine = (seen * said).sum(1) / np.linalg.norm(seen, axis=1) / np.linalg.norm(said, axis=1)
@@ -308,7 +308,7 @@ def test_clips_above_the_threshold_join_the_training():
     assert calls == [(0, [5.0, 6.0]), (1, [0.7, 2.0, 5.0, 6.0])]
     first, second = made.rounds
     assert (first.pseudo_labelled, first.threshold, first.auc) == (0, None, 1.0)
-    assert (second.pseudo_labelled, second.of, second.pairs) == (2, 4, 4)
+    assert (second.pseudo_labelled, second.scored_count, second.pairs) == (2, 4, 4)
     assert second.threshold == pytest.approx(0.7)
 
 

@@ -24,7 +24,7 @@ def file_urls(item: VideoItem) -> dict[str, str]:
     return {name: url for name, url in urls.items() if url is not None}
 
 
-class Fetcher:
+class FileDownloader:
     """Downloads the files of videos into a scratch folder, in background threads.
 
     Args:
@@ -40,10 +40,13 @@ class Fetcher:
         self._numbers = itertools.count(1)  # of the folders
         self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
 
-    def open(self, item: VideoItem, kinds: Collection[str]) -> None:
-        """Start to download files of a video. Local files are used where they are.
+    def start_downloads(self, item: VideoItem, kinds: Collection[str]) -> None:
+        """Start to download files of a video in background threads. Local files are used where they
+        are.
 
-        kinds: kinds of the files: "media", "captions", "features".
+        Args:
+            item: the video with the URLs of its files.
+            kinds: kinds of the files: "media", "captions", "features".
         """
         folder = self._scratch / f"video-{next(self._numbers)}"
         self._folders[item.id] = folder
@@ -71,7 +74,7 @@ class Fetcher:
             return None
         return {kind: files[kind].result() for kind in kinds}
 
-    def release(self, item: VideoItem) -> None:
+    def delete_files(self, item: VideoItem) -> None:
         """Delete the downloaded files of a video."""
         for fetch in self._files.pop(item.id, {}).values():
             if not fetch.cancel():

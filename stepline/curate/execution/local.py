@@ -80,7 +80,7 @@ def gpus_a_worker(share: float) -> float:
     """
     if requested_device() == "cpu":
         return 0.0
-    return share or float(current_device().kind != "cpu")
+    return share or float(current_device().device_type != "cpu")
 
 
 @contextlib.contextmanager

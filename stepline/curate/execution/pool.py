@@ -20,7 +20,7 @@ from stepline.curate.stage import FailureKind, StageFailure
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote.settings import BYTES_PER_MIB
-from stepline.processes import worker_variables
+from stepline.processes import thread_limit_variables
 from stepline.workers import Reply, WorkerDeath, WorkerPool, WorkerProcess, WorkerReady
 
 START_SECONDS = 180.0  # that a process may take to start
@@ -48,14 +48,14 @@ class TaskWorker(WorkerProcess):
         super().__init__(
             "stepline.curate.execution.worker:start_worker",
             replace(setup, stages=stages),
-            variables=worker_variables(threads=1),
+            variables=thread_limit_variables(threads=1),
             max_bytes=setup.recipe.limits.memory * BYTES_PER_MIB,
             start_seconds=START_SECONDS,
         )
 
     def can_do(self, request: TaskRequest) -> bool:
         """Return whether the worker can run a task: it has a GPU, or the task needs none."""
-        return self.has_gpu or not request.gpu
+        return self.has_gpu or not request.uses_gpu
 
     def restart(self) -> None:
         """Replace the process by a new one, which has loaded no models."""
@@ -240,10 +240,10 @@ class TaskPool(WorkerPool[TaskWorker]):
                 "ok": reply.kind == "done",
                 "kind": reply.kind,
                 "again": again,
-                "first": reply.first,
+                "first": reply.is_first_run,
                 "cpu": round(reply.cpu_seconds, 4),
                 "wall": round(reply.wall_seconds, 4),
                 "peak_rss": reply.peak_rss,
-                "bytes": reply.bytes,
+                "bytes": reply.result_bytes,
             },
         )

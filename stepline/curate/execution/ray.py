@@ -15,14 +15,14 @@ from itertools import chain
 from typing import Any
 
 from stepline.curate.execution.actors import Actor, ActorGroup, last_error_line
-from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase
+from stepline.curate.execution.scheduler import FinishedVideo, Phase, VideoInProgress
 from stepline.curate.plan import Plan
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.results import remove_partials
 from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote.settings import BYTES_PER_MIB
 from stepline.networks.device import core_count
-from stepline.processes import module_folders
+from stepline.processes import import_folders
 
 log = logging.getLogger(__name__)
 
@@ -78,9 +78,9 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
 def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
     """Yield the videos with tasks to run. The others are reported as finished."""
     for item in items:
-        video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
+        video = VideoInProgress(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if not video.tasks:
-            phase.on_finished(FinishedVideo(item, video.failure, computed=False))
+            phase.on_finished(FinishedVideo(item, video.failure, ran_any_task=False))
         else:
             yield item
 
@@ -181,7 +181,7 @@ def _shared_module_folders() -> Iterator[None]:
     """Let new processes import modules from the folders of this process, in a `with` block."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())
+    os.environ["PYTHONPATH"] = os.pathsep.join(import_folders())
     try:
         yield
     finally:

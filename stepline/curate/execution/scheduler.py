@@ -5,7 +5,7 @@ engines use it: the local one (local.py) with all videos and all workers, an act
 (actors.py) with a few and one worker.
 
     Scheduler.add: opens a video, whose files are fetched (fetcher.py). Scheduler.step: asks each
-    for its next task (OpenVideo), submits that to a free worker (pool.py), and records its outcome
+    for its next task (VideoInProgress), submits that to a free worker (pool.py), and records its outcome
     in OUT (store/results.py).
 """
 
@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stepline.curate.execution.fetcher import Fetcher, file_urls
+from stepline.curate.execution.fetcher import FileDownloader, file_urls
 from stepline.curate.execution.pool import POLL_SECONDS, TaskPool, TaskWorker
 from stepline.curate.execution.worker import (
     TaskRequest,
     WorkerSetup,
     disk_is_full,
-    make_reason_portable,
+    remove_paths_from_reason,
 )
 from stepline.curate.plan import KEYED_VERSIONS, Plan, StageTask
 from stepline.curate.stage import StageFailure, VideoItem, input_files
@@ -33,7 +33,7 @@ from stepline.files.remote.retry import OutOfReachError
 FILE_POLL_SECONDS = 0.02  # to wait while a file is on its way and every worker is free
 
 
-class OpenVideo:
+class VideoInProgress:
     """A video in progress, with the tasks that remain to be run for it.
 
     Attributes:
@@ -41,7 +41,7 @@ class OpenVideo:
         tasks: the remaining tasks in the order of the recipe. Empty once the video is finished.
         failure: the first failure of the finished video in the order of the recipe, None without
             one.
-        computed: whether a task of the video was run since it was opened.
+        ran_any_task: whether a task of the video was run since it was opened.
 
     Args:
         plan: stages, settings and keys.
@@ -64,7 +64,7 @@ class OpenVideo:
         self.item = item
         self.tasks: list[StageTask] = []
         self.failure: StageFailure | None = None
-        self.computed = False
+        self.ran_any_task = False
         self._is_running = False
         self._plan = plan
         for task in plan.tasks_of(item):
@@ -86,7 +86,7 @@ class OpenVideo:
 
     def mark_running(self) -> None:
         """Note that the first remaining task has been given to a worker."""
-        self._is_running = self.computed = True
+        self._is_running = self.ran_any_task = True
 
     def record_outcome(self, failure: StageFailure | None) -> None:
         """Remove the first remaining task, which has ended. After a failure, no task remains.
@@ -115,12 +115,12 @@ class FinishedVideo:
     Attributes:
         item: the video.
         failure: its first failure in the order of the recipe, None without one.
-        computed: whether a task of the video was run in this run.
+        ran_any_task: whether a task of the video was run in this run.
     """
 
     item: VideoItem
     failure: StageFailure | None
-    computed: bool
+    ran_any_task: bool
 
 
 @dataclass(frozen=True)
@@ -219,9 +219,9 @@ class Scheduler:
         self._gpu_stages = {n for n in phase.stages if devices and stages[n].uses_gpu(recipe)}
         self._phase = phase
         self._max_open = recipe.engine.ahead * workers
-        self._open: dict[str, OpenVideo] = {}
+        self._open: dict[str, VideoInProgress] = {}
         self._awaits_file = False
-        self._fetcher = Fetcher(scratch, recipe.remote)
+        self._fetcher = FileDownloader(scratch, recipe.remote)
         self._pool = TaskPool(make_worker_setup(phase), workers, run_log, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
@@ -243,10 +243,10 @@ class Scheduler:
         A video without remaining tasks is finished.
         """
         phase = self._phase
-        video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
+        video = VideoInProgress(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         self._open[item.id] = video
         if not self._close_if_finished(video):
-            self._fetcher.open(item, video.required_files())
+            self._fetcher.start_downloads(item, video.required_files())
 
     def run_once(self) -> None:
         """Submit tasks to idle workers, wait briefly, and record the outcomes of finished tasks."""
@@ -297,7 +297,7 @@ class Scheduler:
             if worker.can_do(request):
                 yield request
 
-    def _find_local_files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
+    def _find_local_files(self, video: VideoInProgress, task: StageTask) -> dict[str, Path] | None:
         """Return the local paths of the files of a task by kind.
 
         None while one is being downloaded. A failed download is recorded as a failure of the task,
@@ -316,7 +316,7 @@ class Scheduler:
             out_of_reach = isinstance(error, OutOfReachError) and not on_the_web
             if out_of_reach or disk_is_full(error):
                 raise
-            reason = make_reason_portable(str(error), addresses, item.id)
+            reason = remove_paths_from_reason(str(error), addresses, item.id)
             self._record_outcome(task, StageFailure(item.id, task.stage, "error", reason))
             return None
         if files is None:
@@ -337,12 +337,12 @@ class Scheduler:
         self._close_if_finished(video)
         # Its files go as soon as no task can need them.
         if not video.required_files():
-            self._fetcher.release(video.item)
+            self._fetcher.delete_files(video.item)
 
-    def _close_if_finished(self, video: OpenVideo) -> bool:
+    def _close_if_finished(self, video: VideoInProgress) -> bool:
         """Report a video without remaining tasks as finished. Return whether it is finished."""
         if not video.tasks:
             del self._open[video.item.id]
-            self._fetcher.release(video.item)
-            self._phase.on_finished(FinishedVideo(video.item, video.failure, video.computed))
+            self._fetcher.delete_files(video.item)
+            self._phase.on_finished(FinishedVideo(video.item, video.failure, video.ran_any_task))
         return not video.tasks

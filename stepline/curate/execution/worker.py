@@ -25,7 +25,7 @@ from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import causes
 from stepline.networks.device import current_device, is_gpu_error, set_device
-from stepline.numeric import one_blas_thread
+from stepline.numeric import limit_blas_to_one_thread
 from stepline.version import minor_version
 from stepline.workers import Send
 
@@ -69,12 +69,12 @@ class TaskRequest:
         task: the stage and the video.
         files: local paths of the files that the stage reads, by kind: "media", "captions",
             "features".
-        gpu: whether the task runs on the GPU of the worker. False: on the CPU.
+        uses_gpu: whether the task runs on the GPU of the worker. False: on the CPU.
     """
 
     task: StageTask
     files: Mapping[str, Path] = field(default_factory=dict)
-    gpu: bool = False
+    uses_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class TaskReply:
         cpu_seconds: CPU time of the task.
         wall_seconds: elapsed time of the task.
         peak_rss: peak memory of the process in bytes.
-        bytes: size of the result.
-        first: whether the process ran this stage for the first time, so that it loaded models.
+        result_bytes: size of the result.
+        is_first_run: whether the process ran this stage for the first time, so that it loaded models.
         notes: further numbers for the log, by name.
     """
 
@@ -97,8 +97,8 @@ class TaskReply:
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     peak_rss: int = 0
-    bytes: int = 0
-    first: bool = False
+    result_bytes: int = 0
+    is_first_run: bool = False
     notes: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -127,7 +127,7 @@ class TaskRunner:
         self._results = ResultStore(RemotePath(setup.out, setup.recipe.remote), listed=False)
         self._loaded: set[str] = set()
 
-    @one_blas_thread()
+    @limit_blas_to_one_thread()
     def run(self, request: TaskRequest) -> TaskReply:
         """Run a task, store its result, and return the outcome with its time and memory."""
         stage = self._setup.stages[request.task.stage]
@@ -144,7 +144,7 @@ class TaskRunner:
             cpu_seconds=time.process_time() - cpu_start,
             wall_seconds=time.monotonic() - wall_start,
             peak_rss=peak_memory(),
-            first=first,
+            is_first_run=first,
             notes=notes,
         )
 
@@ -161,12 +161,12 @@ class TaskRunner:
             return TaskReply(kind, " ".join(reason.split()))
         if data is None:
             files = map(str, request.files.values())
-            return TaskReply(kind, make_reason_portable(reason, files, request.task.item.id))
+            return TaskReply(kind, remove_paths_from_reason(reason, files, request.task.item.id))
         try:
             self._results.write_result(stage, request.task.key, data)
         except SteplineError as error:
             return TaskReply("run", str(error))
-        return TaskReply("done", bytes=len(data))
+        return TaskReply("done", result_bytes=len(data))
 
     def _make_context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
         """Return the inputs of a task, and select its device.
@@ -186,7 +186,7 @@ class TaskRunner:
                     f"the driver {version or 'none'}; "
                     "install the same version on every machine"
                 )
-        set_device(self._setup.device if request.gpu else "cpu")
+        set_device(self._setup.device if request.uses_gpu else "cpu")
         # What it needs: results from the store, and folders on this machine.
         results = {}
         for need, key in request.task.needs.items():
@@ -245,7 +245,7 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
         return run(context)
     except Exception as error:
         # Only a GPU that gave out is worth another try.
-        if current_device().kind == "cpu" or not any(map(is_gpu_error, causes(error))):
+        if current_device().device_type == "cpu" or not any(map(is_gpu_error, causes(error))):
             raise
         what = "%s: done on the CPU, as the GPU gave out (%s)"
         log.warning(what, context.item.id, first_line(error))
@@ -283,7 +283,7 @@ def peak_memory() -> int:
     return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
 
 
-def make_reason_portable(reason: str, files: Iterable[str], identity: str) -> str:
+def remove_paths_from_reason(reason: str, files: Iterable[str], video_id: str) -> str:
     """Return an error message as one line without paths and memory addresses of this machine.
 
     Failure reasons are part of the dataset, so they must be equal on all machines.
@@ -292,11 +292,11 @@ def make_reason_portable(reason: str, files: Iterable[str], identity: str) -> st
         reason: error message.
         files: paths of the files of the video, which are replaced by its id. All other paths become
             `(a path)`.
-        identity: id of the video.
+        video_id: id of the video.
     """
     # Longest first, since one path may begin with another.
     for name in sorted(files, key=len, reverse=True):
-        reason = reason.replace(name, identity)
+        reason = reason.replace(name, video_id)
     line = PATH_PATTERN.sub("(a path)", " ".join(reason.split()))
     line = ADDRESS_PATTERN.sub("0x...", line)
     return line if len(line) <= MAX_REASON_CHARS else line[:MAX_REASON_CHARS] + "..."

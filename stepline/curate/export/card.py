@@ -138,22 +138,22 @@ class DatasetFacts:
 
     Attributes:
         counts: numbers of videos, steps, sentences and reasons.
-        makers: number of videos by the model that made a part of the record. Kinds of parts: "asr",
+        videos_by_model: number of videos by the model that made a part of the record. Kinds of parts: "asr",
             "writer", "vision", "judge".
-        featured: number of videos with features.
+        videos_with_features: number of videos with features.
     """
 
     counts: DatasetCounts = field(default_factory=DatasetCounts)
-    makers: dict[str, Counter[str]] = field(
+    videos_by_model: dict[str, Counter[str]] = field(
         default_factory=lambda: {kind: Counter() for kind in MAKER_KINDS}
     )
-    featured: int = 0
+    videos_with_features: int = 0
 
     def add(self, record: Record) -> None:
         """Count a record of the dataset."""
         self.counts.add(record)
         # Only names count, and a bounded number of them, since a record may hold anything.
-        for kind, counter in self.makers.items():
+        for kind, counter in self.videos_by_model.items():
             maker = record.models.get(kind)
             if isinstance(maker, str) and (maker in counter or len(counter) < MAX_MAKERS):
                 counter[maker] += 1
@@ -161,7 +161,7 @@ class DatasetFacts:
     def weights(self) -> list[str]:
         """Return the names of the model weights that made the dataset, sorted."""
         weights: set[str] = set()
-        for maker in chain.from_iterable(self.makers.values()):
+        for maker in chain.from_iterable(self.videos_by_model.values()):
             # A maker's name often contains that of its weights.
             weights.update(name for name in known_weights() if name in maker)
             weights.update(WEIGHTS_BEHIND.get(maker, ()))
@@ -204,9 +204,9 @@ def describe_dataset(
         "left_out": losses[0].entered - counts.kept_videos,
         "hours": round(counts.hours, 4),
         "steps": counts.steps,
-        "steps_placed": counts.placed,
+        "steps_placed": counts.steps_with_span,
         "sentences": counts.sentences,
-        "with_features": facts.featured,
+        "with_features": facts.videos_with_features,
         "tasks": len(counts.tasks),
         "languages": _counts_as_json(counts.languages),
         "step_statuses": _counts_as_json(counts.statuses),
@@ -214,7 +214,9 @@ def describe_dataset(
         "dropped_steps": _counts_as_json(counts.dropped_steps),
         "dropped_sentences": _counts_as_json(counts.dropped_sentences),
         "stages": stages,
-        "makers": {name: _counts_as_json(counter) for name, counter in facts.makers.items()},
+        "makers": {
+            name: _counts_as_json(counter) for name, counter in facts.videos_by_model.items()
+        },
         "weights": {name: known_weights()[name].licence for name in facts.weights()},
         "settings": stage_settings,
         "biases": list(describe_biases(counts)),
@@ -222,15 +224,15 @@ def describe_dataset(
     }
 
 
-def strip_folders(value: JsonValue) -> JsonValue:
+def remove_folders_from_paths(value: JsonValue) -> JsonValue:
     """Return settings in which each path is reduced to its last name.
 
     So no folder of a machine is published. "clip:/weights/clip" becomes "clip:clip".
     """
     if isinstance(value, dict):
-        return {key: strip_folders(inner) for key, inner in value.items()}
+        return {key: remove_folders_from_paths(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [strip_folders(inner) for inner in value]
+        return [remove_folders_from_paths(inner) for inner in value]
     # Only texts that are a path as a whole change.
     if isinstance(value, str) and PATH_PATTERN.fullmatch(value):
         folder, _, name = value.rpartition("/")

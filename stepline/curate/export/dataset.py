@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, strip_folders
+from stepline.curate.export.card import (
+    DatasetFacts,
+    dataset_card,
+    describe_dataset,
+    remove_folders_from_paths,
+)
 from stepline.curate.export.shards import (
     LEFT_OUT_SPLIT,
     TRAIN_SPLIT,
@@ -80,7 +85,7 @@ def export_dataset(
     store = contents.features
     if store is not None and settings.features:
         ids = [record.id for record in contents.records() if record.id in store]
-        facts.featured = len(ids)
+        facts.videos_with_features = len(ids)
         if ids:
             files += copy_features(ids, store, folder, settings.shard * BYTES_PER_MIB)
 
@@ -88,7 +93,9 @@ def export_dataset(
     losses = count_stage_losses(
         contents.left_out.values(), facts.counts.kept_videos, contents.stages
     )
-    tree = describe_dataset(facts, losses, files, settings, strip_folders(contents.settings))
+    tree = describe_dataset(
+        facts, losses, files, settings, remove_folders_from_paths(contents.settings)
+    )
     write_atomic(folder / CARD_NAME, dataset_card(tree, settings, contents.stages))
     write_atomic(folder / INDEX_NAME, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
     return tree
@@ -131,7 +138,7 @@ OWN_PREFIXES = (
 )
 
 
-def publish(folder: Path, target: RemotePath) -> None:
+def publish_folder(folder: Path, target: RemotePath) -> None:
     """Copy a dataset to a target folder, and delete the files of an earlier dataset there.
 
     Other files stay. An interrupted copy can be repeated: `dataset.json`, which lists every file,

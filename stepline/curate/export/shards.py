@@ -24,12 +24,12 @@ class Column:
     Attributes:
         name: name of the column.
         kind: Arrow type.
-        meaning: description for the dataset card.
+        description: description for the dataset card.
     """
 
     name: str
     kind: str
-    meaning: str
+    description: str
 
 
 RECORD_COLUMNS = (
@@ -51,7 +51,7 @@ RECORD_COLUMNS = (
     Column(
         "step_scores", "list<double>", "P(the step is shown at all); none where nothing judged it"
     ),
-    Column("step_statuses", "list<string>", "shown, unclear, said or not found"),
+    Column("step_statuses", "list<string>", "seen, placed, said_only or not_found"),
     Column(
         "step_licences",
         "list<string>",

@@ -50,20 +50,20 @@ class DatasetCounts:
         hours: duration in hours of the videos whose duration is known.
         timed_videos: number of videos whose duration is known.
         sentences: sentences heard.
-        cited: sentences that are a source of a step.
+        cited_sentences: sentences that are a source of a step.
         spoken_words: words of the sentences.
         spoken_seconds: seconds from the start of the first sentence to the last end, summed over
             videos.
         steps: steps.
         step_words: words of the steps.
         step_seconds: duration in seconds of the steps with a span.
-        placed: steps with a span.
-        neighbours: pairs of successive steps with a span.
-        out_of_order: pairs of `neighbours` whose second step is shown first.
+        steps_with_span: steps with a span.
+        successive_pairs: pairs of successive steps with a span.
+        reversed_pairs: pairs of `successive_pairs` whose second step is shown first.
         left_out: videos that are left out, by reason.
         dropped_sentences: dropped sentences by reason.
         dropped_steps: dropped steps by reason.
-        statuses: steps by status, such as "shown".
+        statuses: steps by status, such as "placed".
         languages: videos by language of the speech.
         licences: steps from a text base, by licence of their text.
         recognisers: videos by speech recogniser.
@@ -78,15 +78,15 @@ class DatasetCounts:
     hours: float = 0.0
     timed_videos: int = 0
     sentences: int = 0
-    cited: int = 0
+    cited_sentences: int = 0
     spoken_words: int = 0
     spoken_seconds: float = 0.0
     steps: int = 0
     step_words: int = 0
     step_seconds: float = 0.0
-    placed: int = 0
-    neighbours: int = 0
-    out_of_order: int = 0
+    steps_with_span: int = 0
+    successive_pairs: int = 0
+    reversed_pairs: int = 0
     left_out: Counts = field(default_factory=Counter)
     dropped_sentences: Counts = field(default_factory=Counter)
     dropped_steps: Counts = field(default_factory=Counter)
@@ -131,7 +131,7 @@ class DatasetCounts:
         self.recognisers[transcript.recogniser or "none"] += 1
         self.sentences += len(sentences)
         # Several steps may cite one sentence, which counts once.
-        self.cited += len({source for step in record.steps for source in step.sources})
+        self.cited_sentences += len({source for step in record.steps for source in step.sources})
         self.narration_shown.add(sentence.shown for sentence in sentences)
         if sentences:
             self.spoken_words += sum(len(sentence.text.split()) for sentence in sentences)
@@ -147,13 +147,13 @@ class DatasetCounts:
             if step.source_text is not None:
                 self.licences[step.licence or "not stated"] += 1
             if step.spans:
-                self.placed += 1
+                self.steps_with_span += 1
                 self.step_seconds += step.spans[0].duration
         # Steps without a place have no order among the others.
         starts = [step.spans[0].start for step in record.steps if step.spans]
         for earlier, later in pairwise(starts):
-            self.neighbours += 1
-            self.out_of_order += later < earlier
+            self.successive_pairs += 1
+            self.reversed_pairs += later < earlier
         self.steps_shown.add(step.score for step in record.steps)
 
 
@@ -253,8 +253,8 @@ def describe_biases(counts: DatasetCounts) -> list[str]:
             f"{percent:.0f} % of the videos are left out. "
             f"The most common reason ({count:,} videos) is: {reason}."
         )
-    if counts.neighbours:
-        percent = 100 * counts.out_of_order / counts.neighbours
+    if counts.successive_pairs:
+        percent = 100 * counts.reversed_pairs / counts.successive_pairs
         sentences.append(
             f"{percent:.0f} % of neighbouring steps are shown in another order than they are written."
         )
@@ -274,7 +274,11 @@ def compute_means(counts: DatasetCounts) -> list[tuple[str, str, str]]:
     return [
         ("steps per video", _format_mean(counts.steps, counts.kept_videos), "10.6"),
         ("words per step", _format_mean(counts.step_words, counts.steps), "8.0"),
-        ("seconds per step, where placed", _format_mean(counts.step_seconds, counts.placed), ""),
+        (
+            "seconds per step, where placed",
+            _format_mean(counts.step_seconds, counts.steps_with_span),
+            "",
+        ),
         ("spoken words per minute", _format_mean(counts.spoken_words, minutes), ""),
         ("seconds per video", _format_mean(3600 * counts.hours, counts.timed_videos), ""),
     ]

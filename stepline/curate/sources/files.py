@@ -43,7 +43,8 @@ FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:
-    """Return (stem, 0) of the file name of a video, None for any other file."""
+    """Return (stem, 0) of the file name of a video, None for any other file. 0 is the rank of its
+    ending."""
     stem, suffix = _stem_and_suffix(name)
     return None if not stem or suffix not in VIDEO_SUFFIXES else (stem, 0)
 
@@ -62,8 +63,12 @@ def captions_id(name: str) -> tuple[str, int] | None:
     return stem, CAPTIONS_SUFFIXES.index(suffix)
 
 
-def features_id(name: str) -> tuple[str, int] | None:
-    """Return (id, 0) of a features file, such as ID.npy or ID.mp4.npy, None for any other file."""
+def features_file_id(name: str) -> tuple[str, int] | None:
+    """Return (video id, 0) for the file name of features, such as ID.npy or ID.mp4.npy. None for
+    any other file.
+
+    0 is the rank of the file's ending. All endings of feature files have the same rank.
+    """
     # The same rule by which ready features are found elsewhere.
     id = item_id(name.rpartition("/")[2])
     return None if id is None else (id, 0)
@@ -284,7 +289,8 @@ class CaptionIndex:
 
 
 class SideFolders:
-    """Files by id in the folders of `source.videos`, `source.captions` and `source.features`.
+    """The folders of the settings `source.videos`, `source.captions` and `source.features`, which
+    hold further files of the videos by id.
 
     Args:
         settings: names the folders.
@@ -297,7 +303,7 @@ class SideFolders:
         videos = _index_folder(settings.videos, remote, video_id, "videos")
         self._indexes: dict[str, FileIndex | CaptionIndex | CaptionsFiles | None] = {
             "video": videos,
-            "features": _index_folder(settings.features, remote, features_id, "features"),
+            "features": _index_folder(settings.features, remote, features_file_id, "features"),
         }
         if captions.lower().endswith(".json"):
             self._indexes["captions"] = CaptionIndex(absolute_path(RemotePath(captions, remote)))

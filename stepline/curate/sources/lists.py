@@ -50,7 +50,8 @@ def read_list(
         source: the list (.parquet, .csv, .tsv, .jsonl).
         settings: column names, and whether files are checked.
         source_filter: selects videos by id and category.
-        side_folders: further files by id.
+        side_folders: folders with further files of the videos (captions, features), found by video
+            id.
 
     Raises DatasetError for an unreadable list or a missing column.
     """
@@ -175,16 +176,16 @@ def _open_parquet(
 
     def rows() -> Rows:
         names = [name for name in table.columns if name in columns]
-        with _translate_read_errors(source, ParquetError):
+        with _convert_read_errors(source, ParquetError):
             yield from table.rows(names, BATCH_ROWS)
 
-    with _translate_read_errors(source, ParquetError):
+    with _convert_read_errors(source, ParquetError):
         table = ParquetReader(file)
         return table.columns, rows()
 
 
 def _open_table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
-    with _translate_read_errors(source, *DAMAGE_ERRORS):
+    with _convert_read_errors(source, *DAMAGE_ERRORS):
         lines = read_text_lines(source, text)
         head = next(lines, "")
         delimiter = ","
@@ -197,7 +198,7 @@ def _open_table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
 
 
 def _check_rows(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
-    with _translate_read_errors(source, *DAMAGE_ERRORS):
+    with _convert_read_errors(source, *DAMAGE_ERRORS):
         for row in rows:
             # Too many cells come under None, and cells that are missing are None.
             if None in row or None in row.values():
@@ -216,7 +217,7 @@ def _open_json_lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], R
 
 
 def _read_json_lines(source: RemotePath, text: TextIO) -> Rows:
-    with _translate_read_errors(source, *DAMAGE_ERRORS, ValueError):
+    with _convert_read_errors(source, *DAMAGE_ERRORS, ValueError):
         for number, line in enumerate(read_text_lines(source, text), start=1):
             if not line.strip():
                 continue
@@ -229,7 +230,7 @@ def _read_json_lines(source: RemotePath, text: TextIO) -> Rows:
 
 
 @contextmanager
-def _translate_read_errors(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
+def _convert_read_errors(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
     """Convert errors of the types `damage` to DatasetError."""
     try:
         yield

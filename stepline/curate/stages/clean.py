@@ -49,10 +49,11 @@ class StepScores:
     agreement: float
 
 
-def clean(dataset: DatasetContext) -> None:
-    """Write the records with only their clean steps. Dropped steps are listed with a reason.
+def run_clean(dataset: DatasetContext) -> None:
+    """Write the records with only those steps whose four scores are high enough (the stage
+    `clean`). Dropped steps are listed with a reason.
 
-    A video without a clean step is left out.
+    A video without a remaining step is left out.
     """
     settings = dataset.recipe.clean
     left_out = read_left_out(previous_folder(dataset))
@@ -147,7 +148,7 @@ def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str 
         return NO_STEP_WORDING
     if scores.support < settings.supported:
         return NO_SUPPORT
-    is_placed = step.status in ("shown", "unclear") and step.spans
+    is_placed = step.status in ("seen", "placed") and step.spans
     if not is_placed or scores.visibility < settings.shown:
         return NOT_SHOWN
     if scores.agreement < settings.placed:
@@ -161,7 +162,7 @@ NOT_JUDGED = "what is said in it could not be judged"
 FEW_SHOWN = "too few of its sentences are shown"
 
 
-def select_shown_narrations(dataset: DatasetContext) -> None:
+def run_visible(dataset: DatasetContext) -> None:
     """Write records whose steps are the sentences that are shown while they are spoken.
 
     A video without such a sentence is left out. Source: WYS2, section 3.
@@ -173,7 +174,7 @@ def select_shown_narrations(dataset: DatasetContext) -> None:
     for record in read_parquet(source / RECORDS_FILE):
         visible = select_shown_sentences(record, settings)
         # A video that could not be judged is left out for that, not for its pictures.
-        is_judged = any(sentence.shown is not None for sentence in record.sentences)
+        is_judged = bool(record.steps) or any(each.shown is not None for each in record.sentences)
         if is_judged and visible.steps:
             records.append(visible)
         else:
@@ -187,13 +188,21 @@ def select_shown_narrations(dataset: DatasetContext) -> None:
 def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
     """Return a record with its shown sentences as steps. All other sentences are dropped.
 
-    settings: minimal P(shown).
+    settings: minimal P(shown) of a detector. Without one, a sentence is shown if a step without a
+        doubt rests on it.
     """
+    citing = {}
+    for step in record.steps:
+        if step.spans and step.doubt is None:
+            citing.update(dict.fromkeys(step.sources, step))
     steps = []
     dropped = []
     # A narration that is shown becomes a step where it is said.
     for number, sentence in enumerate(record.sentences):
-        if sentence.shown is None or sentence.shown < settings.shown:
+        is_shown = number in citing
+        if sentence.shown is not None:
+            is_shown = sentence.shown >= settings.shown
+        if not is_shown:
             dropped.append(Rejected(what="sentence", text=sentence.text, reason=NOT_SHOWN_SENTENCE))
             continue
         span = sentence.span
@@ -204,7 +213,8 @@ def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
                 spans=(span,),
                 at=span.center,
                 said=span,
-                status="shown",
+                status="placed" if sentence.shown is None else "seen",
+                basis=None if sentence.shown is None else "network",
                 score=sentence.shown,
                 sources=(number,),
             )
@@ -212,8 +222,8 @@ def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
     return _with_steps(record, steps, dropped)
 
 
-def export(dataset: DatasetContext) -> None:
-    """Write the files of the dataset into the stage's folder.
+def run_export(dataset: DatasetContext) -> None:
+    """Write the files of the dataset into the stage's folder (the stage `export`).
 
     `curate` publishes them at the end.
     """

@@ -34,12 +34,13 @@ from stepline.curate.stages.intermediate import (
     JudgedTranscript,
     ProbeResult,
     load_result,
-    unpack,
+    unpack_arrays,
 )
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
 from stepline.models.training.sources import OmitReason
 from stepline.pipeline.pictures import NO_PICTURE
+from stepline.pipeline.placing import decide_by_detector
 from stepline.records import Record, Transcript, Video
 from stepline.storage import read_parquet, write_parquet
 from stepline.version import __version__
@@ -105,8 +106,8 @@ def previous_records(dataset: DatasetContext) -> Iterator[Record]:
 Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
 
 
-def gather(dataset: DatasetContext) -> None:
-    """Write the records and visual features of all videos except duplicates."""
+def run_gather(dataset: DatasetContext) -> None:
+    """Write the records and visual features of all videos except duplicates (the stage `gather`)."""
     # Repeated videos are known before anything is written.
     repeated = _find_duplicates(dataset)
     left_out = _list_failures(dataset) | repeated
@@ -126,7 +127,7 @@ def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
     return {**refused, **dataset.failures}
 
 
-def gather_features(dataset: DatasetContext) -> None:
+def run_features(dataset: DatasetContext) -> None:
     """Write the visual features of all videos as a store, as `stepline features extract` does."""
     left_out = _list_failures(dataset)
     count = 0
@@ -150,7 +151,7 @@ def _add_features(store: FeatureWriter, id: str, data: bytes) -> OmitReason | No
         id: id of the video.
         data: stored result of the stage `encode`.
     """
-    header, arrays = unpack(FeatureHeader, data)
+    header, arrays = unpack_arrays(FeatureHeader, data)
     if "features" not in arrays or header.backbone is None:
         return NO_PICTURE, ""
     # Halves, as the store keeps them, so that both give the same bytes.
@@ -177,8 +178,8 @@ def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
         file = load_result(ProbeResult, row["probe"])
         coarse = load_result(CoarseSteps, row["coarse"])
         words = duplicates.minhash(coarse.transcript)
-        signature = Signature(item.id, coarse.duration, file.digest, words)
-        reason = duplicates.duplicate_reason(signature)
+        signature = VideoSignature(item.id, coarse.duration, file.digest, words)
+        reason = duplicates.find_duplicate_reason(signature)
         if reason is not None:
             repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
     return repeated
@@ -213,7 +214,7 @@ def make_record(item: VideoItem, row: Row, writer: str) -> Record:
     """
     file = load_result(ProbeResult, row["probe"])
     coarse = load_result(CoarseSteps, row["coarse"])
-    header, _ = unpack(FeatureHeader, row["encode"])
+    header, _ = unpack_arrays(FeatureHeader, row["encode"])
     transcript = coarse.transcript
     steps = coarse.steps
     warnings = coarse.warnings
@@ -227,7 +228,7 @@ def make_record(item: VideoItem, row: Row, writer: str) -> Record:
         "judge": None,
     }
     if "ground" in row:
-        grounded, _ = unpack(GroundedSteps, row["ground"])
+        grounded, _ = unpack_arrays(GroundedSteps, row["ground"])
         steps = grounded.steps
         warnings += grounded.doubts
         models["grounding"] = grounded.report
@@ -237,6 +238,8 @@ def make_record(item: VideoItem, row: Row, writer: str) -> Record:
         judged = load_result(JudgedTranscript, row["judge"])
         transcript = judged.transcript
         models["judge"] = judged.judge
+        if judged.judge is not None:
+            steps = decide_by_detector(steps, transcript)
     models["asr"] = transcript.recogniser
     # The record, with what the source knows of the video.
     video = Video(
@@ -275,12 +278,12 @@ Hashes: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Signature:
-    """What identifies a video among others.
+class VideoSignature:
+    """What a video is compared by, to find duplicates.
 
     Attributes:
         id: id of the video.
-        duration: seconds.
+        duration: length of the video in seconds.
         digest: sha256 of its file, None without a file.
         words: (64,) MinHash of its speech, None if hardly anything is said.
     """
@@ -303,9 +306,9 @@ class DuplicateFinder:
         # Fixed factors: the same videos meet in the same buckets everywhere.
         self._factors = rng.integers(1, HASH_PRIME, size=(2, HASH_COUNT), dtype=np.int64)
         self._ids_by_digest: dict[str, str] = {}
-        self._buckets: dict[tuple[int, bytes], list[Signature]] = defaultdict(list)
+        self._buckets: dict[tuple[int, bytes], list[VideoSignature]] = defaultdict(list)
 
-    def duplicate_reason(self, video: Signature) -> str | None:
+    def find_duplicate_reason(self, video: VideoSignature) -> str | None:
         """Return why a video is a duplicate of an earlier one. None if it is new.
 
         Later videos are compared with each new video.
@@ -345,7 +348,7 @@ class DuplicateFinder:
         least: Hashes = hashes.min(axis=0)
         return least
 
-    def _says_the_same(self, first: Signature, second: Signature) -> bool:
+    def _says_the_same(self, first: VideoSignature, second: VideoSignature) -> bool:
         # Copies of a video have about its length.
         tolerance = max(0.5, LENGTH_TOLERANCE * max(first.duration, second.duration))
         if abs(first.duration - second.duration) > tolerance:

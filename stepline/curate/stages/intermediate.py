@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 METADATA_KEY = "stepline"  # the one key of metadata
-CUE_ARRAYS = ("presenter", "letters")  # arrays of PictureCues
+# array name in stored results -> field of PictureCues
+CUE_ARRAYS = {"presenter": "presenter_probability", "letters": "text_area"}
 Array = npt.NDArray[np.generic]
 Result = TypeVar("Result")
 Header = TypeVar("Header", bound=FrozenModel)
@@ -112,7 +113,7 @@ class JudgedTranscript(FrozenModel):
 
     Attributes:
         transcript: sentences with their P(shown).
-        judge: name of the model. None if nothing could be judged.
+        judge: who judged. None without a detector.
     """
 
     transcript: Transcript
@@ -146,12 +147,12 @@ def pack_grounding(
         doubts=(*report.warnings, *(answers.notes if answers else ())),
         witness=answers.report if answers else None,
     )
-    return pack(header, {"scores": alignment.scores})
+    return pack_arrays(header, {"scores": alignment.scores})
 
 
 def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
     """Return grounded steps and their alignment from stored bytes. No alignment gives None."""
-    grounded, arrays = unpack(GroundedSteps, data)
+    grounded, arrays = unpack_arrays(GroundedSteps, data)
     # Without an alignment, nothing was grounded.
     if grounded.kind is None:
         return grounded, None
@@ -211,7 +212,7 @@ def load_result(kind: type[Result], data: bytes) -> Result:
 _type_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
-def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
+def pack_arrays(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     """Return metadata and arrays in the safetensors format."""
     from safetensors.numpy import save
 
@@ -221,7 +222,7 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     return bytes(save(contiguous, metadata))
 
 
-def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
+def unpack_arrays(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
     """Return metadata and arrays from the safetensors format.
 
     kind: class of the metadata.
@@ -258,23 +259,23 @@ def pack_features(visual: VisualFeatures) -> bytes:
         facts["rate"] = features.rate
     if activity is not None:
         arrays["motion"] = activity.motion
-        arrays["peaks"] = activity.peaks
-        arrays["looks"] = activity.looks.astype(np.float16)
+        arrays["peaks"] = activity.peak_changes
+        arrays["looks"] = activity.thumbnails.astype(np.float16)
         facts["cuts"] = tuple(map(float, activity.cuts))
         facts["rate"] = activity.rate
     if cues is not None:
-        for name in CUE_ARRAYS:
-            arrays[name] = getattr(cues, name)
+        for name, field in CUE_ARRAYS.items():
+            arrays[name] = getattr(cues, field)
         facts["lines"] = cues.lines
         facts["rate"] = cues.rate
-    return pack(header.model_copy(update=facts), arrays)
+    return pack_arrays(header.model_copy(update=facts), arrays)
 
 
 def unpack_features(data: bytes) -> VisualFeatures:
     """Return visual features from stored bytes, without the backbone that made them."""
     from stepline.vision import Activity, PictureCues
 
-    header, stored = unpack(FeatureHeader, data)
+    header, stored = unpack_arrays(FeatureHeader, data)
     rate = header.rate
     # Whatever is stored as halves is computed in float32.
     arrays = {name: array.astype(np.float32) for name, array in stored.items()}
@@ -288,7 +289,8 @@ def unpack_features(data: bytes) -> VisualFeatures:
     if header.cuts is not None:
         activity = Activity(arrays["motion"], header.cuts, rate, arrays["peaks"], arrays["looks"])
     if header.lines is not None:
-        cues = PictureCues(rate, **{name: arrays[name] for name in CUE_ARRAYS}, lines=header.lines)
+        cue_arrays = {field: arrays[name] for name, field in CUE_ARRAYS.items()}
+        cues = PictureCues(rate, **cue_arrays, lines=header.lines)
     return VisualFeatures(
         features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
     )

@@ -26,21 +26,21 @@ from stepline.curate.stages.intermediate import (
     JudgedTranscript,
     ProbeResult,
     dump_result,
-    pack,
+    pack_arrays,
     pack_features,
     pack_grounding,
     read_result,
     round_seconds,
     unpack_features,
-    unpack_grounding,
 )
 from stepline.errors import MediaError, ModelError, WriterError
 from stepline.files.digests import sha256
+from stepline.grounding.fusion import without_place
 from stepline.networks.device import Device, current_device
 from stepline.numeric import unit_rows
 from stepline.pipeline.networks import load_aligner, load_judge_detector, shared_recognisers
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, VisualOptions, extract_features
-from stepline.pipeline.placing import ask_vlm, ground_steps, judge_sentences
+from stepline.pipeline.placing import JUDGED_BY_DETECTOR, ask_vlm, ground_steps, judge_sentences
 from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_speech
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
@@ -55,7 +55,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def probe(video: VideoContext) -> bytes:
+def run_probe(video: VideoContext) -> bytes:
     """Return duration, streams and sha256 of the video file as a ProbeResult.
 
     Without a file, the duration is the one that the source states.
@@ -78,7 +78,7 @@ def probe(video: VideoContext) -> bytes:
     )
 
 
-def transcribe(video: VideoContext) -> bytes:
+def run_transcribe(video: VideoContext) -> bytes:
     """Return the transcript: from captions if there are any, otherwise from speech recognition."""
     settings = video.recipe.steps
     if video.captions is not None:
@@ -115,7 +115,7 @@ PROVISIONAL_WORD = "provisional"  # in a writer's note: another writer served th
 REPLY_FAULTS = ("of the reply", "the reply is")
 
 
-def write(video: VideoContext) -> bytes:
+def run_write(video: VideoContext) -> bytes:
     """Return the steps that the step writer makes from the transcript.
 
     Raises WriterError if a language model did not answer.
@@ -167,7 +167,7 @@ SLOW_SPEECH = "too little is said a minute"
 FEW_STEPS = "it has too few steps"
 
 
-def filter_video(video: VideoContext) -> bytes:
+def run_filter(video: VideoContext) -> bytes:
     """Return language, words and steps of a video as FilterCounts.
 
     Raises LeftOutError if the recipe leaves the video out.
@@ -217,7 +217,7 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
     return None
 
 
-def encode(video: VideoContext) -> bytes:
+def run_encode(video: VideoContext) -> bytes:
     """Return visual features (T rows, D), motion and shot boundaries of the video.
 
     Ready features replace the vision backbone.
@@ -245,7 +245,7 @@ def encode(video: VideoContext) -> bytes:
     return pack_features(extract_features(request, info, settings, VisualOptions(backbone=network)))
 
 
-def ground_coarsely(video: VideoContext) -> bytes:
+def run_coarse(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are spoken, as CoarseSteps.
 
     Steps that are not spoken are dropped. Source: NaSVA, section 3.1.
@@ -320,7 +320,7 @@ def _linking_encoder(settings: "StepsSettings") -> "TextEncoder":
     return lambda texts: unit_rows(encode(texts))
 
 
-def ground(video: VideoContext) -> bytes:
+def run_ground(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are shown, and their alignment (K, T).
 
     If the recipe names a vision-language model, it is asked about uncertain steps.
@@ -333,9 +333,8 @@ def ground(video: VideoContext) -> bytes:
     duration = coarse.duration
     visual = _read_features(video)
     if not steps or not (visual.features is not None or visual.activity is not None):
-        update = {"status": "said", "score": 0.0}
-        unseen = tuple(step.model_copy(update=update) for step in steps)
-        return pack(GroundedSteps(steps=unseen), {})
+        unseen = tuple(without_place(step, 0.0) for step in steps)
+        return pack_arrays(GroundedSteps(steps=unseen), {})
     # The default grounder or a trained network, and then a model that is asked.
     aligner = _aligner(settings)
     grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)
@@ -349,20 +348,19 @@ def ground(video: VideoContext) -> bytes:
     return pack_grounding(grounding, answers)
 
 
-def judge(video: VideoContext) -> bytes:
-    """Return the transcript with P(shown) of each sentence, as a JudgedTranscript."""
+def run_judge(video: VideoContext) -> bytes:
+    """Return the transcript with a detector's P(shown) of each sentence, as a JudgedTranscript.
+
+    Without a detector or pictures it is unchanged.
+    """
     settings = video.recipe.steps
     transcript = read_result(CoarseSteps, video, "coarse").transcript
-    grounded, alignment = unpack_grounding(video.results["ground"])
     visual = _read_features(video)
-    # Without pictures, nothing can say that a sentence is shown.
-    if visual.features is None and visual.activity is None:
-        return dump_result(JudgedTranscript(transcript=transcript))
     detector = _detector(settings.judge, settings.vision)
-    transcript, judge_name = judge_sentences(
-        transcript, grounded.steps, alignment, visual, settings.judge, detector
-    )
-    return dump_result(JudgedTranscript(transcript=transcript, judge=judge_name))
+    if detector is None or (visual.features is None and visual.activity is None):
+        return dump_result(JudgedTranscript(transcript=transcript))
+    transcript = judge_sentences(transcript, visual, settings.judge, detector)
+    return dump_result(JudgedTranscript(transcript=transcript, judge=JUDGED_BY_DETECTOR))
 
 
 def _read_features(video: VideoContext) -> VisualFeatures:

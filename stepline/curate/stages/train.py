@@ -42,13 +42,14 @@ NO_SWAPPED_STEP = "no sentence of it is swapped or kept"
 NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 
-def sieve_swap(dataset: DatasetContext) -> None:
-    """Run Sieve & Swap over the narrations of all videos. A killed run is continued.
+def run_sieve_swap(dataset: DatasetContext) -> None:
+    """Run Sieve & Swap over the narrations of all videos (the stage `sieve-swap`). A killed run is
+    resumed.
 
     Videos without a swapped or kept sentence are left out.
     """
     from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
-    from stepline.sieve_swap.run import Job, run
+    from stepline.sieve_swap.run import SieveSwapJob, run_job
     from stepline.sieve_swap.text_base import open_base
 
     settings = dataset.recipe.sieve_swap
@@ -59,7 +60,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     base = open_base(settings.base)
     out = dataset.folder / RUN_FOLDER
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
-    run(Job(source, base, out, swap, report=dataset.say))
+    run_job(SieveSwapJob(source, base, out, swap, report=dataset.say))
     # What was left out before stays so, with its reason.
     left_out = read_left_out(gathered)
     # The split is in each record's settings.
@@ -78,10 +79,11 @@ def sieve_swap(dataset: DatasetContext) -> None:
     write_dataset(dataset.folder, records, left_out)
 
 
-def train(dataset: DatasetContext) -> None:
-    """Train the grounding network with the seconds in which steps are spoken as labels.
+def run_train(dataset: DatasetContext) -> None:
+    """Train the grounding network on the gathered videos (the stage `train`). The seconds in which
+    a step is spoken are its labels.
 
-    A killed run is continued.
+    A killed run is resumed.
     """
     from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_aligner_run
 
@@ -113,8 +115,9 @@ def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
     return settings.model_copy(update={"model": model, "train": train})
 
 
-def refine(dataset: DatasetContext) -> None:
-    """Run rounds of self-training, then ground all steps with the final network.
+def run_refine(dataset: DatasetContext) -> None:
+    """Run rounds of self-training, then ground all steps with the final network (the stage
+    `refine`).
 
     Videos without labels are left out.
     """
@@ -242,7 +245,7 @@ def calibrate(
     try:
         # Without enough videos the network stays as it is.
         calibration, fraction = calibrate_on_foreign_texts(
-            loaded, score_pairs(), mode=settings.aligner.mode, rate=settings.shown_rate
+            loaded, score_pairs(), mode=settings.aligner.mode, shown_fraction=settings.shown_rate
         )
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"

@@ -40,12 +40,12 @@ class RunLock:
 
     Attributes:
         url: URL or path of the output folder, for messages.
-        killed: whether the previous run on the folder was killed.
+        was_killed: whether the previous run on the folder was killed.
         other_owner: note of another run that has taken the lock since, None without one.
     """
 
     url: str
-    killed: bool
+    was_killed: bool
     other_owner: bytes | None = None
 
     def check(self) -> None:

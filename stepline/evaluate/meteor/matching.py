@@ -19,7 +19,7 @@ from stepline.evaluate.meteor.tables import (
     HASH_MASK,
     MAX_PHRASE_WORDS,
     Lexicon,
-    Phrases,
+    ParaphraseTable,
     hash_word,
 )
 from stepline.evaluate.meteor.words import split_words, stem
@@ -57,32 +57,32 @@ class IndexedCaption:
         words: word -> its positions, ascending.
         stems: stem -> positions of the words with that stem, ascending.
         synsets: ids of the synonym sets of all words.
-        sources: phrases that have paraphrases: (position, number of words, paraphrase hash ->
+        paraphrase_sources: phrases that have paraphrases: (position, number of words, paraphrase hash ->
             rank).
-        targets: phrases that are paraphrases of other phrases: hash -> (number of words,
+        paraphrase_targets: phrases that are paraphrases of other phrases: hash -> (number of words,
             positions).
-        functions: bit mask of the positions that hold function words.
+        function_word_mask: bit mask of the positions that hold function words.
     """
 
     items: tuple[IndexedWord, ...]
     words: Positions
     stems: Positions
     synsets: frozenset[str]
-    sources: PhraseStarts
-    targets: PhrasePositions
-    functions: int
+    paraphrase_sources: PhraseStarts
+    paraphrase_targets: PhrasePositions
+    function_word_mask: int
 
 
 class CaptionIndexer:
     """Prepares captions for matching. It caches the properties of words."""
 
-    def __init__(self, lexicon: Lexicon, phrases: Phrases) -> None:
+    def __init__(self, lexicon: Lexicon, phrases: ParaphraseTable) -> None:
         self._lexicon = lexicon
         self._phrases = phrases
         self._words: dict[str, IndexedWord] = {}
 
     def index(self, caption: str) -> IndexedCaption:
-        """Return the indexed words of a caption."""
+        """Return the indexed words of a caption: each word with its stem, synonyms and phrases."""
         texts = split_words(caption, self._lexicon.prefixes)
         items = tuple(map(self._index_word, texts))
         sources, targets = _find_phrases(items, self._phrases)
@@ -91,9 +91,11 @@ class CaptionIndexer:
             words=_positions_by_key(texts),
             stems=_positions_by_key(item.stem for item in items),
             synsets=frozenset().union(*(item.synsets for item in items)),
-            sources=sources,
-            targets=targets,
-            functions=sum(item.is_function << position for position, item in enumerate(items)),
+            paraphrase_sources=sources,
+            paraphrase_targets=targets,
+            function_word_mask=sum(
+                item.is_function << position for position, item in enumerate(items)
+            ),
         )
 
     def _index_word(self, text: str) -> IndexedWord:
@@ -118,7 +120,7 @@ def _positions_by_key(keys: Iterable[str]) -> Positions:
 
 
 def _find_phrases(
-    items: tuple[IndexedWord, ...], table: Phrases
+    items: tuple[IndexedWord, ...], table: ParaphraseTable
 ) -> tuple[PhraseStarts, PhrasePositions]:
     """Return the `sources` and `targets` of an IndexedCaption, sorted by position and then by
     length.
@@ -133,9 +135,9 @@ def _find_phrases(
             hashes.append(phrase)
     sources: PhraseStarts = []
     targets: PhrasePositions = {}
-    for index in table.plausible(hashes):
+    for index in table.filter_plausible(hashes):
         position, length = spans[index]
-        paraphrases, is_target = table.entry(hashes[index])
+        paraphrases, is_target = table.find_paraphrases(hashes[index])
         if paraphrases:
             sources.append((position, length, paraphrases))
         if is_target:
@@ -254,10 +256,10 @@ def _paraphrase_pairs(
 
     Paraphrases come in the order of the paraphrase table.
     """
-    for position, length, paraphrases in source.sources:
-        shared = paraphrases.keys() & target.targets.keys()
+    for position, length, paraphrases in source.paraphrase_sources:
+        shared = paraphrases.keys() & target.paraphrase_targets.keys()
         for paraphrase in sorted(shared, key=paraphrases.__getitem__):
-            other_length, others = target.targets[paraphrase]
+            other_length, others = target.paraphrase_targets[paraphrase]
             for other in others:
                 yield position, length, other, other_length
 
@@ -282,16 +284,17 @@ _rank = itemgetter(0)
 
 
 def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
-    """Return the matches of the best alignment of two captions, in the order of the reference.
+    """Return the matches of the best alignment of two captions: most matched words, then fewest
+    chunks, then shortest distances. They are in the order of the reference.
 
     Args:
         candidates: possible matches, one list per word of the reference, from `find_candidates`.
-        hypothesis_length: number of words in the hypothesis.
+        hypothesis_length: number of words in the hypothesis (the predicted caption).
     """
     fixed = _unambiguous_matches(candidates, hypothesis_length)
     if sum(map(len, candidates)) == len(fixed):
         return list(fixed.values())
-    *_, chain = _search(candidates, fixed)
+    *_, chain = _beam_search(candidates, fixed)
     matches = dict(fixed)
     while chain is not None:
         match, chain = chain
@@ -323,7 +326,7 @@ def _unambiguous_matches(candidates: Candidates, hypothesis_length: int) -> dict
     return fixed
 
 
-def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
+def _beam_search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
     """Return the best path over all words of the reference, found by beam search.
 
     Args:
@@ -333,7 +336,7 @@ def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
     # One path, whose used words are those of the fixed matches.
     used_hypothesis = 0
     used_reference = 0
-    fixed_options = {start: _option(match) for start, match in fixed.items()}
+    fixed_options = {start: _make_option(match) for start, match in fixed.items()}
     for hypothesis, reference, *_ in fixed_options.values():
         used_hypothesis |= hypothesis
         used_reference |= reference
@@ -341,7 +344,7 @@ def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
     for position, matches in enumerate(candidates):
         options = []
         if position not in fixed:
-            options = [_option(match) for match in matches]
+            options = [_make_option(match) for match in matches]
         paths = _extend_paths(paths, position, options, fixed_options) or paths[:1]
         if len(paths) > 1:
             paths.sort(key=_rank)
@@ -350,7 +353,7 @@ def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
     return min(paths, key=lambda path: path[0] + (path[2] != _NO_MATCH_END) * _PER_CHUNK)
 
 
-def _option(match: WordMatch) -> _Option:
+def _make_option(match: WordMatch) -> _Option:
     module, start, length, other, other_length = match
     word_count = length + other_length
     if module != EXACT_MODULE:
@@ -407,9 +410,14 @@ def _extend_paths(
 
 
 def _add_unambiguous_match(path: _Path, option: _Option) -> _Path:
-    """Return the path extended by an unambiguous match.
+    """Return the path of the search extended by an unambiguous match: one that shares no word with
+    other possible matches.
 
     The words of such a match are marked as used from the start of the search.
+
+    Args:
+        path: partial alignment, as `_Path` describes it.
+        option: the match with its gain in rank.
     """
     rank, _, last_end, used_hypothesis, used_reference, chain = path
     _, _, gain, distance, (_, start, length, other, other_length) = option

@@ -127,21 +127,22 @@ def count_matches(
     )
 
 
-def _count_words(caption: IndexedCaption, spans: Iterable[tuple[int, int, int]]) -> Counts:
+def _count_words(caption: IndexedCaption, match_spans: Iterable[tuple[int, int, int]]) -> Counts:
     """Return the word and match counts of a caption.
 
-    spans: (module, first position, number of words) of each match in this caption.
+    match_spans: (module, first position, number of words) of each match in this caption.
     """
     matched = [0] * MODULE_COUNT
     functions = [0] * MODULE_COUNT
-    for module, start, length in spans:
+    for module, start, length in match_spans:
         matched[module] += length
-        functions[module] += (caption.functions >> start & (1 << length) - 1).bit_count()
-    return (len(caption.items), caption.functions.bit_count(), *matched, *functions)
+        functions[module] += (caption.function_word_mask >> start & (1 << length) - 1).bit_count()
+    return (len(caption.items), caption.function_word_mask.bit_count(), *matched, *functions)
 
 
 def add_statistics(parts: Sequence[MatchStatistics]) -> MatchStatistics:
-    """Return the sum of match counts, from which the METEOR of all pairs is computed.
+    """Return the sum of the match counts of caption pairs, from which their common METEOR is
+    computed.
 
     A pair that matched fully in one chunk adds no chunk, as in the official program.
     """

@@ -48,7 +48,7 @@ def hash_word(word: str) -> int:
     return int.from_bytes(digest, "little")
 
 
-class Phrases:
+class ParaphraseTable:
     """METEOR's paraphrase table: phrase hash -> hashes of its paraphrases.
 
     It is stored in a folder, as the arrays phrases, starts, paraphrases, targets and bitmap:
@@ -65,7 +65,7 @@ class Phrases:
         self._entries: dict[int, tuple[dict[int, int], bool]] = {}
         self._cached_paraphrases = 0
 
-    def plausible(self, hashes: list[int]) -> list[int]:
+    def filter_plausible(self, hashes: list[int]) -> list[int]:
         """Return the indices in `hashes` of the phrases that may be in the table.
 
         All other phrases are certainly not in the table.
@@ -78,7 +78,7 @@ class Phrases:
             if bitmap[phrase >> byte] >> (phrase >> bit & 7) & 1
         ]
 
-    def entry(self, phrase: int) -> tuple[dict[int, int], bool]:
+    def find_paraphrases(self, phrase: int) -> tuple[dict[int, int], bool]:
         """Return the paraphrases of a phrase, and whether the phrase is itself a paraphrase of
         another.
 
@@ -108,7 +108,7 @@ def _find(hashes: npt.NDArray[np.uint64], phrase: int) -> int | None:
 
 
 @cache
-def load_phrases() -> Phrases:
+def load_phrases() -> ParaphraseTable:
     """Return the paraphrase table, compiled on first use (about 20 s).
 
     Raises ModelError when the table is missing or damaged, or the cache cannot be written.
@@ -119,7 +119,7 @@ def load_phrases() -> Phrases:
         source = official_file(PARAPHRASE_TABLE)
         logger.info("compiling METEOR's paraphrase table into %s, once", compiled)
         _compile_table(source, compiled)
-    return Phrases(compiled)
+    return ParaphraseTable(compiled)
 
 
 def _compile_table(source: Path, target: Path) -> None:

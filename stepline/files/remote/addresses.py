@@ -61,10 +61,13 @@ class NamedHost:
         self._may_be_private: bool | None = None  # None before the first connection
 
     def allows(self, host: str, address: str) -> bool:
-        """Return whether a connection may go to an address, which may be private.
+        """Return whether a connection may go to a private IP address of a host.
+
+        It may only if the user named the host, and the first address asked about was private too.
+        So a public host cannot switch to a private address (DNS rebinding).
 
         Args:
-            host: name of the host that is connected to.
+            host: name of the host to connect to.
             address: its IP address.
         """
         if host.lower() != self.name:

@@ -169,7 +169,7 @@ class RemotePath:
             whole, start, end = self.byte_range
             return end - start, f"{whole.fingerprint()}+{start}-{end}"
         if (path := self.local) is not None:
-            status = self._with_retries(path.stat)
+            status = self._call_with_retries(path.stat)
             return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
         metadata = self._request("info")
         if metadata.get("type") == "directory":
@@ -183,7 +183,7 @@ class RemotePath:
             whole, first, last = self.byte_range
             return whole.read(first + start, last if end is None else min(last, first + end))
         if (path := self.local) is not None:
-            return self._with_retries(lambda: read_range(path, start, end))
+            return self._call_with_retries(lambda: read_range(path, start, end))
         limits = {"start": start, "end": end} if start or end is not None else {}
 
         def request_bytes() -> bytes:
@@ -192,7 +192,7 @@ class RemotePath:
                 raise ShortReadError(f"{len(data)} bytes, not {end - start}")
             return data
 
-        return self._with_retries(request_bytes)
+        return self._call_with_retries(request_bytes)
 
     def write(self, data: str | bytes) -> None:
         """Write a file atomically: by a rename on a local disk, by one upload elsewhere."""
@@ -201,7 +201,7 @@ class RemotePath:
             write_atomic(path, content)
         else:
             files, seconds = self._upload(len(content))
-            self._with_retries(lambda: request(files, "pipe_file", self.url, seconds, content))
+            self._call_with_retries(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def create(self, data: bytes) -> bool:
         """Create a file only if none exists, atomically. Return whether this call created it.
@@ -213,10 +213,10 @@ class RemotePath:
         data: content, which no other caller may write.
         """
         if (path := self.local) is not None:
-            return self._with_retries(lambda: create_local(path, data))
+            return self._call_with_retries(lambda: create_local(path, data))
         files, seconds = self._upload(len(data))
         try:
-            self._with_retries(
+            self._call_with_retries(
                 lambda: request(files, "pipe_file", self.url, seconds, data, mode="create")
             )
         except StoreError as error:
@@ -238,7 +238,9 @@ class RemotePath:
         else:
             files, seconds = self._upload(source.stat().st_size)
             target = files._strip_protocol(self.url)
-            self._with_retries(lambda: request(files, "put_file", str(source), seconds, target))
+            self._call_with_retries(
+                lambda: request(files, "put_file", str(source), seconds, target)
+            )
 
     def fetch(self, path: Path) -> str:
         """Download the file to a local path, and return its fingerprint.
@@ -273,7 +275,7 @@ class RemotePath:
         buffer: bytes per request. None for the block size in the settings.
         """
         if (path := self.local) is not None:
-            return cast(BinaryIO, self._with_retries(lambda: path.open("rb")))
+            return cast(BinaryIO, self._call_with_retries(lambda: path.open("rb")))
         size = self.size()
         buffer = min(buffer or self.settings.block * BYTES_PER_MIB, max(size, 1))
         return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), buffer))
@@ -286,13 +288,13 @@ class RemotePath:
         Raises StoreError for a missing local folder. A prefix without objects is empty.
         """
         if (path := self.local) is not None:
-            if not self._with_retries(path.is_dir):
+            if not self._call_with_retries(path.is_dir):
                 raise StoreError(f"{self.display_url}: is not there; correct the address")
             yield from local_files(path, skipped)
             return
         # A remote listing may be endless.
         for count, (name, metadata) in enumerate(
-            list_objects(self.url, self.settings, self._with_retries)
+            list_objects(self.url, self.settings, self._call_with_retries)
         ):
             if count == self.settings.most:
                 raise StoreError(
@@ -312,7 +314,7 @@ class RemotePath:
             with contextlib.suppress(FileNotFoundError):  # removed by an earlier try, for example
                 self._request_once("rm_file")
 
-        self._with_retries(remove_remote)
+        self._call_with_retries(remove_remote)
 
     def _upload(self, size: int) -> tuple[Any, float]:
         """Return the filesystem for an upload of `size` bytes, and its timeout in seconds."""
@@ -328,9 +330,9 @@ class RemotePath:
         return request(files, method, self.url, self.settings.seconds, **options)
 
     def _request(self, method: str) -> Any:
-        return self._with_retries(lambda: self._request_once(method))
+        return self._call_with_retries(lambda: self._request_once(method))
 
-    def _with_retries(self, action: Callable[[], T]) -> T:
+    def _call_with_retries(self, action: Callable[[], T]) -> T:
         return retry_request(action, self.display_url, self.settings)
 
 

@@ -33,7 +33,8 @@ class _TimedLine:
 
 
 def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, ...]:
-    """Return the captions of a screen recording as sentences with their times, sorted by time.
+    """Return the captions that a screen recording shows as sentences with their times, sorted by
+    time.
 
     The result is () if there are fewer than 3 different captions.
 
@@ -54,7 +55,8 @@ def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, .
 
 
 def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
-    """Return the changes of the screen with all captions removed from them.
+    """Return the changes of the screen without the captions that a video editor added: caption
+    lines are removed from the text before and after each change.
 
     A change is left out if only captions appear or vanish in it.
 

@@ -69,7 +69,7 @@ class ScreenStatistics:
 class ScreenMeter:
     """Measures how still and how flat the frames of a video are.
 
-    Frames are added one at a time with `add`. `finish` returns the medians.
+    Frames are added one at a time with `add_frame`. `finish` returns the medians.
     """
 
     def __init__(self) -> None:
@@ -78,8 +78,9 @@ class ScreenMeter:
         self._flat: list[float] = []
         self._frames = 0
 
-    def add(self, frame: "Frame") -> None:
-        """Measure the next frame of the video."""
+    def add_frame(self, frame: "Frame") -> None:
+        """Add the next frame of the video: measure how much it changed since the last frame, and
+        how flat its colours are."""
         green = frame.image[..., 1]
         if self._last is not None and self._last.shape == green.shape:
             is_still = cell_changes(self._last, green) <= STILL_CHANGE
@@ -465,9 +466,11 @@ def _is_near(point: Point, box: Box) -> bool:
 
 
 def _onset_difference(differences: Sequence[_Difference], cells: Flags) -> _Difference:
-    """Return the first difference in which a large part of a change is already visible.
+    """Return the difference between two frames at which a change of the screen begins: the first in
+    which a large part of the change is visible.
 
-    That is at least a quarter of the cells that the largest difference shares with the change.
+    A large part is at least a quarter of the cells that the largest difference shares with the
+    change.
 
     Args:
         differences: differences between consecutive frames during the change, sorted by time.

@@ -310,7 +310,7 @@ def sampled_screen_statistics(
     pairs: dict[int, ScreenMeter] = {}
     for frame in read_frames_at(path, times, settings=media, shorter=SAMPLED_PAIR_PIXELS):
         pair = int((frame.time - start) * SAMPLED_PAIRS / duration)
-        pairs.setdefault(pair, ScreenMeter()).add(frame)
+        pairs.setdefault(pair, ScreenMeter()).add_frame(frame)
     if not pairs:
         return ScreenStatistics(0.0, 0.0)
     statistics = [meter.finish() for meter in pairs.values()]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import JsonValue
 
+from stepline.grounding.fusion import picture_status
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language.places import (
     picture_seconds,
@@ -76,13 +77,15 @@ class GroundedVideo:
 
 @dataclass(frozen=True)
 class Question:
-    """A multiple-choice question: in which of some pictures is each of some steps shown?
+    """A multiple-choice question to a vision-language model: which of several frames shows each of
+    some steps?
 
     Attributes:
         steps: indices of the steps.
-        choices: indices of the places, in the order of the pictures.
-        seconds: second of the picture of each place.
-        is_repeat: for each step, whether an earlier question about it had mostly the same places.
+        choices: for each frame, the index of the part of the video (place) that it stands for.
+        seconds: for each frame, its second in the video.
+        is_repeat: for each step, whether an earlier question about it had mostly the same frames to
+            choose from.
     """
 
     steps: tuple[int, ...]
@@ -139,7 +142,7 @@ def ask_about_steps(
     Args:
         video: grounded steps and pictures.
         settings: settings of the vision-language model and its server.
-        ground: settings of grounding, for spans and verdicts. None: the defaults.
+        ground: settings of grounding, for spans and statuses. None: the defaults.
 
     Raises WriterError if the server cannot be reached or refuses access, ModelError if a model or library
     is missing.
@@ -179,7 +182,7 @@ class StepInquiry:
         self.inference = self.infer_probabilities()
 
     def choice_answers(self) -> list[ChoiceAnswer]:
-        """Return the answers so far, one per step of each question, without refused replies."""
+        """Return the answers so far, one per step of each question. Refused replies are left out."""
         return [
             ChoiceAnswer(k, answered.question.choices, reply.answer, is_repeat)
             for answered in self.answered
@@ -190,7 +193,8 @@ class StepInquiry:
         ]
 
     def infer_probabilities(self) -> AnswerInference:
-        """Return the places of the steps and the reliability of the model, given the answers so far."""
+        """Return where the steps are shown and how reliable the model is, inferred from the answers
+        so far."""
         settings = self.settings
         return infer(self.prior, self.choice_answers(), settings.right, settings.wrong)
 
@@ -313,7 +317,7 @@ class StepInquiry:
 
         Args:
             runner: the requests, for the numbers in the report.
-            ground: settings of grounding, for spans and verdicts.
+            ground: settings of grounding, for spans and statuses.
         """
         video = self.video
         is_trusted = 1 - self.inference.useless_probability >= MIN_USEFUL_PROBABILITY
@@ -359,7 +363,7 @@ class StepInquiry:
                 remarks = dict.fromkeys((*steps[k].seen, remark))
                 update: dict[str, object] = {"seen": tuple(remarks)}
                 if second is not None and steps[k].spans:
-                    update["basis"] = "pictures"
+                    update |= picture_status("vlm")
                 steps[k] = steps[k].model_copy(update=update)
         return tuple(steps)
 

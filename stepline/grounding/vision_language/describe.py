@@ -119,10 +119,11 @@ def _warning_notes(
 
 
 def _merge_places(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
-    """Return one step for each run of adjacent places with the same description.
+    """Return one step for each run of adjacent parts of the video that have the same description.
 
     Args:
-        described: span and description of each place, sorted by time. "" for no description.
+        described: span in seconds and description of each part, sorted by time. "" for no
+            description.
         score: P(shown) of each step.
     """
     runs: list[tuple[Span, str]] = []
@@ -144,7 +145,8 @@ def _merge_places(described: Sequence[tuple[Span, str]], score: float) -> tuple[
             kind=instruction_kind(text),
             spans=(span,),
             at=span.center,
-            status="shown",
+            status="seen",
+            basis="vlm",
             score=score,
             seen=(SEEN_BY_VLM,),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_verdict
+from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_status
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import split_shot, sum_by_unit
@@ -115,7 +115,7 @@ def update_placements(
         old_probabilities: (K, P + 1), from `place_probabilities`.
         new_probabilities: (K, P + 1), with the same columns.
         duration: duration of the video in seconds.
-        settings: settings of grounding, for spans and verdicts.
+        settings: settings of grounding, for spans and statuses.
     """
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
@@ -133,7 +133,7 @@ def update_placements(
             # Another place: the row follows from the new probabilities.
             beliefs = new_probabilities[k, :-1]
             row = _shown_by_second(beliefs, seconds[k], shots, score, rows.shape[1], settings)
-        moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
+        moved[k] = with_status(steps[k], row, score, shots, duration, settings, basis="vlm")
         rows[k] = row * score
     scores = rows.astype(np.float32)
     return separate_overlapping_spans(moved), replace(alignment, scores=scores)

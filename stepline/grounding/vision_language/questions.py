@@ -89,13 +89,13 @@ def choice_prompt(
     together: bool = False,
     with_reminder: bool = False,
 ) -> Content:
-    """Return the message that asks in which picture each step is done.
+    """Return the prompt that asks the model in which of several frames each step is done.
 
     Args:
         steps: texts of the steps. They are quoted as data.
-        pictures: a JPEG for each place.
-        together: whether all pictures are joined into one image.
-        with_reminder: whether the message repeats the required form of the reply.
+        pictures: one JPEG for each frame to choose from.
+        together: whether all frames are joined into one image.
+        with_reminder: whether the prompt repeats the required form of the reply.
     """
     letters = PICTURE_LETTERS[: len(pictures)]
     lines = [

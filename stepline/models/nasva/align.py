@@ -51,12 +51,12 @@ class TextScores:
 
     Attributes:
         scores: (K, T) cosines.
-        alignable: (K,) logits of being shown at all. None: the network has no alignability head.
+        alignability_logits: (K,) logits of being shown at all. None: the network has no alignability head.
         rate: feature rows per second.
     """
 
     scores: Matrix
-    alignable: Matrix | None
+    alignability_logits: Matrix | None
     rate: float
 
 
@@ -115,7 +115,7 @@ def score_texts(
                 total[:, window] += window_scores[:texts, : window.stop - window.start]
                 count[window] += 1
             if alignable is not None:
-                logits = output.alignable.float().cpu().numpy()[:, :texts]  # (B, K)
+                logits = output.alignability_logits.float().cpu().numpy()[:, :texts]  # (B, K)
                 alignable = np.maximum(alignable, logits.max(axis=0))
     finally:
         aligner.train(was_training)
@@ -164,7 +164,7 @@ def estimate_posterior(
     settings: AlignerSettings | None = None,
     *,
     prior: Array | None = None,
-    before: Array | None = None,
+    order_probabilities: Array | None = None,
 ) -> Posterior:
     """Return the posterior of where, and whether, each text is shown.
 
@@ -173,13 +173,13 @@ def estimate_posterior(
         p_shown: (K,) P(shown at all) of each text by itself.
         settings: weights of rivals, order and speech. A weight of 0 switches its part off.
         prior: (K, T) P(text k is shown in row t | when it is said).
-        before: (K, K) P(text i comes before text j), 0.5 where it is not known. Pairs of texts that
+        order_probabilities: (K, K) P(text i comes before text j), 0.5 where it is not known. Pairs of texts that
             are both said are not weighed.
 
     Raises ShapeError for arrays that do not fit together, hold NaN, or have no row.
     """
     settings = settings or AlignerSettings()
-    _check_inputs(scores, p_shown, prior, before)
+    _check_inputs(scores, p_shown, prior, order_probabilities)
     p_shown = _clip_probability(p_shown.astype(np.float64))
 
     # by the network's scores, and by when each text is said
@@ -192,23 +192,28 @@ def estimate_posterior(
 
     # by the other texts
     if settings.compete > 0:
-        probabilities = separate_rivals(probabilities, p_shown, settings.compete, settings.typical)
-    if before is None and settings.order == "given":
-        before = np.triu(np.ones((len(scores), len(scores))), 1)
-    if before is not None:
+        probabilities = penalize_overlapping_texts(
+            probabilities, p_shown, settings.compete, settings.typical
+        )
+    if order_probabilities is None and settings.order == "given":
+        order_probabilities = np.triu(np.ones((len(scores), len(scores))), 1)
+    if order_probabilities is not None:
         # The times of speech say more about the order of two texts that are both said.
-        before = np.where(np.outer(is_said, is_said), 0.5, before)
-        probabilities = weigh_order(probabilities, p_shown, before)
+        order_probabilities = np.where(np.outer(is_said, is_said), 0.5, order_probabilities)
+        probabilities = penalize_unlikely_order(probabilities, p_shown, order_probabilities)
     return Posterior(probabilities, p_shown)
 
 
-def separate_rivals(probabilities: Array, p_shown: Array, strength: float, rows: int) -> Array:
-    """Return the row probabilities (K, T) after each text has pushed other texts away from its rows.
+def penalize_overlapping_texts(
+    probabilities: Array, p_shown: Array, strength: float, rows: int
+) -> Array:
+    """Return the row probabilities (K, T) after texts competed for feature rows: a row that other
+    texts probably occupy becomes less likely.
 
     Args:
         probabilities: (K, T) P(text k is shown in row t, if it is shown at all).
         p_shown: (K,) P(text k is shown at all).
-        strength: exponent of P(the other texts leave the row free).
+        strength: exponent of P(the other texts leave the row free). 0: no competition.
         rows: number of rows around its own row that a text occupies.
     """
 
@@ -220,16 +225,20 @@ def separate_rivals(probabilities: Array, p_shown: Array, strength: float, rows:
     return _run_mean_field(probabilities, p_shown, leave_free)
 
 
-def weigh_order(probabilities: Array, p_shown: Array, before: Array) -> Array:
+def penalize_unlikely_order(
+    probabilities: Array, p_shown: Array, order_probabilities: Array
+) -> Array:
     """Return the row probabilities (K, T) after a cost for pairs of texts in the unlikely order. The
     cost is the log odds of the likely order, at most `MAX_ORDER_COST` nats.
 
     Args:
         probabilities: (K, T) P(text k is shown in row t, if it is shown at all).
         p_shown: (K,) P(text k is shown at all).
-        before: (K, K) P(text i comes before text j), 0.5 if it is not known.
+        order_probabilities: (K, K) P(text i comes before text j), 0.5 if it is not known.
     """
-    log_odds = np.log(_clip_probability(before)) - np.log(_clip_probability(1 - before))
+    log_odds = np.log(_clip_probability(order_probabilities)) - np.log(
+        _clip_probability(1 - order_probabilities)
+    )
     # (K, K) of j being shown before i
     cost = np.clip(log_odds, 0.0, MAX_ORDER_COST) * (1 - np.eye(len(log_odds)))
 
@@ -245,10 +254,14 @@ def weigh_order(probabilities: Array, p_shown: Array, before: Array) -> Array:
 def _run_mean_field(
     probabilities: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]
 ) -> Array:
-    """Return row probabilities (K, T) after mean-field rounds.
+    """Return the row probabilities (K, T) after mean-field rounds. In each round every text moves
+    half the way to its adjusted log probabilities.
 
-    In each round every text moves half the way to `adjust`: its log P (K, T), given the occupancy
-    (K, T) of all texts.
+    Args:
+        probabilities: (K, T) P(text k is shown in row t, if it is shown at all).
+        p_shown: (K,) P(text k is shown at all).
+        adjust: from log P (K, T) and the occupancy P(text k is shown, and in row t) (K, T), returns
+            the adjusted log P.
     """
     column = p_shown[:, None]
     occupancy = probabilities * column
@@ -260,8 +273,8 @@ def _run_mean_field(
 
 
 def sum_windows(values: Array, width: int) -> Array:
-    """Return for each value of (K, T) the sum over `width` columns around it. An even width reaches
-    further back."""
+    """Return for each value of (K, T) the sum over a sliding window of `width` columns around it,
+    (K, T). An even width has one column more before the value than after it."""
     count = values.shape[1]
     total = np.pad(values.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
     numbers = np.arange(count)
@@ -272,7 +285,7 @@ def sum_windows(values: Array, width: int) -> Array:
 
 
 def _check_inputs(
-    scores: Matrix, p_shown: Array, prior: Array | None, before: Array | None
+    scores: Matrix, p_shown: Array, prior: Array | None, order_probabilities: Array | None
 ) -> None:
     if scores.ndim != 2 or not scores.shape[1]:
         fault = f"(texts, rows) with a row at least, not {scores.shape}"
@@ -281,7 +294,7 @@ def _check_inputs(
     inputs = (
         ("shown", p_shown, (texts,)),
         ("prior", prior, scores.shape),
-        ("before", before, (texts, texts)),
+        ("before", order_probabilities, (texts, texts)),
     )
     for name, values, shape in inputs:
         if values is None:
@@ -354,7 +367,8 @@ def find_best_seconds(
 
 
 def _clip_span(start: float, stop: float, end: float) -> Span:
-    """Return the span cut to the video. One that starts at the very end keeps what there is."""
+    """Return the span from `start` to `stop` cut to a video of `end` seconds. A span that starts at
+    the very end becomes the last second."""
     start = max(0.0, start)
     stop = min(stop, end)
     return Span(start, stop) if stop > start else Span(max(0.0, end - 1.0), max(end, 1e-3))

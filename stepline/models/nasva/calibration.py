@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ModelError
-from stepline.evaluate.calibration import Logistic, read_logistic
+from stepline.evaluate.calibration import LogisticRegression, read_logistic
 from stepline.files.atomic_files import write_atomic
 from stepline.grounding.said_to_shown import Array
 from stepline.limits import parse_json
@@ -34,23 +34,26 @@ class Calibration:
     """Logistic regressions that turn calibration features into P(shown).
 
     Attributes:
-        aligner: sha256 of the network's file that they were fitted on.
+        aligner_sha256: sha256 of the network's file that they were fitted on.
         modes: one regression for steps, one for narrations.
     """
 
-    aligner: str
-    modes: Mapping[Mode, Logistic]
+    aligner_sha256: str
+    modes: Mapping[Mode, LogisticRegression]
 
 
 def compute_calibration_features(text_scores: TextScores) -> Array:
-    """Return the features of the regression for each text, (K, 6).
+    """Return six features of each of K texts, (K, 6), from which a logistic regression predicts
+    P(shown).
 
-    best: its highest cosine
-    rise: best minus the median of its row
-    spread: entropy of the softmax over its row, scaled to 0 to 1
+    best: the text's highest cosine
+    rise: best minus the median of the text's cosines
+    spread: entropy of the softmax over the text's cosines, scaled to 0 to 1
     lead: best minus the best cosine more than `NEAR_ROWS` rows away
     uncontested: best minus the best cosine of another text in the same feature row
     alignable: logit of the network's alignability head, 0 without a head
+
+    text_scores: the network's cosines of K texts and T feature rows.
     """
     # How high the best row is, and how far above the median.
     scores = text_scores.scores.astype(np.float64)
@@ -76,8 +79,8 @@ def compute_calibration_features(text_scores: TextScores) -> Array:
     # What the network's own head says.
     alignable = (
         np.zeros(texts)
-        if text_scores.alignable is None
-        else text_scores.alignable.astype(np.float64)
+        if text_scores.alignability_logits is None
+        else text_scores.alignability_logits.astype(np.float64)
     )
     return np.stack([best, rise, spread, lead, uncontested, alignable], axis=1)
 
@@ -85,8 +88,8 @@ def compute_calibration_features(text_scores: TextScores) -> Array:
 def estimate_uncalibrated(text_scores: TextScores) -> Array:
     """Return a stand-in for P(shown) without a calibration, (K,): the probability of the
     alignability head, else the best cosine, at least 0."""
-    if text_scores.alignable is not None:
-        return sigmoid(text_scores.alignable.astype(np.float64))
+    if text_scores.alignability_logits is not None:
+        return sigmoid(text_scores.alignability_logits.astype(np.float64))
     return np.asarray(np.clip(text_scores.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
 
 
@@ -116,17 +119,17 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
     modes = {mode: asdict(logistic) for mode, logistic in calibration.modes.items()}
     tree = {
         "kind": "stepline.nasva.shown",
-        "aligner": calibration.aligner,
+        "aligner": calibration.aligner_sha256,
         "evidence": FEATURE_NAMES,
         "modes": modes,
     }
     write_atomic(path, json.dumps(tree, indent=1) + "\n")
 
 
-def read_calibration(path: Path, aligner: str) -> Calibration | None:
+def read_calibration(path: Path, aligner_sha256: str) -> Calibration | None:
     """Return the calibration in a file, or None when there is no file.
 
-    aligner: sha256 of the network's file. Raises ModelError for a damaged file, and for a
+    aligner_sha256: sha256 of the network's file. Raises ModelError for a damaged file, and for a
     calibration of another network.
     """
     if not path.exists():
@@ -143,8 +146,8 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
         raise ModelError(
             f"{path}: not a calibration ({error}); fit it again with `stepline train calibrate`"
         ) from error
-    if calibration.aligner != aligner:
-        other = calibration.aligner[:12]
+    if calibration.aligner_sha256 != aligner_sha256:
+        other = calibration.aligner_sha256[:12]
         cure = "fit it again with `stepline train calibrate`, or remove it"
         raise ModelError(f"{path}: fitted on another network, of sha256 {other}; {cure}")
     return calibration

@@ -22,7 +22,7 @@ from stepline.models.training.network import (
     FeatureSpace,
     Header,
     LoadedNetwork,
-    NetworkSpec,
+    NetworkFileFormat,
     check_network_weights,
     parse_settings,
 )
@@ -57,7 +57,7 @@ def _build(header: tuple[AlignerNetworkSettings, FeatureSpace]) -> "Aligner":
     return Aligner(header[0])
 
 
-NETWORK = NetworkSpec(
+NETWORK = NetworkFileFormat(
     kind="stepline.nasva.aligner",
     version=1,
     title="a grounding network",
@@ -199,7 +199,8 @@ def is_released_file(path: Path) -> bool:
 
 
 def read_released_weights(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
-    """Return the settings and the float32 weights of a .pth that the released code wrote.
+    """Return the network settings, and weight name -> float32 tensor, of a .pth that the released
+    code wrote.
 
     Every key and shape is checked. The weights of its two unused heads are left out and logged.
     Raises ModelError when the file cannot be read, or is of another network.

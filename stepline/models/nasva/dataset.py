@@ -24,9 +24,9 @@ from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TextKind
 from stepline.models.training.sources import (
     ExcludedIds,
-    FeatureJoin,
     LabelledTexts,
     OmitReason,
+    TrainingVideoFilter,
     format_reasons,
 )
 from stepline.records import FeatureSequence, Matrix, Rejected, Span
@@ -84,8 +84,8 @@ def make_label_matrix(
 def find_labelled_rows(
     span: Span, features: FeatureSequence, rule: LabelRule = "covering"
 ) -> slice:
-    """Return the rows that a span labels. The slice is empty, or past the last row, where it labels
-    none."""
+    """Return the slice of feature rows that a span labels, by a rule of `make_label_matrix`. The
+    slice is empty, or after the last row, where the span labels none."""
     if rule == "inclusive":
         last = math.floor(span.end * features.rate)
         return slice(math.ceil(span.start * features.rate), last + 1)
@@ -224,7 +224,7 @@ def gather_samples(
         excluded: ids of videos that are left out, such as a benchmark's.
     """
     settings = settings or AlignerDataSettings()
-    join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
+    join = TrainingVideoFilter(features, slack=settings.slack, excluded=excluded)
     parts = []
     for labelled in texts:
         video = labelled.video

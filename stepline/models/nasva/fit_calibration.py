@@ -25,7 +25,12 @@ import numpy.typing as npt
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Flags
-from stepline.evaluate.calibration import MIN_ITEMS, Logistic, calibration_error, fit_logistic
+from stepline.evaluate.calibration import (
+    MIN_ITEMS,
+    LogisticRegression,
+    calibration_error,
+    fit_logistic,
+)
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
 from stepline.models.nasva.align import TextScores
@@ -59,20 +64,20 @@ class CalibrationQuality:
     Attributes:
         videos: number of videos.
         texts: number of their texts.
-        shown_share: fraction of the texts that are shown.
-        error_before: expected calibration error (ECE) of the uncalibrated P(shown).
-        error_after: ECE of the fitted P(shown).
-        area_before: ROC-AUC of the uncalibrated P(shown).
-        area_after: ROC-AUC of the fitted P(shown).
+        shown_fraction: fraction of the texts that are shown.
+        ece_before: expected calibration error (ECE) of the uncalibrated P(shown).
+        ece_after: ECE of the fitted P(shown).
+        roc_auc_before: ROC-AUC of the uncalibrated P(shown).
+        roc_auc_after: ROC-AUC of the fitted P(shown).
     """
 
     videos: int
     texts: int
-    shown_share: float
-    error_before: float
-    error_after: float
-    area_before: float
-    area_after: float
+    shown_fraction: float
+    ece_before: float
+    ece_after: float
+    roc_auc_before: float
+    roc_auc_after: float
 
 
 def calibrate(
@@ -82,11 +87,18 @@ def calibrate(
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> tuple[CalibrationQuality, dict[str, str]]:
-    """Fit P(shown) to a benchmark's truth and store it next to the network. Return its quality, and
-    why videos are missing.
+    """Fit P(shown) to a benchmark's truth, and store the regression next to the network. Return its
+    quality, and by video id why videos are missing.
 
-    Raises DatasetError where the truth is hidden, or where a half of the videos has too few texts
-    of either kind.
+    Args:
+        name: name of the benchmark.
+        questions: videos with their texts, and whether each is shown.
+        loaded: the network.
+        inputs: features of the videos and vectors of the texts.
+        settings: how the network scores texts.
+
+    Raises DatasetError where the truth is hidden, or where a half of the videos has too few shown
+    or too few unshown texts.
     """
     if any(question.truth is None for question in questions):
         raise DatasetError(
@@ -113,11 +125,13 @@ def calibrate(
 
 
 def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> CalibrationQuality:
-    """Return the quality of P(shown) when each half of the videos is judged by a fit to the other
-    half.
+    """Return the quality of P(shown) when each half of the videos is judged by a regression fitted
+    to the other half.
 
-    scored_videos: scores of each video's texts, and which of them are shown (K,). Raises
-    DatasetError where a half has too few texts of either kind.
+    scored_videos: for each video, the network's scores of its K texts, and flags (K,), True for a
+    text that the video shows.
+
+    Raises DatasetError where a half has too few shown or too few unshown texts.
     """
     first_half = scored_videos[::2]
     second_half = scored_videos[1::2]
@@ -147,16 +161,21 @@ def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> Calibra
     return CalibrationQuality(
         videos=len(scored_videos),
         texts=len(truth),
-        shown_share=float(truth.mean()),
-        error_before=calibration_error(truth, before),
-        error_after=calibration_error(truth_after, p),
-        area_before=roc_auc(truth.astype(np.float64), before),
-        area_after=roc_auc(truth_after.astype(np.float64), p),
+        shown_fraction=float(truth.mean()),
+        ece_before=calibration_error(truth, before),
+        ece_after=calibration_error(truth_after, p),
+        roc_auc_before=roc_auc(truth.astype(np.float64), before),
+        roc_auc_after=roc_auc(truth_after.astype(np.float64), p),
     )
 
 
 def _stack_features(scored_videos: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
-    """Return the calibration features (N, E) of all texts, and whether each text is shown (N,)."""
+    """Return the calibration features (N, 6) of the N texts of all videos, and whether each text is
+    shown (N,).
+
+    scored_videos: for each video, the network's scores of its K texts, and flags (K,), True for a
+    text that the video shows. N is the sum of all K.
+    """
     rows = np.concatenate([compute_calibration_features(scores) for scores, _ in scored_videos])
     flags = np.concatenate([flags for _, flags in scored_videos])
     return rows, flags
@@ -171,7 +190,7 @@ def calibrate_on_foreign_texts(
     score_pairs: Iterable[tuple[TextScores, TextScores]],
     *,
     mode: Mode = "step",
-    rate: float | None = None,
+    shown_fraction: float | None = None,
 ) -> tuple[Calibration, float]:
     """Return a calibration that is fitted without truth, and the fraction of own texts that count
     as shown.
@@ -181,7 +200,7 @@ def calibrate_on_foreign_texts(
         score_pairs: for each video, the scores of its own texts, and of its own texts followed by foreign
             ones. They are read one video at a time.
         mode: of the texts.
-        rate: the fraction of own texts that are shown. None: it is estimated.
+        shown_fraction: the fraction of own texts that are shown. None: it is estimated.
 
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
@@ -196,53 +215,71 @@ def calibrate_on_foreign_texts(
         own.append(rows[:count])
         foreign.append(rows[count:])
     logistic, share = fit_on_foreign_texts(
-        np.concatenate(alone), np.concatenate(own), np.concatenate(foreign), rate=rate
+        np.concatenate(alone),
+        np.concatenate(own),
+        np.concatenate(foreign),
+        shown_fraction=shown_fraction,
     )
     return Calibration(loaded.sha256, {mode: logistic}), share
 
 
 def fit_on_foreign_texts(
-    alone: Array, own: Array, foreign: Array, *, rate: float | None = None
-) -> tuple[Logistic, float]:
-    """Return a regression for P(shown), and the fraction of texts that count as shown.
+    own_alone_features: Array,
+    own_joint_features: Array,
+    foreign_features: Array,
+    *,
+    shown_fraction: float | None = None,
+) -> tuple[LogisticRegression, float]:
+    """Return a logistic regression for P(shown), and the fraction of own texts that count as shown.
+
+    It tells texts of the video from texts of other videos. Foreign texts are not shown, own ones
+    are in part.
 
     Args:
-        alone: (N, E) features of own texts that are scored by themselves. The regression is for
-            such features.
-        own: (N, E) features of the same texts, scored together with foreign ones.
-        foreign: (M, E) features of the foreign texts.
-        rate: the fraction of own texts that are shown. None: it is estimated.
+        own_alone_features: (N, 6) calibration features of own texts that are scored by themselves.
+            The regression is for such features.
+        own_joint_features: (N, 6) features of the same texts, scored together with foreign ones.
+        foreign_features: (M, 6) features of the foreign texts.
+        shown_fraction: the fraction of own texts that are shown. None: it is estimated.
     """
     # own texts or foreign ones
-    both = np.concatenate([own, foreign])
-    is_own = np.arange(len(both)) < len(own)
+    both = np.concatenate([own_joint_features, foreign_features])
+    is_own = np.arange(len(both)) < len(own_joint_features)
     own_or_foreign = fit_logistic(both, is_own)
-    p_own = own_or_foreign(own)
+    p_own = own_or_foreign(own_joint_features)
     # The share of shown texts: as given, else by Storey's estimate.
-    share = estimate_shown_fraction(p_own, own_or_foreign(foreign)) if rate is None else rate
+    share = (
+        estimate_shown_fraction(p_own, own_or_foreign(foreign_features))
+        if shown_fraction is None
+        else shown_fraction
+    )
     if not 0 < share < 1:
         reason = f"the share of shown texts comes out as {share:.2f}"
         raise DatasetError(f"{reason}, so P(shown) is unknown; give the rate, or train longer")
 
     # a regression on drawn verdicts
-    p = compute_shown_probability(p_own, len(own) / len(foreign), share)
+    p = compute_shown_probability(p_own, len(own_joint_features) / len(foreign_features), share)
     rng = np.random.default_rng(2008)
     verdicts = rng.random((VERDICT_DRAWS, len(p))) < p
-    evidence = np.tile(alone, (VERDICT_DRAWS, 1))
+    evidence = np.tile(own_alone_features, (VERDICT_DRAWS, 1))
     return fit_logistic(evidence, verdicts.ravel()), share
 
 
-def compute_shown_probability(own: Array, odds: float, rate: float) -> Array:
-    """Return P(shown) (N,) of own texts, whose mean is near `rate`.
+def compute_shown_probability(
+    own_probabilities: Array, prior_odds: float, shown_fraction: float
+) -> Array:
+    """Return P(shown) (N,) of own texts, whose mean is near `shown_fraction`.
 
     Args:
-        own: (N,) P(a text is an own one) by the regression.
-        odds: number of own texts divided by that of foreign texts in the fit.
-        rate: fraction of own texts that are shown.
+        own_probabilities: (N,) P(a text belongs to the video) by the regression.
+        prior_odds: number of own texts divided by that of foreign texts in the fit.
+        shown_fraction: fraction of own texts that are shown.
     """
-    own = np.clip(own, 1 - MAX_PROBABILITY, MAX_PROBABILITY)
-    ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
-    p = 1 - (1 - rate) * ratio
+    own_probabilities = np.clip(own_probabilities, 1 - MAX_PROBABILITY, MAX_PROBABILITY)
+    ratio = (
+        (1 - own_probabilities) / own_probabilities * prior_odds
+    )  # p(evidence | foreign) / p(evidence | own)
+    p = 1 - (1 - shown_fraction) * ratio
     return np.asarray(np.clip(p, 0.0, 1.0))
 
 
@@ -277,8 +314,14 @@ def choose_foreign_texts(
 def choose_other_videos(
     tasks: Sequence[str | None], read_vectors: Callable[[int], Matrix]
 ) -> list[int]:
-    """Return for each of V videos the index of the video whose texts are taken, its own where there
-    is no other."""
+    """Return for each of V videos the index of the video that gives it foreign texts: one of the
+    same task, else the one with the most similar texts. It is the video's own index if there is
+    no other video.
+
+    Args:
+        tasks: task of each video, None if it is unknown.
+        read_vectors: returns the text vectors (K, D) of the video with an index.
+    """
     count = len(tasks)
     # The videos of each task.
     videos_of: dict[str, list[int]] = {}

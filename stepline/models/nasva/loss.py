@@ -37,12 +37,17 @@ NEGATIVE_INFINITY = -torch.inf
 def grounding_loss(
     aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings | None = None
 ) -> Loss:
-    """Multi-positive InfoNCE of an alignment matrix, in the form that the settings name.
+    """Return the multi-positive InfoNCE of an alignment matrix, in the form that the settings name.
 
-    paper: the negatives of a text are the seconds of its own video. The mean is over labelled
-    texts, and the last decoder layer counts. release: the negatives are the seconds of all videos
-    of the batch. The mean is over all B x K text rows, padding included, and over the decoder
-    layers.
+    "paper": the negatives of a text are the seconds of its own video. The mean is over labelled
+    texts, and only the last decoder layer counts. "release": the negatives are the seconds of all
+    videos of the batch. The mean is over all B x K text rows, padding included, and over the
+    decoder layers.
+
+    Args:
+        aligned: output of the network for the batch: vectors of B x K texts and B x T seconds.
+        batch: labels (B, K, T) and padding masks.
+        settings: form and temperature of the loss. None: the defaults.
     """
     settings = settings or AlignerLossSettings()
     release = settings.form == "release"
@@ -70,7 +75,17 @@ def grounding_loss(
 
 
 def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
-    """Return log sum exp over all real seconds of the batch, (L, B, K). text: divided by tau."""
+    """Return for each text the log of the sum, over all real seconds of the batch, of exp(text .
+    second), (L, B, K).
+
+    It is the InfoNCE denominator of the released code. L decoder layers, B videos, K texts, T
+    seconds.
+
+    Args:
+        text: (L, B, K, d) unit vectors of the texts, divided by tau.
+        video: (B, T, d) unit vectors of the seconds.
+        video_pad: (B, T), True on padding, which is left out of the sum.
+    """
     far = NEGATIVE_INFINITY if use_cpu_kernels(text) else FAR_LOGIT
     # (B T,), added in the product itself: that matrix is large
     apart = torch.where(video_pad.flatten(), far, 0.0)
@@ -81,11 +96,16 @@ def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> T
 
 
 def alignability_loss(aligned: AlignerOutput, batch: Batch) -> Loss:
-    """Binary cross-entropy of the alignability head: whether each text has a label.
+    """Return the binary cross-entropy of the alignability head, summed over texts, and their
+    number. The target is whether a text has a label.
+
+    Args:
+        aligned: output of the network for the batch.
+        batch: texts, seconds and labels.
 
     Raises ShapeError when the network has no such head.
     """
-    logits = aligned.alignable
+    logits = aligned.alignability_logits
     if logits is None:
         raise ShapeError("the network has no alignability head; set model.alignability=true")
     labelled = (batch.positive & ~batch.video_pad[:, None]).any(dim=2)  # (B, K)

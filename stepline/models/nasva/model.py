@@ -38,12 +38,12 @@ class AlignerOutput:
     Attributes:
         text: (L, B, K, d) unit vectors of the texts after each decoder layer, float32.
         video: (B, T, d) unit vectors of the seconds, float32.
-        alignable: (B, K) logits that a text is shown at all. None: the network has no such head.
+        alignability_logits: (B, K) logits that a text is shown at all. None: the network has no such head.
     """
 
     text: Tensor
     video: Tensor
-    alignable: Tensor | None
+    alignability_logits: Tensor | None
 
     @property
     def scores(self) -> Tensor:
@@ -53,8 +53,12 @@ class AlignerOutput:
 
 
 def compute_dot_products(text: Tensor, video: Tensor) -> Tensor:
-    """Return the dot products (L, B, K, T) of texts (L, B, K, d) and seconds (B, T, d), in float32
-    even under autocast."""
+    """Return the dot products (L, B, K, T) of texts and seconds, in float32 even under autocast.
+
+    Args:
+        text: (L, B, K, d) vectors of K texts of B videos after L decoder layers.
+        video: (B, T, d) vectors of T seconds.
+    """
     with torch.autocast(video.device.type, enabled=False):
         return torch.einsum("lbkd,btd->lbkt", text, video)
 
@@ -68,15 +72,15 @@ class PackedRows:
     are the same.
 
     Attributes:
-        batch: B, number of videos.
-        longest: N, number of rows of the longest video, to which the others are padded.
+        video_count: B, number of videos.
+        max_length: N, number of rows of the longest video, to which the others are padded.
         lengths: number of rows of each video that are in the matrix.
         index: (R,) which of the B x N rows are in the matrix. None: all.
         key_keep: (B, 1, 1, N) True on keys that attention may see. None: all keys in the matrix.
     """
 
-    batch: int
-    longest: int
+    video_count: int
+    max_length: int
     lengths: tuple[int, ...]
     index: Tensor | None
     key_keep: Tensor | None
@@ -121,9 +125,9 @@ class PackedRows:
         if self.index is not None:
             # Real rows go back to their places, padding stays 0.
             *outer, _, width = rows.shape
-            padded = rows.new_zeros(*outer, self.batch * self.longest, width)
+            padded = rows.new_zeros(*outer, self.video_count * self.max_length, width)
             rows = padded.index_copy(-2, self.index, rows)
-        return rows.unflatten(-2, (self.batch, self.longest))
+        return rows.unflatten(-2, (self.video_count, self.max_length))
 
 
 def make_key_mask(pad: Tensor) -> Tensor:
@@ -134,12 +138,13 @@ def make_key_mask(pad: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class RowsWithPositions:
-    """Rows of a batch, and the positions that every attention adds to queries and keys.
+    """Rows of a batch in a packed matrix, and the positional encodings that every attention adds to
+    queries and keys.
 
     Attributes:
-        values: (R, D).
-        positions: (R, D). None: they were added to the values already.
-        layout: of the rows.
+        values: (R, D) the R rows.
+        positions: (R, D) their positional encodings. None: these were added to the values already.
+        layout: which row of the batch each of the R rows is.
     """
 
     values: Tensor
@@ -166,7 +171,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         nn.init.xavier_uniform_(self.project.weight)
 
     def self_attend(self, rows: RowsWithPositions) -> Tensor:
-        """Return rows (R, D) that attend to the rows of their own video."""
+        """Return the self-attention output (R, D). Each row attends to the rows of its own video."""
         if rows.positions is None:
             query, key, value = self._project(rows.values, 0, 3)  # each (R, D)
         else:
@@ -175,7 +180,13 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         return self._attend(query, key, value, rows.layout, rows.layout)
 
     def cross_attend(self, rows: RowsWithPositions, memory: RowsWithPositions) -> Tensor:
-        """Return rows (R, D) that attend to the memory of their video."""
+        """Return the cross-attention output (R, D). Each row attends to the memory rows of its own
+        video.
+
+        Args:
+            rows: (R, D) rows that make the queries, such as texts.
+            memory: rows that make keys and values, such as seconds.
+        """
         (query,) = self._project(rows.with_positions, 0, 1)  # (R, D)
         # Without positions one product makes keys and values together.
         if memory.positions is None:
@@ -186,7 +197,14 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         return self._attend(query, key, value, rows.layout, memory.layout)
 
     def _project(self, rows: Tensor, first: int, end: int) -> tuple[Tensor, ...]:
-        """Return parts `first` to `end` of query, key and value, each (R, D)."""
+        """Return the projections of rows (R, D), each (R, D). Projections 0, 1 and 2 make query,
+        key and value.
+
+        Args:
+            rows: (R, D) input rows.
+            first: number of the first projection.
+            end: number after the last projection.
+        """
         width = rows.shape[-1]
         part = slice(first * width, end * width)
         projected = linear(rows, self.project.weight[part], self.project.bias[part])
@@ -198,7 +216,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
     ) -> Tensor:
         # As many rows of each video: one attention of all.
         if layout.has_padding_rows and memory.has_padding_rows:
-            shape = (memory.batch, -1)
+            shape = (memory.video_count, -1)
             query = query.unflatten(0, shape)  # (B, N, D)
             key = key.unflatten(0, shape)  # (B, M, D)
             value = value.unflatten(0, shape)
@@ -206,7 +224,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
             return self.out(mixed.flatten(0, 1))
 
         # video by video
-        keeps = [None] * memory.batch
+        keeps = [None] * memory.video_count
         if memory.key_keep is not None:
             keeps = memory.key_keep.split(1)
         queries = query.split(layout.lengths)
@@ -224,8 +242,14 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
     def _compute_attention(
         self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None
     ) -> Tensor:
-        """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B,
-        M, D)."""
+        """Return the multi-head attention softmax(Q K^T / sqrt(D / H)) V, (B, N, D).
+
+        Args:
+            query: (B, N, D) query vectors, which are split into H heads.
+            key: (B, M, D) key vectors.
+            value: (B, M, D) value vectors.
+            key_keep: (B, 1, 1, M), True on keys that attention may see. None: all keys.
+        """
         queries, keys, values = (
             rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, N or M, D/H)
             for rows in (query, key, value)
@@ -252,7 +276,7 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, seconds: RowsWithPositions) -> RowsWithPositions:
-        """Return the seconds after the layer."""
+        """Return the rows of the seconds after the layer, in the same layout."""
         attended = self.attention.self_attend(seconds)  # (R, D)
         rows = self.attention_norm(seconds.values + self.dropout(attended))
         update = self.feed(rows)
@@ -275,7 +299,12 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, texts: RowsWithPositions, seconds: RowsWithPositions) -> RowsWithPositions:
-        """Return the texts after the layer."""
+        """Return the rows of the texts after the layer, in the same layout.
+
+        Args:
+            texts: rows of the texts, which attend to one another and to the seconds.
+            seconds: rows of the seconds after the encoder.
+        """
         attended = self.self_attention.self_attend(texts)  # (R, D)
         rows = self.self_norm(texts.values + self.dropout(attended))
         texts = replace(texts, values=rows)
@@ -287,7 +316,8 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """NaSVA's network, with fresh weights."""
+    """NaSVA's network, a transformer encoder over seconds and a decoder over texts, with randomly
+    initialised weights."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
@@ -310,8 +340,13 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.apply(_init_weights)
 
     def forward(self, batch: Batch) -> AlignerOutput:
-        """Return the unit vectors of a batch's texts and seconds. Raises ShapeError for inputs that
-        do not fit."""
+        """Return the network's output for B videos: unit vectors of K texts after each decoder
+        layer, of T seconds, and alignability logits.
+
+        batch: video feature rows (B, T, C), text vectors (B, K, C) and padding masks.
+
+        Raises ShapeError for inputs that do not fit the settings.
+        """
         self._check_batch(batch)
 
         # the seconds see each other
@@ -337,8 +372,17 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
     def _make_output(
         self, text: Tensor, layout: PackedRows, seconds: RowsWithPositions
     ) -> AlignerOutput:
-        """Return unit vectors in float32, even under autocast: a bf16 cosine near 1 errs by 0.06
-        after tau."""
+        """Return unit vectors of texts and seconds, and alignability logits, for all videos of the
+        batch.
+
+        Vectors are float32 even under autocast: a bf16 cosine near 1 has an error of 0.06 after the
+        division by tau.
+
+        Args:
+            text: (L, R, D) packed text rows after each decoder layer.
+            layout: layout of the text rows.
+            seconds: rows of the seconds after the encoder.
+        """
         with torch.autocast(text.device.type, enabled=False):
             text = text.float()  # (L, R, D)
             alignable = None
@@ -370,7 +414,8 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         return learned * batch.ordered[:, None, None]  # (B, K, D)
 
     def _scale_rows(self, rows: Tensor) -> Tensor:
-        """Return the rows scaled to mean square 1, or as they are. A row of zeros stays."""
+        """Return rows (R, C) scaled to mean square 1 each, or unchanged, as the setting
+        `feature_scale` says. A row of zeros stays zero."""
         if self.settings.feature_scale == "none":
             return rows
         mean_square = rows.square().mean(dim=-1, keepdim=True)
@@ -427,8 +472,8 @@ def _init_weights(module: nn.Module) -> None:
 
 
 def _normalize(rows: Tensor) -> Tensor:
-    """Return the rows at length 1. A row of zeros stays 0 and has no gradient, instead of a huge
-    one."""
+    """Return rows (..., D) scaled to length 1. A row of zeros stays 0 and gets gradient 0, where
+    plain normalization would give a huge one."""
     square = rows.square().sum(dim=-1, keepdim=True)
     # Clamped first: `where` also passes on the NaN of the side that it does not take.
     scaled = rows * square.clamp(min=MIN_LENGTH**2).rsqrt()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.fusion import separate_overlapping_spans
+from stepline.grounding.fusion import picture_status, separate_overlapping_spans, without_place
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.models.nasva.align import (
     Posterior,
@@ -25,7 +25,7 @@ from stepline.models.nasva.calibration import (
 )
 from stepline.models.nasva.checkpoint import LoadedAligner
 from stepline.models.nasva.settings import AlignerSettings
-from stepline.records import Alignment, FeatureSequence, Matrix, Span, Status, Step
+from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def place_steps(
     *,
     settings: AlignerSettings | None = None,
     duration: float | None = None,
-    before: Array | None = None,
+    order_probabilities: Array | None = None,
 ) -> StepPlacement:
     """Return where each step is shown in a video, by the network's scores and the times of speech.
 
@@ -110,7 +110,7 @@ def place_steps(
         settings: how texts compete, whether their order counts, and how long spans are. None: the
             defaults.
         duration: length of the video in seconds. None: the length of its feature rows.
-        before: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
+        order_probabilities: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
             the settings.
 
     Raises ShapeError if there is not one row of scores per step.
@@ -132,14 +132,14 @@ def place_steps(
     # where and whether, with regard to the other steps
     prior = _compute_speech_prior(steps, text_scores)
     posterior = estimate_posterior(
-        text_scores.scores, p_shown, settings, prior=prior, before=before
+        text_scores.scores, p_shown, settings, prior=prior, order_probabilities=order_probabilities
     )
     if duration is None:
         duration = text_scores.scores.shape[1] / text_scores.rate
     spans = extract_spans(posterior.row_probabilities, text_scores.rate, settings, end=duration)
     seconds = find_best_seconds(posterior.row_probabilities, spans, text_scores.rate, end=duration)
     rows = zip(steps, spans, seconds, posterior.p_shown.tolist(), strict=True)
-    placed_steps = [_add_verdict(*row, min_probability) for row in rows]
+    placed_steps = [_add_status(*row, min_probability) for row in rows]
 
     # A step is shown at a second only if it is shown at all.
     alignment_scores = np.minimum(posterior.row_probabilities * posterior.p_shown[:, None], 1.0)
@@ -147,8 +147,8 @@ def place_steps(
     alignment = Alignment(
         texts, alignment_scores.astype(np.float32), text_scores.rate, "probability"
     )
-    count = sum(step.status == "shown" for step in placed_steps)
-    log.info("aligner: %d of %d steps shown", count, len(placed_steps))
+    count = sum(step.status == "seen" for step in placed_steps)
+    log.info("aligner: %d of %d steps seen", count, len(placed_steps))
     calibrated = logistic is not None
     return StepPlacement(
         tuple(placed_steps), alignment, posterior, tuple(spans), tuple(seconds), calibrated
@@ -163,7 +163,7 @@ def ground_by_aligner(
     *,
     settings: AlignerSettings | None = None,
     duration: float | None = None,
-    before: Array | None = None,
+    order_probabilities: Array | None = None,
 ) -> AlignerGrounding:
     """Return the steps of a video with the spans in which a trained network finds them.
 
@@ -178,7 +178,7 @@ def ground_by_aligner(
         settings: settings of `place_steps`, and how long videos are split into windows. None: the
             defaults.
         duration: length of the video in seconds. None: the length of its feature rows.
-        before: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
+        order_probabilities: (K, K) P(step i is shown before step j), 0.5 if it is not known. None: the order of
             the settings.
 
     Raises ModelError or ShapeError if the features or vectors do not fit the network.
@@ -187,7 +187,12 @@ def ground_by_aligner(
     loaded.check_features(features)
     text_scores = score_texts(loaded.aligner, features, vectors, settings)
     placement = place_steps(
-        steps, text_scores, loaded.calibration, settings=settings, duration=duration, before=before
+        steps,
+        text_scores,
+        loaded.calibration,
+        settings=settings,
+        duration=duration,
+        order_probabilities=order_probabilities,
     )
     placed_steps = placement.steps
     if settings.spans == "grown":
@@ -196,7 +201,7 @@ def ground_by_aligner(
     return AlignerGrounding(placed_steps, placement.alignment, report)
 
 
-def _add_verdict(step: Step, span: Span, at: float, p: float, min_probability: float) -> Step:
+def _add_status(step: Step, span: Span, at: float, p: float, min_probability: float) -> Step:
     """Return the step with its span and score.
 
     Args:
@@ -206,10 +211,10 @@ def _add_verdict(step: Step, span: Span, at: float, p: float, min_probability: f
         p: P(the step is shown), which becomes its score.
         min_probability: with a lower P(shown) the step counts as not shown and gets no span.
     """
-    if p >= min_probability:
-        return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
-    status: Status = "not found" if step.said is None else "said"
-    return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
+    if p < min_probability:
+        return without_place(step, p)
+    update = {"spans": (span,), "at": at, "score": p, **picture_status("network")}
+    return step.model_copy(update=update)
 
 
 def _compute_speech_prior(steps: Sequence[Step], text_scores: TextScores) -> Array | None:

@@ -61,18 +61,18 @@ MIN_LABELLED_SHARE = 0.05  # of the texts, below which there is a warning
 
 @dataclass(frozen=True, slots=True)
 class LabelCandidates:
-    """What is kept of a video's matrices (K, T) to choose its labels. The matrices of a dataset do
-    not fit into memory.
+    """What is kept of a video's cosine matrices (K, T) to choose its labels. The matrices of a
+    whole dataset do not fit into memory.
 
     Attributes:
         spans: (K, 2) start and end in seconds of each text's label, if it gets one.
-        best: (K,) best cosine of each text.
-        agreed: (K,) whether the teachers localize the text alike.
+        best_cosines: (K,) best cosine of each text.
+        teachers_agree: (K,) whether the best rows of all teacher networks are close together.
     """
 
     spans: npt.NDArray[np.float64]
-    best: Matrix
-    agreed: Mask
+    best_cosines: Matrix
+    teachers_agree: Mask
 
 
 def find_label_candidates(
@@ -106,10 +106,10 @@ def choose_labels(
     Raises ShapeError when fewer than `LEAST_KEPT_SHARE` of the texts get a label.
     """
     # Labels that are good enough, and agreed on.
-    threshold = compute_threshold([video.best for video in candidates], settings)
+    threshold = compute_threshold([video.best_cosines for video in candidates], settings)
     labels: list[StepSpans] = []
     for video in candidates:
-        is_kept = (video.best >= threshold) & video.agreed
+        is_kept = (video.best_cosines >= threshold) & video.teachers_agree
         rows = zip(video.spans.tolist(), is_kept.tolist(), strict=True)
         labels.append(tuple(Span(*ends) if keep else None for ends, keep in rows))
 
@@ -174,7 +174,11 @@ def find_best_scores(matrix: Matrix) -> Matrix:
 
 
 def find_agreement(matrices: Sequence[Matrix], rows: float) -> Mask:
-    """Return for each text (K,) whether the best rows of all matrices are at most `rows` apart."""
+    """Return for each of K texts whether the best feature rows of all teachers are at most `rows`
+    apart, (K,).
+
+    matrices: (K, T) cosines of each teacher.
+    """
     best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
     return np.asarray(np.ptp(best, axis=0) <= rows)
 
@@ -237,7 +241,13 @@ def make_unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
-    """Write the labels of the texts of each video as JSON."""
+    """Write the labels of the texts of each video as JSON: {video id: [[start, end] or null, ...]}.
+
+    Args:
+        path: the JSON file.
+        ids: ids of the videos.
+        labels: for each video, the label span of each text in seconds, or None.
+    """
     tree = {}
     for id, spans in zip(ids, labels, strict=True):
         tree[id] = [None if span is None else [span.start, span.end] for span in spans]
@@ -347,8 +357,13 @@ def compute_labelled_fraction(labels: Sequence[StepSpans]) -> float:
 def measure_label_shift(
     before: Sequence[StepSpans], after: Sequence[StepSpans]
 ) -> tuple[float | None, float | None]:
-    """Return the median seconds between the middles of old and new labels, and their mean IoU, over
-    texts that have both."""
+    """Return the median seconds between the middles of old and new labels, and their mean temporal
+    IoU. Only texts with both labels count. Both are None without such a text.
+
+    Args:
+        before: for each video, the old label span of each text, or None.
+        after: the new ones, in the same order.
+    """
     moves = []
     overlaps = []
     for old_spans, new_spans in zip(before, after, strict=True):

@@ -17,6 +17,7 @@ from stepline.datasets.excluded import read_excluded
 from stepline.datasets.registry import DATASETS
 from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureLocation, FeatureStore, open_video_store
+from stepline.grounding.fusion import picture_status
 from stepline.grounding.speech import place_steps
 from stepline.models.nasva.dataset import (
     NO_TEXT,
@@ -30,7 +31,7 @@ from stepline.models.nasva.pseudo_labels import StepSpans, StepVideo
 from stepline.models.nasva.self_training import SelfTraining, SelfTrainingResult
 from stepline.models.nasva.settings import RefineRunSettings
 from stepline.models.training.distributed import (
-    first_then_all,
+    call_first_then_all,
     is_first,
     start_processes,
     wait_for_all,
@@ -41,8 +42,8 @@ from stepline.models.training.run import OMITTED_FILE, write_omitted
 from stepline.models.training.settings import TextKind
 from stepline.models.training.sources import (
     ExcludedIds,
-    FeatureJoin,
     TextEncoder,
+    TrainingVideoFilter,
     is_feature_store,
     iterate_labelled_texts,
     load_text_encoder,
@@ -88,8 +89,8 @@ class RefineSources:
     excluded: tuple[Path, ...] = ()
 
     def get_narration_vectors(self) -> str:
-        """Return the store or encoder of the narrations' vectors. They must be of the same encoder
-        as the steps'."""
+        """Return the source of the narrations' text vectors: path of a store, or name of an
+        encoder. The vectors must come from the encoder of the steps' vectors."""
         if self.narration_vectors:
             return self.narration_vectors
         if self.narrations and is_feature_store(self.narrations):
@@ -143,7 +144,7 @@ def refine_dataset(
     features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)
     step_texts = iterate_labelled_texts(read_records(sources.dataset), "step")
-    vectors = first_then_all(
+    vectors = call_first_then_all(
         lambda: open_or_store_text_vectors(
             sources.step_vectors, step_texts, folder / "vectors" / "step"
         )
@@ -201,7 +202,9 @@ def _gather_narrations(
     texts = partial(read_labelled_texts, sources.narrations, "narration")
     encoder = sources.get_narration_vectors()
     vectors_folder = folder / "vectors" / "narration"
-    vectors = first_then_all(lambda: open_or_store_text_vectors(encoder, texts(), vectors_folder))
+    vectors = call_first_then_all(
+        lambda: open_or_store_text_vectors(encoder, texts(), vectors_folder)
+    )
     stores: dict[TextKind, FeatureStore] = {"narration": vectors}
     return gather_samples(texts(), features, stores, settings.data, excluded=excluded)
 
@@ -236,7 +239,7 @@ def make_refined_records(
             if span is None:
                 dropped.append(Rejected(what="step", text=step.text, reason=NO_LABEL_REASON))
             else:
-                changes = {"spans": (span,), "at": None, "status": "shown"}
+                changes = {"spans": (span,), "at": None, **picture_status("network")}
                 steps.append(step.model_copy(update=changes))
         yield record.model_copy(update={"steps": tuple(steps), "dropped": tuple(dropped)})
 
@@ -256,7 +259,7 @@ class _VideoReader:
         self._features = features
         self._vectors = vectors
         self._settings = settings
-        self._join = FeatureJoin(features, slack=settings.data.slack, excluded=excluded)
+        self._join = TrainingVideoFilter(features, slack=settings.data.slack, excluded=excluded)
         self._encode: TextEncoder | None = None
         self.omitted = self._join.omitted
 

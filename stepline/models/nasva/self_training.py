@@ -94,7 +94,7 @@ class SelfTraining:
     Attributes:
         videos: the videos with the steps that get labels.
         folder: folder of the run.
-        others: further samples, such as narrations, for the final network only.
+        extra_samples: further samples, such as narrations, for the final network only.
         model: settings of the networks.
         loss: settings of the networks' loss.
         training: settings of the training loop. Teachers stop after `settings.teacher_epochs`.
@@ -106,7 +106,7 @@ class SelfTraining:
 
     videos: Sequence[StepVideo]
     folder: Path
-    others: Sequence[Sample] = ()
+    extra_samples: Sequence[Sample] = ()
     model: AlignerNetworkSettings = field(default_factory=AlignerNetworkSettings)
     loss: AlignerLossSettings = field(default_factory=AlignerLossSettings)
     training: TrainSettings = field(default_factory=TrainSettings)
@@ -143,7 +143,7 @@ class SelfTraining:
         labels = self._get_round_labels(len(reports) - 1)
         # what lost its label is a target too
         steps = make_step_samples(self.videos, labels, keep_all=self.model.alignability)
-        samples = join_samples(steps, self.others, lambda sample: len(sample.video))
+        samples = join_samples(steps, self.extra_samples, lambda sample: len(sample.video))
         network = self._read_or_train(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
 
@@ -260,7 +260,7 @@ class SelfTraining:
         }
         return identity | {
             "videos": len(self.videos),
-            "others": len(self.others),
+            "others": len(self.extra_samples),
             "sources": dict(self.sources),
             "content": digest.hexdigest(),
         }

@@ -305,8 +305,12 @@ SaidSource: TypeAlias = Literal["given", "likeness"]
 
 
 class RefineRunSettings(Settings):
-    """All settings of `stepline refine`. `model.video_width` and `model.text_width` are taken from
-    the features."""
+    """All settings of `stepline refine`, which localizes the steps of a dataset by rounds of
+    training and pseudo-labelling.
+
+    `said` and `coarse` give the first labels: where each step is spoken. `model.video_width` and
+    `model.text_width` are taken from the features.
+    """
 
     said: SaidSource = Field(
         "given",

@@ -32,7 +32,7 @@ from stepline.models.nasva.settings import (
     AlignerRunSettings,
 )
 from stepline.models.training.batches import Batch, Sample, collate
-from stepline.models.training.distributed import first_then_all, start_processes
+from stepline.models.training.distributed import call_first_then_all, start_processes
 from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, train_network
 from stepline.models.training.run import (
     KeepBest,
@@ -104,7 +104,7 @@ def make_aligner_task(
         batch = collate(batch_samples).to(device_of(network))
         alignment = network(batch)
         terms = [grounding_loss(alignment, batch, settings)]
-        if alignment.alignable is not None:
+        if alignment.alignability_logits is not None:
             terms.append(alignability_loss(alignment, batch))
         return terms
 
@@ -152,8 +152,13 @@ def make_aligner_scorer(
 
 
 def count_recall(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the number of labelled texts whose best row has their label, and the number of
-    labelled texts."""
+    """Return two scalar tensors: the number of labelled texts whose best row has their label, and
+    the number of labelled texts.
+
+    Args:
+        aligned: output of the network, with scores (B, K, T).
+        batch: labels (B, K, T) of the same videos.
+    """
     positive = batch.positive_without_padding()  # (B, K, T)
     scores = aligned.scores.masked_fill(batch.video_pad[:, None], BELOW_ANY_COSINE)  # (B, K, T)
     best = scores.argmax(dim=2, keepdim=True)  # (B, K, 1)
@@ -301,7 +306,7 @@ def prepare_aligner_run(
         )
 
     # One process makes the vectors, the others find them on disk.
-    vectors = {kind: first_then_all(partial(open_vectors, kind)) for kind in kinds}
+    vectors = {kind: call_first_then_all(partial(open_vectors, kind)) for kind in kinds}
     texts = chain.from_iterable(map(read_texts, kinds))
     excluded = read_excluded(sources.excluded)
     samples = gather_samples(texts, features, vectors, settings.data, excluded=excluded)

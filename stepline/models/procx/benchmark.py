@@ -6,7 +6,7 @@ from pathlib import Path
 from stepline.datasets import read, segments, write_densevid
 from stepline.errors import DatasetError, ShapeError
 from stepline.models.procx.checkpoint import LoadedProcx
-from stepline.models.procx.inference import VideoToDescribe, describe_many
+from stepline.models.procx.inference import VideoToDescribe, describe_videos
 from stepline.models.procx.settings import DescribeSettings
 from stepline.models.training.benchmark_answers import (
     BenchmarkAnswers,
@@ -71,7 +71,7 @@ def write_predictions(
         videos = answer_questions({id: id for id in batch}, read_video)
         # What cannot be answered is reported, and the other videos go on.
         answers.missing.update(videos.missing)
-        descriptions = describe_many(
+        descriptions = describe_videos(
             loaded.model, loaded.vocabulary, [*videos.by_id.values()], settings
         )
         for id, description in zip(videos.by_id, descriptions, strict=True):

@@ -110,7 +110,7 @@ class CaptionSlots:
     slot_count: int
 
     @staticmethod
-    def of(video: Tensor, video_count: int) -> "CaptionSlots":
+    def from_videos(video: Tensor, video_count: int) -> "CaptionSlots":
         """Return the table positions of M captions. There must be at least one caption.
 
         Args:
@@ -429,7 +429,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             return [attention.key_values(queries) for attention in attentions]
         # only the videos that have captions
         present, video = context.video.unique(return_inverse=True)
-        slots = CaptionSlots.of(video, len(present))
+        slots = CaptionSlots.from_videos(video, len(present))
         rows = context.features[present] + self.kinds[1]
         keep = None if context.feature_pad is None else ~context.feature_pad[present]
         return [

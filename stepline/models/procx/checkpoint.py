@@ -12,7 +12,7 @@ from stepline.models.training.network import (
     FeatureSpace,
     Header,
     LoadedNetwork,
-    NetworkSpec,
+    NetworkFileFormat,
     parse_settings,
 )
 
@@ -62,7 +62,7 @@ def _parse(header: Header) -> HeaderParts:
     return settings, vocabulary, TrainingFeatures(**trained)
 
 
-NETWORK = NetworkSpec[HeaderParts, ProcX](
+NETWORK = NetworkFileFormat[HeaderParts, ProcX](
     kind="stepline.procx",
     version=1,
     title="a ProcX network",
@@ -81,12 +81,12 @@ class LoadedProcx(LoadedNetwork):
     Attributes:
         model: the network.
         vocabulary: tokens of its captions.
-        trained: kind of the features that it was trained on.
+        training_features: kind of the features that it was trained on.
     """
 
     model: ProcX
     vocabulary: Vocabulary
-    trained: TrainingFeatures
+    training_features: TrainingFeatures
 
 
 def write_model(

@@ -16,9 +16,9 @@ from stepline.models.procx.settings import DataSettings, StepSource
 from stepline.models.training.batches import GatheredSamples
 from stepline.models.training.sources import (
     ExcludedIds,
-    FeatureJoin,
     Features,
     FeatureSpec,
+    TrainingVideoFilter,
     format_reasons,
     parse_dataset_source,
     read_feature_spec,
@@ -165,7 +165,9 @@ def gather_samples(
         excluded: ids of videos to leave out, such as those of a benchmark.
     """
     settings = settings or DataSettings()
-    join = FeatureJoin(features, slack=settings.slack, excluded=excluded, one_rate=True)
+    join = TrainingVideoFilter(
+        features, slack=settings.slack, excluded=excluded, requires_same_rate=True
+    )
     parts = []
     for record in records:
         video = record.video.id
@@ -199,7 +201,7 @@ STEP_SOURCES: dict[str, StepSource] = {
 }
 
 
-def default_target(source: str) -> StepSource:
+def default_step_source(source: str) -> StepSource:
     """Return which part of a record gives the steps if no setting says so: the annotations of the
     source's dataset, otherwise the record's steps.
 

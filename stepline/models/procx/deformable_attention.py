@@ -8,7 +8,7 @@ Lite-DETR) weighs them by the keys at these points:
     neighbouring rows
 
 Two functions with their own gradients compute it, because linear interpolation commutes with sums
-and dot products. `weighted_gather` sums the rows next to each point as an embedding bag, without
+and dot products. `gather_weighted_sum` sums the rows next to each point as an embedding bag, without
 sampling a value. Gradients of a table are embedding bags too, over the points in the order of the
 rows that they read. `gather_dot_products` reads the products of queries and sampled keys from one
 dense product. Letters: B videos, N queries, M positions of all levels one after the other, H heads,
@@ -59,7 +59,8 @@ class SamplingPoints:
 
     @property
     def index_tensors(self) -> tuple[Tensor, ...]:
-        """The index tensors, in the order in which the two autograd functions take them."""
+        """The tensors `position`, `row`, `query_row`, `entry_order` and `row_start`, in the order
+        in which the two autograd functions take them."""
         return (self.position, self.row, self.query_row, self.entry_order, self.row_start)
 
 
@@ -158,11 +159,12 @@ def _int_range(end: int, device: torch.device) -> Tensor:
     return torch.arange(end, dtype=torch.int32, device=device)
 
 
-def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Tensor:
+def gather_weighted_sum(value: Tensor, weight: Tensor, points: SamplingPoints) -> Tensor:
     """Return the weighted sum of interpolated values at each query's sampling points, (B, N, H, D).
 
-    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h]. Here w is the attention
-    weight of the point times the interpolation weight of the row.
+    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h]. The sum is over the K =
+    2 L P rows to the left and right of the L P sampling points. w is the attention weight of the
+    point times the interpolation weight of that row.
 
     Args:
         value: (B, M, H, D) values of M positions and H heads.
@@ -192,7 +194,7 @@ def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> T
 
 
 class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to mypy here
-    """`weighted_gather` with its gradients."""
+    """`gather_weighted_sum` with its gradients."""
 
     @staticmethod
     def forward(context: Any, table: Tensor, weight: Tensor, *points: Tensor) -> Tensor:
@@ -322,7 +324,7 @@ def deformable_attention(
     """
     points = _build_points(locations, lengths, value)
     by_point = weights.flatten(3).to(points.left_weight.dtype)
-    return weighted_gather(value, by_point, points)
+    return gather_weighted_sum(value, by_point, points)
 
 
 def key_aware_attention(
@@ -347,7 +349,7 @@ def key_aware_attention(
     points = _build_points(locations, lengths, key, value)
     products = gather_dot_products(query, key, points)
     logits = products / math.sqrt(value.shape[-1])  # (B, N, H, L P)
-    return weighted_gather(value, logits.softmax(dim=-1), points)
+    return gather_weighted_sum(value, logits.softmax(dim=-1), points)
 
 
 class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -456,8 +458,8 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
 
 
 def _as_float32(positions: Tensor) -> Tensor:
-    """Return positions as float32, or unchanged if they are float64. Half precision would round
-    them to tenths of a row."""
+    """Return sampling positions of any shape as float32, or unchanged if they are float64. Half
+    precision would round them to tenths of a row."""
     return positions if positions.dtype == torch.float64 else positions.float()
 
 

@@ -53,15 +53,15 @@ class Proposals:
     Attributes:
         confidence: (N,) confidence that each of the N queries found a step.
         boxes: (N, 2) start and end in seconds, inside the video.
-        count: number of steps in the video, as predicted by the network.
-        likelihood: (N,) weighted log likelihood of each query's caption, added to the confidence.
+        step_count: number of steps in the video, as predicted by the network.
+        caption_log_likelihood: (N,) weighted log likelihood of each query's caption, added to the confidence.
             None: captions do not affect the ranking.
     """
 
     confidence: Floats
     boxes: Floats
-    count: int
-    likelihood: Floats | None = None
+    step_count: int
+    caption_log_likelihood: Floats | None = None
 
 
 def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
@@ -74,14 +74,14 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
     # How many: as asked, else as many as the network counts.
     limit = settings.count
     if limit is None:
-        limit = max(proposals.count, settings.least)
+        limit = max(proposals.step_count, settings.least)
     # Which: the most confident that are long enough.
     starts, ends = proposals.boxes.T
     is_usable = (ends - starts >= MIN_STEP_SECONDS) & (proposals.confidence >= settings.floor)
     usable = np.flatnonzero(is_usable)
     scores = proposals.confidence
-    if proposals.likelihood is not None:
-        scores = scores + proposals.likelihood
+    if proposals.caption_log_likelihood is not None:
+        scores = scores + proposals.caption_log_likelihood
     queries = usable[np.argsort(-scores[usable], kind="stable")[:limit]].tolist()
     return sorted(queries, key=lambda query: (*proposals.boxes[query], query))
 
@@ -210,7 +210,7 @@ def generate_captions(
     return [[next(remaining) for _ in row] for row in queries]
 
 
-def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
+def compute_caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
     """Return weight x log P / tokens^2 for each of N captions, (N,). PDVC adds it to the
     confidence.
 
@@ -275,11 +275,11 @@ def describe(
     seconds = features.duration
     end = min(seconds, duration) if duration is not None else seconds
     video = VideoToDescribe(features.values, seconds, end)
-    (description,) = describe_many(model, vocabulary, [video], settings)
+    (description,) = describe_videos(model, vocabulary, [video], settings)
     return description
 
 
-def describe_many(
+def describe_videos(
     model: ProcX,
     vocabulary: Vocabulary,
     videos: Sequence[VideoToDescribe],
@@ -315,7 +315,7 @@ def _describe_batch(
     if settings.caption_weight:
         all_queries = [range(len(video.confidence)) for video in proposals]
         for number, captions in enumerate(generate_captions(model, output, all_queries)):
-            likelihood = caption_likelihood(captions, settings.caption_weight)
+            likelihood = compute_caption_likelihood(captions, settings.caption_weight)
             proposals[number] = replace(proposals[number], likelihood=likelihood)
     queries = [
         select_proposals(own, settings) if len(video.values) else []
@@ -361,7 +361,10 @@ def _description(
         span = Span(start, end)
         at = round(span.center, ROUND_DECIMALS)
         score = round(score, ROUND_DECIMALS)
-        steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
+        step = Step(
+            id="0", text=text, spans=(span,), at=at, status="seen", basis="network", score=score
+        )
+        steps.append(step)
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
     # Numbered last, so that dropped proposals leave no gap.
     numbered = (step.model_copy(update={"id": str(n)}) for n, step in enumerate(steps, start=1))

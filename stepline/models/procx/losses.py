@@ -60,7 +60,7 @@ COUNT_SPREAD = 2.0  # steps; sigma of what is forgiven next to the true count; P
 MASKED_LOGIT = -1e4  # of what is not a positive, and finite, so that no gradient is NaN
 
 
-def training_losses(
+def compute_weighted_losses(
     model: ProcX,
     batch: StepBatch,
     settings: LossSettings | None = None,
@@ -77,14 +77,14 @@ def training_losses(
     """
     settings = settings or LossSettings()
     weighted = []
-    for name, loss in batch_losses(model, batch, settings, rates).items():
+    for name, loss in compute_batch_losses(model, batch, settings, rates).items():
         weight: float = getattr(settings, f"{name}_weight")
         if weight:
             weighted.append(loss.weighted(weight))
     return weighted
 
 
-def batch_losses(
+def compute_batch_losses(
     model: ProcX,
     batch: StepBatch,
     settings: LossSettings | None = None,
@@ -103,13 +103,15 @@ def batch_losses(
     settings = settings or LossSettings()
     # The matching of the localization losses decides which queries are captioned.
     output = model(batch.videos)
-    losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
+    losses, matches = compute_localization_losses(
+        output.predictions, batch.targets, settings, rates
+    )
     layer_count = len(output.queries)
     if settings.text_layers == "last":
         matches = matches.select_layer(layer_count - 1)
         layer_count = 1
     # Teacher forcing: each token is predicted from the true ones before it.
-    captions = batch.captions.take(batch.caption_rows(matches.video, matches.step))
+    captions = batch.captions.select(batch.caption_rows(matches.video, matches.step))
     context = model.caption_context(output, matches)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
     losses["caption"] = caption_loss(
@@ -129,7 +131,7 @@ def batch_losses(
     return losses
 
 
-def localization_losses(
+def compute_localization_losses(
     predictions: Predictions,
     targets: Targets,
     settings: LossSettings | None = None,

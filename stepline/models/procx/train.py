@@ -28,9 +28,9 @@ from stepline.models.procx.checkpoint import (
     load_model,
     write_model,
 )
-from stepline.models.procx.dataset import StepDataset, default_target, gather_samples
+from stepline.models.procx.dataset import StepDataset, default_step_source, gather_samples
 from stepline.models.procx.inference import propose, select_proposals
-from stepline.models.procx.losses import count_frequencies, training_losses
+from stepline.models.procx.losses import compute_weighted_losses, count_frequencies
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import (
     DescribeSettings,
@@ -106,7 +106,7 @@ class PreparedRun:
     crowded_count: int
 
     @cached_property
-    def trained(self) -> TrainingFeatures:
+    def training_features(self) -> TrainingFeatures:
         """Backbone, rate and scaling of the training features, as stored in the network's file."""
         spec = self.samples.spec
         # The first video says whether rows have length 1. Rows of zeros say nothing of it.
@@ -114,7 +114,7 @@ class PreparedRun:
         unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT_TOLERANCE))
         return TrainingFeatures(spec.backbone, spec.rate, unit)
 
-    def network(self) -> ProcX | None:
+    def copy_start_network(self) -> ProcX | None:
         """Return a copy of the network to fine-tune. None: training starts from fresh weights."""
         if self.start is None:
             return None
@@ -156,7 +156,7 @@ def train_procx_run(
     vocabulary = prepared.vocabulary
 
     def write_network(network: ProcX, path: Path) -> None:
-        write_model(network, vocabulary, path, prepared.trained)
+        write_model(network, vocabulary, path, prepared.training_features)
 
     def train_in_folder(keep_best: KeepBest) -> ProcX:
         return train_procx(
@@ -166,10 +166,10 @@ def train_procx_run(
             model=filled_settings.model,
             loss=filled_settings.loss,
             settings=filled_settings.train,
-            start=prepared.network(),
+            start=prepared.copy_start_network(),
             report=report,
             device=device,
-            scorer=soda_scorer(held_out, keep_best) if len(held_out) else None,
+            scorer=make_soda_scorer(held_out, keep_best) if len(held_out) else None,
         )
 
     # what a run in the folder must have been started from to be resumed
@@ -208,7 +208,7 @@ def prepare_run(
         start: file or run folder of a network to fine-tune. None: fresh weights.
     """
     # the samples
-    target = settings.data.target or default_target(sources.steps)
+    target = settings.data.target or default_step_source(sources.steps)
     data = settings.data.model_copy(update={"target": target})
     features = open_video_store(sources.features)
     records = read_records(sources.steps, subset=sources.subset)
@@ -222,7 +222,7 @@ def prepare_run(
     model = settings.model
     loaded = None if start is None else load_model(start)
     if loaded is not None:
-        model = _settings_of_start(loaded, model, spec)
+        model = _fine_tuned_model_settings(loaded, model, spec)
     elif "features" in model.model_fields_set and model.features != spec.width:
         widths = f"model.features={model.features}, the features have {spec.width}"
         raise SettingsError(f"{widths}; leave the setting out")
@@ -242,7 +242,7 @@ def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[s
     """Yield the sentences of the samples, then the step texts of the sources in `words`."""
     yield from samples.texts()
     for source in sources.words:
-        target = default_target(source)
+        target = default_step_source(source)
         field = "sentences" if target == "narration" else target
         count = 0
         for record in read_records(source):
@@ -254,7 +254,7 @@ def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[s
             raise DatasetError(f"{source}: holds no text for the vocabulary; {cure}")
 
 
-def _settings_of_start(
+def _fine_tuned_model_settings(
     loaded: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
 ) -> ModelSettings:
     """Return the settings of a network to fine-tune, with the dropout of `settings`.
@@ -269,7 +269,7 @@ def _settings_of_start(
     """
     own = fine_tuning_settings(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
     # A backbone of unknown name may be the right one.
-    before = loaded.trained.backbone
+    before = loaded.training_features.backbone
     is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
     if spec.width != own.features or (spec.backbone != before and not is_unknown):
         raise ModelError(
@@ -329,7 +329,7 @@ def train_procx(
         device = device_of(network)
         collated = collate(batch, vocabulary, sizes).to(device)
         count_rates = None if rates is None else rates.to(device)
-        return training_losses(network, collated, loss or LossSettings(), count_rates)
+        return compute_weighted_losses(network, collated, loss or LossSettings(), count_rates)
 
     return train_network(
         lambda: start or ProcX(sizes, len(vocabulary)),
@@ -342,7 +342,7 @@ def train_procx(
     )
 
 
-def soda_scorer(
+def make_soda_scorer(
     samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[StepSample]:
     """Return a scorer of the network on held-out videos: the SODA-D of its predicted steps.

@@ -253,7 +253,7 @@ class CaptionTokens(TensorRecord):
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def take(self, rows: Tensor) -> "CaptionTokens":
+    def select(self, rows: Tensor) -> "CaptionTokens":
         """Return the captions with the given indices. rows: (M',) indices, in any order."""
         return CaptionTokens(self.tokens[rows], self.targets[rows], self.token_pad[rows])
 

@@ -46,7 +46,7 @@ def start_processes(device: str = "auto") -> torch.device:
             f"training in several processes needs accelerate, which is not here; {cure}"
         ) from error
     # The first may prepare for hours while the others wait, so the usual timeout is too short.
-    state = PartialState(cpu=run_device.kind == "cpu", timeout=START_TIMEOUT)
+    state = PartialState(cpu=run_device.device_type == "cpu", timeout=START_TIMEOUT)
     process_device = torch.device(state.device)
     if process_device.type == "cpu":  # "cpu:0" with some versions of accelerate
         process_device = torch.device("cpu")
@@ -97,7 +97,7 @@ def is_first() -> bool:
     return rank_and_world_size()[0] == 0
 
 
-def first_then_all(make: Callable[[], ResultT]) -> ResultT:
+def call_first_then_all(make: Callable[[], ResultT]) -> ResultT:
     """Call `make` in every process and return its result. The first process calls it first.
 
     The other processes start after it ends, so they find its files on disk.

@@ -140,13 +140,14 @@ class Dropout(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
 
 def draw_keep_masks(count: int, rate: float) -> Iterator[Tensor]:
-    """Yield random dropout masks over `count` elements, in chunks of bool tensors on the CPU.
+    """Yield random dropout masks over `count` elements, in chunks of flat bool tensors on the CPU:
+    True for an element that stays.
 
     The seed is drawn from torch's generator.
 
     Args:
         count: number of elements of all chunks together.
-        rate: fraction of the elements that is dropped. They are False in the masks.
+        rate: fraction of the elements that is dropped.
     """
     seed = torch.empty((), dtype=torch.int64).random_(MAX_SEED)
     generator = np.random.SFC64(int(seed))
@@ -160,7 +161,7 @@ def draw_keep_masks(count: int, rate: float) -> Iterator[Tensor]:
         yield torch.from_numpy(lanes < limit)
 
 
-def dropout_(rows: Tensor, rate: float) -> None:
+def dropout_in_place(rows: Tensor, rate: float) -> None:
     """Set a fraction `rate` of the elements of contiguous CPU rows to 0, in place. The others are
     not scaled."""
     chunks = rows.view(-1).split(ELEMENTS_PER_CHUNK)
@@ -255,7 +256,7 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
         for block, target in zip(blocks, out.split(ROWS_PER_BLOCK), strict=True):
             inner = linear_no_grad(block, wide_weight, wide_bias, relu=True)  # (BLOCK, F)
             if rate:
-                dropout_(inner, rate)
+                dropout_in_place(inner, rate)
             target.copy_(linear_no_grad(inner, narrow_weight, narrow_bias))
             if learns:
                 hidden.append(inner)

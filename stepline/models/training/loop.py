@@ -100,10 +100,11 @@ class TrainingTask(Generic[SampleT]):
 
 @dataclass(frozen=True)
 class HeldOutScorer(Generic[SampleT]):
-    """Scores the network every `score_every` epochs on held-out samples, and keeps the best one.
+    """Scores the network every `score_every` epochs on held-out samples, and keeps the best
+    network.
 
     Attributes:
-        samples: the held-out samples, which are not trained on.
+        samples: the held-out samples, which are not used for training.
         batch: largest number of samples that are scored together.
         score: returns the sum of the scores of some samples, and the number of scored items. The
             network's score is the total sum divided by the total number. Higher is better.
@@ -118,26 +119,26 @@ class HeldOutScorer(Generic[SampleT]):
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a training after a step.
+    """The progress of a training run after an optimizer step.
 
     Attributes:
-        step: number of the step, from 1.
-        steps: number of steps of the whole training.
+        step: number of the optimizer step, from 1.
+        step_count: number of optimizer steps of the whole training.
         loss: loss of the step.
         learning_rate: learning rate of the step.
         seconds: seconds since the training was started or resumed.
-        steps_taken: number of steps since the training was started or resumed.
-        waited: seconds, out of `seconds`, that were spent waiting for samples.
+        steps_since_start: number of optimizer steps since the training was started or resumed.
+        wait_seconds: seconds, out of `seconds`, that were spent waiting for samples.
         score: score on the held-out samples after the step. None: the step was not scored.
     """
 
     step: int
-    steps: int
+    step_count: int
     loss: float
     learning_rate: float
     seconds: float
-    steps_taken: int = 0
-    waited: float = 0.0
+    steps_since_start: int = 0
+    wait_seconds: float = 0.0
     score: float | None = None
 
     @property
@@ -256,12 +257,12 @@ def fit(
             is_last = number == steps or state.is_at_plateau(settings.patience)
             progress = Progress(
                 step=number,
-                steps=steps,
+                step_count=steps,
                 loss=loss,
                 learning_rate=optimizer.param_groups[0]["lr"],
                 seconds=time.monotonic() - began,
-                steps_taken=number - start.step,
-                waited=waited,
+                steps_since_start=number - start.step,
+                wait_seconds=waited,
                 score=score,
             )
             if log_file is not None:

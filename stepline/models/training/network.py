@@ -1,7 +1,7 @@
 """One specification for the file of every trained network (NaSVA's aligner, ProcX, WYS2's
 detector), and the checks of its inputs.
 
-    NETWORK = NetworkSpec(kind="stepline.nasva.aligner", ..., parse=_parse, build=_build)
+    NETWORK = NetworkFileFormat(kind="stepline.nasva.aligner", ..., parse=_parse, build=_build)
     NETWORK.write(path, network, {"space": ...})        # the settings are added to the header
     header, network = NETWORK.load(path)                # in evaluation mode
 
@@ -26,7 +26,7 @@ from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.networks.device import current_device
 from stepline.networks.state_dict import describe_wrong_weights
 from stepline.records import FeatureSequence
-from stepline.settings import Settings, without_constants
+from stepline.settings import Settings, remove_constant_settings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -43,7 +43,7 @@ UNKNOWN_SOURCES = ("", "unknown", "precomputed")
 
 
 @dataclass(frozen=True)
-class NetworkSpec(Generic[H, N]):
+class NetworkFileFormat(Generic[H, N]):
     """The file format of one kind of trained network.
 
     Attributes:
@@ -154,7 +154,7 @@ class NetworkSpec(Generic[H, N]):
 def parse_settings(settings: type[T], tree: Mapping[str, Any]) -> T:
     """Return settings of a class from their JSON values in a header. They are validated like those
     of a settings file."""
-    return settings.model_validate_json(json.dumps(without_constants(tree)))
+    return settings.model_validate_json(json.dumps(remove_constant_settings(tree)))
 
 
 def read_tensors(file: Any) -> dict[str, Any]:

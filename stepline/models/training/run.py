@@ -32,12 +32,12 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stepline.errors import ModelError, SettingsError, StoreError, first_line
-from stepline.files.atomic_files import atomic_path, check_own_file, write_atomic
+from stepline.files.atomic_files import atomic_path, check_plain_file, write_atomic
 from stepline.limits import parse_json
 from stepline.models.training.distributed import is_first, wait_for_all
-from stepline.models.training.network import NetworkSpec, parse_settings, read_tensors
+from stepline.models.training.network import NetworkFileFormat, parse_settings, read_tensors
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
-from stepline.settings import Settings, with_constants
+from stepline.settings import Settings, add_constant_settings
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class TrainingRun(Generic[ResultT]):
     """
 
     folder: Path
-    spec: NetworkSpec[Any, Any]
+    spec: NetworkFileFormat[Any, Any]
     identity: Mapping[str, Any]
     write: Callable[[ResultT, Path], None]
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -121,8 +121,10 @@ def claim_run_folder(
     new = json.loads(json.dumps(identity, default=str))
     if path.exists():
         try:
-            stored = with_constants(parse_json(path.read_text(encoding="utf-8")))
-            same = all(stored.get(name) == value for name, value in with_constants(new).items())
+            stored = add_constant_settings(parse_json(path.read_text(encoding="utf-8")))
+            same = all(
+                stored.get(name) == value for name, value in add_constant_settings(new).items()
+            )
         except (OSError, ValueError, AttributeError) as error:
             raise StoreError(
                 f"{path}: cannot be read ({error}); remove it, or give another --out"
@@ -320,7 +322,7 @@ class StepLog:
 
     def __init__(self, path: Path, steps: int) -> None:
         """Open the log for appending. steps: number of lines to keep. Later lines are removed."""
-        check_own_file(path)
+        check_plain_file(path)
         if path.exists():
             # A killed run may have logged steps that its checkpoint has not. They are taken again.
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[:steps]

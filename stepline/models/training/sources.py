@@ -3,7 +3,7 @@ omitted.
 
     for record in read_records("youcook2:yc2_train.json", "records"): ...
     for texts in read_labelled_texts("howtostep:HowToStep.json", "step"): ...
-    join = FeatureJoin(open_video_store("features"), excluded=excluded)
+    join = TrainingVideoFilter(open_video_store("features"), excluded=excluded)
     join.reason_to_omit(record.video.id)             # None: it can be trained on
 
 A source is one of: Stepline's records (.parquet, .json, or a folder of them), `NAME:PATH` of a
@@ -382,12 +382,12 @@ def read_feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]
     return FeatureSpec(stored.width, stored.backbone, stored.rate), stored.rows
 
 
-class FeatureJoin:
-    """Decides for one video after another whether it can be trained on.
+class TrainingVideoFilter:
+    """Decides for one video after another whether it can be used for training.
 
-    A video must be new and not excluded. Its features must have rows, with the width and backbone of
-    the first video. A stated duration must equal the duration of the features. Only the index of a
-    feature store is read.
+    A video must be new and not excluded. Its features must have rows, with the width and backbone
+    of the first video. A stated duration must equal the duration of the features. Only the index of
+    a feature store is read.
 
     Attributes:
         specs: width, backbone and rate of the first video's features, under "video", and of the
@@ -401,7 +401,7 @@ class FeatureJoin:
         *,
         slack: float = math.inf,
         excluded: ExcludedIds = frozenset(),
-        one_rate: bool = False,
+        requires_same_rate: bool = False,
     ) -> None:
         """Look up videos in a feature store.
 
@@ -409,12 +409,12 @@ class FeatureJoin:
             features: a feature store, or features by video id.
             slack: largest difference in seconds between a stated duration and that of the features.
             excluded: ids of videos that are left out.
-            one_rate: True if all videos must have the rows per second of the first video.
+            requires_same_rate: True if all videos must have the rows per second of the first video.
         """
         self._features = features
         self._slack = slack
         self._excluded = excluded
-        self._one_rate = one_rate
+        self._one_rate = requires_same_rate
         self._seen: set[Hashable] = set()
         self.specs: dict[str, FeatureSpec] = {}
         self.omitted: list[Rejected] = []
@@ -428,14 +428,15 @@ class FeatureJoin:
         missing: str | None = None,
         vectors: FeatureStore | None = None,
     ) -> OmitReason | None:
-        """Return why a video cannot be trained on, or None if it can.
+        """Return why a video cannot be used for training, or None if it can.
 
         Args:
             video: id of the video.
             duration: seconds of the video as its source states them. None: not stated.
-            key: a second call with the same key returns `SEEN_TWICE`. None: not checked.
-            missing: a reason that the caller found. It is returned for a video that is not excluded.
-                None: there is no such reason.
+            key: key of the video's item. A second call with the same key returns `SEEN_TWICE`.
+                None: repeats are not checked.
+            missing: a reason that the caller found. It is returned for a video that is not
+                excluded. None: there is no such reason.
             vectors: a store that must hold the vectors of the video's texts. None: not checked.
         """
         # What its id and its source say.

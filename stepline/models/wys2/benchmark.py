@@ -36,8 +36,7 @@ from stepline.models.wys2.detector import (
     read_detector,
     score_pairs,
 )
-from stepline.models.wys2.judge import MIN_CLIP_SECONDS, widen_span
-from stepline.models.wys2.predict import make_clip_pair
+from stepline.models.wys2.predict import MIN_CLIP_SECONDS, make_clip_pair, widen_span
 from stepline.networks.device import current_device, device_of
 from stepline.records import FeatureSequence, Matrix, Span
 

@@ -21,7 +21,12 @@ from torch import Tensor
 from stepline.errors import DatasetError, MediaError, ShapeError
 from stepline.features import FeatureStore
 from stepline.models.training.batches import TensorRecord, pad_rows
-from stepline.models.training.sources import EXCLUDED_REASON, ExcludedIds, FeatureJoin, OmitReason
+from stepline.models.training.sources import (
+    EXCLUDED_REASON,
+    ExcludedIds,
+    OmitReason,
+    TrainingVideoFilter,
+)
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.text.narration import load_tagger
@@ -41,21 +46,21 @@ class NarratedClip:
     Attributes:
         video: id of the video.
         span: start and end of the clip in seconds.
-        sentence: index of the sentence in the narration.
+        sentence_index: index of the sentence in the narration.
         text: text of the sentence.
         task: task of the video, such as a recipe. None: unknown.
         key_step: text of the key-step at the middle of the clip. None: no key-step.
-        candidates: indices of the sentences nearest to the middle of the clip, beginning with
-            `sentence`.
+        candidate_sentences: indices of the sentences nearest to the middle of the clip, which may
+            describe the clip. The first is `sentence_index`.
     """
 
     video: str
     span: Span
-    sentence: int
+    sentence_index: int
     text: str
     task: str | None
     key_step: str | None
-    candidates: tuple[int, ...] = ()
+    candidate_sentences: tuple[int, ...] = ()
 
 
 def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list[NarratedClip]:
@@ -96,11 +101,11 @@ def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list
                 NarratedClip(
                     video=record.id,
                     span=_make_clip_span(middle, duration, settings.seconds),
-                    sentence=row,
+                    sentence_index=row,
                     text=texts[row],
                     task=record.video.task,
                     key_step=None if step is None else step.text,
-                    candidates=candidates,
+                    candidate_sentences=candidates,
                 )
             )
     return clips
@@ -473,7 +478,7 @@ def make_omission_check(
         excluded: ids of videos to leave out.
     """
     if isinstance(source, StoredClips):
-        return FeatureJoin(source.store, excluded=excluded).reason_to_omit
+        return TrainingVideoFilter(source.store, excluded=excluded).reason_to_omit
 
     def reason_to_omit(video: str) -> OmitReason | None:
         return (EXCLUDED_REASON, "") if video in excluded else source.reason_to_omit(video)

@@ -106,7 +106,7 @@ def gather_clips(
         dataset.clips += clips
         for clip in clips:
             # The clip's own sentence, then those next to it.
-            texts = vectors[list(clip.candidates)]
+            texts = vectors[list(clip.candidate_sentences)]
             dataset.pairs.append(source.make_pair(record.video.id, clip.span, texts))
     return dataset
 

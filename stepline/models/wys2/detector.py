@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.models.training.loop import Loss
-from stepline.models.training.network import FeatureSpace, Header, NetworkSpec, parse_settings
+from stepline.models.training.network import FeatureSpace, Header, NetworkFileFormat, parse_settings
 from stepline.models.wys2.clips import ClipTextBatch, ClipTextPair, collate_pairs
 from stepline.models.wys2.settings import ContrastSettings, DetectorSettings
 from stepline.networks.device import current_device, device_of
@@ -70,7 +70,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         if self.joint is not None:
             scores = self.joint(clips[:, None], texts[:, None])  # (B, 1, 1)
             return cast(Tensor, scores[:, 0, 0])
-        clips, texts = self._scale_vectors(clips, texts)
+        clips, texts = self._normalize_for_score(clips, texts)
         return torch.einsum("bd,bd->b", clips.float(), texts.float())
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
@@ -106,11 +106,15 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         if self.joint is not None:
             scores = self.joint(clips[:, None], texts[None])  # (B, M, 1)
             return cast(Tensor, scores[..., 0])
-        clips, texts = self._scale_vectors(clips, texts)
+        clips, texts = self._normalize_for_score(clips, texts)
         return clips @ texts.T
 
-    def _scale_vectors(self, clips: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """Return clip and text vectors scaled so that their dot product is the score."""
+    def _normalize_for_score(self, clips: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return clip vectors (B, D) and text vectors (M, D) whose dot products are the scores.
+
+        With `settings.score` "cosine" they are unit vectors, and those of the clips are divided by
+        the temperature. With "dot" they are unchanged.
+        """
         if self.settings.score == "dot":
             return clips, texts
         # A cosine over the temperature.
@@ -305,7 +309,7 @@ def _parse(header: Header) -> SettingsAndSpace:
     return settings, FeatureSpace(str(header.get("video", "")), str(header.get("text", "")), None)
 
 
-NETWORK = NetworkSpec[SettingsAndSpace, Detector](
+NETWORK = NetworkFileFormat[SettingsAndSpace, Detector](
     kind="stepline.wys2.detector",
     version=1,
     title="a WYS2 detector",

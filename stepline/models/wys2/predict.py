@@ -16,7 +16,7 @@ import numpy as np
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import (
     MIN_ITEMS,
-    Logistic,
+    LogisticRegression,
     calibration_error,
     fit_logistic,
     read_logistic,
@@ -28,7 +28,6 @@ from stepline.models.training.batches import Mask
 from stepline.models.training.network import LoadedNetwork
 from stepline.models.wys2.clips import ClipTextPair, FrameClip, make_feature_pair
 from stepline.models.wys2.detector import NETWORK, Detector, read_detector, score_pairs
-from stepline.models.wys2.judge import widen_span
 from stepline.records import FeatureSequence, Matrix, Sentence, Span
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 CALIBRATION_KIND = "stepline.wys2.shown"
 # text encoders that belong to a backbone (all others know texts alone)
 BACKBONE_ENCODERS = ("conse", "clip", "internvideo", "s3d")
+MIN_CLIP_SECONDS = 3.0  # of the clip in which a sentence is judged; WYS2, section 4
 NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must bear a fit
 
 
@@ -50,7 +50,7 @@ class LoadedDetector(LoadedNetwork):
     """
 
     network: Detector
-    logistic: Logistic
+    logistic: LogisticRegression
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DetectorCalibration:
         error: expected calibration error by two-fold cross-validation over clips.
     """
 
-    logistic: Logistic
+    logistic: LogisticRegression
     error: float
 
 
@@ -95,15 +95,14 @@ def load_detector(path: Path) -> LoadedDetector:
     return LoadedDetector(file, digest, space, width, True, network, logistic)
 
 
-def judge_by_detector(
+def estimate_shown_by_detector(
     loaded: LoadedDetector,
     sentences: Sequence[Sentence],
     video: FeatureSequence | Path,
     vectors: Matrix,
     seconds: float,
-) -> tuple[float, ...]:
-    """Return P(the picture shows it while it is said) of each sentence, estimated by a detector,
-    (S,).
+) -> tuple[Sentence, ...]:
+    """Return the sentences with `shown`, P(the picture shows it while it is said), by a detector.
 
     Args:
         loaded: the detector with its calibration.
@@ -119,7 +118,18 @@ def judge_by_detector(
         span = widen_span(sentence.span, seconds)
         pairs.append(make_clip_pair(loaded.network, str(k), video, span, vectors[k : k + 1]))
     scores = score_pairs(loaded.network, pairs).astype(np.float64)
-    return tuple(loaded.logistic(scores[:, None]).tolist())
+    p_shown = loaded.logistic(scores[:, None]).tolist()
+    return tuple(
+        sentence.model_copy(update={"shown": round(p, 4)})
+        for sentence, p in zip(sentences, p_shown, strict=True)
+    )
+
+
+def widen_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
+    """Return a span widened around its middle to at least `seconds`: the clip in which a sentence
+    is judged."""
+    start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
+    return Span(start, max(span.end, start + seconds))
 
 
 def make_clip_pair(

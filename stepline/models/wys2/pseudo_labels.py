@@ -140,11 +140,11 @@ class ClipStream:
         pairs: list[ClipTextPair] = []
         for number, (record, clips) in enumerate(self._iterate_videos([])):
             self._check_unchanged(number, record)
-            rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
+            rows = [(number, clip.sentence_index, clip.span.start, clip.span.end) for clip in clips]
             references.append(np.array(rows, dtype=CLIP_COLUMNS))
             vectors = self._require_vectors().matrix(record.video.id)
             for clip in clips:
-                text = vectors[clip.sentence : clip.sentence + 1]
+                text = vectors[clip.sentence_index : clip.sentence_index + 1]
                 pairs.append(self._source.make_pair(record.video.id, clip.span, text))
             if len(pairs) >= CLIPS_PER_BLOCK:
                 yield np.concatenate(references), pairs
@@ -223,7 +223,7 @@ class TrainingRound:
         number: number of the round. Round 0 uses no pseudo-labels.
         pairs: number of training clips.
         pseudo_labelled: number of training clips with a pseudo-label.
-        of: number of unlabelled clips that the detector scored.
+        scored_count: number of unlabelled clips that the detector scored.
         threshold: least detector score of a pseudo-labelled clip. None: round 0.
         auc: area under the ROC curve on the validation clips.
         precision: fraction of the pseudo-labelled clips that are true positives. None: true labels
@@ -233,7 +233,7 @@ class TrainingRound:
     number: int
     pairs: int
     pseudo_labelled: int
-    of: int
+    scored_count: int
     threshold: float | None
     auc: float
     precision: float | None = None
@@ -244,7 +244,7 @@ class TrainingRound:
             "number": self.number,
             "pairs": self.pairs,
             "kept": self.pseudo_labelled,
-            "of": self.of,
+            "of": self.scored_count,
             "threshold": self.threshold,
             "auc": self.auc,
             "precision": self.precision,
@@ -303,7 +303,9 @@ def train_with_pseudo_labels(
         return TrainedDetector(network, tuple(rounds))
     # The last network labels clips, and a new one is trained on all.
     for number in range(1, settings.rounds + 1):
-        threshold, positive = choose_clips(network, unlabelled, validation, settings)
+        threshold, positive = choose_pseudo_labelled_clips(
+            network, unlabelled, validation, settings
+        )
         if not len(positive):
             cure = "take pseudo.threshold=share"
             raise DatasetError(f"none of {count} unlabelled clips reaches {threshold:.3g}; {cure}")
@@ -318,7 +320,7 @@ def train_with_pseudo_labels(
     return TrainedDetector(network, tuple(rounds))
 
 
-def choose_clips(
+def choose_pseudo_labelled_clips(
     network: Detector, clips: UnlabelledClips, validation: ValidationClips, settings: PseudoSettings
 ) -> tuple[float, References]:
     """Return the score threshold, and the references of the unlabelled clips that reach it.

@@ -136,12 +136,12 @@ class Wys2Settings(Settings):
 
 
 class JudgeSettings(Settings):
-    """Estimate of P(the picture shows what is said) for each sentence."""
+    """A trained detector of whether the picture shows what is said."""
 
     detector: Path | None = Field(
         None,
-        description="file or run folder of a trained detector. None: estimated from the wording and the "
-        "grounded steps",
+        description="file or run folder of a trained detector, which decides where it is sure. None: a "
+        "sentence is judged as the steps that rest on it",
     )
     seconds: Positive = Field(
         3.0,

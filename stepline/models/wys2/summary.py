@@ -18,7 +18,7 @@ MIN_ADDED_SECONDS = 0.1  # by which a value is divided
 ROUNDING_SECONDS = 1e-9
 TOUCHING_SECONDS = 1e-6  # between the start of speech and a time that is its start
 MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
-SUMMARIZED_STATUSES = ("shown", "unclear")
+SUMMARIZED_STATUSES = ("seen", "placed")
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class SummarySegment:
     Attributes:
         span: start and end of the segment in seconds of the video.
         steps: steps that the segment shows, in the video's order.
-        value: largest P(shown) of these steps.
+        p_shown: largest P(shown) of these steps.
     """
 
     span: Span
     steps: tuple[Step, ...]
-    value: float
+    p_shown: float
 
 
 def summarize(
@@ -98,7 +98,7 @@ def _select_segments(
         for segment in remaining:
             seconds = _count_merged_seconds([*selected, segment], gap) - current
             if length + seconds <= target:
-                rate = segment.value / max(seconds, MIN_ADDED_SECONDS)
+                rate = segment.p_shown / max(seconds, MIN_ADDED_SECONDS)
                 fitting.append((rate, seconds, segment))
         if not fitting:
             break
@@ -107,7 +107,7 @@ def _select_segments(
         remaining.remove(best)
         length += seconds
     # parts of the others
-    for segment in sorted(remaining, key=lambda segment: -segment.value):
+    for segment in sorted(remaining, key=lambda segment: -segment.p_shown):
         room = target - _count_merged_seconds(selected, gap)
         if selected and room < MIN_PART_SECONDS:
             break
@@ -143,7 +143,7 @@ def _merge_close(segments: Sequence[SummarySegment], gap: float) -> tuple[Summar
         merged[-1] = SummarySegment(
             Span(last.span.start, max(last.span.end, segment.span.end)),
             (*last.steps, *segment.steps),
-            max(last.value, segment.value),
+            max(last.p_shown, segment.p_shown),
         )
     return tuple(merged)
 

@@ -116,17 +116,17 @@ class DetectorClips:
         labelled: clips of videos with key-steps.
         gather_unlabelled: returns the clips of videos without key-steps, which can take hours.
             None: training without pseudo-labels.
-        video: name of the feature extractor, stored in the detector's file.
-        text: name of the text encoder, stored in the detector's file.
-        s3d: file of released S3D weights, from which a detector of frames starts. None: fresh
+        video_encoder: name of the feature extractor, stored in the detector's file.
+        text_encoder: name of the text encoder, stored in the detector's file.
+        s3d_weights: file of released S3D weights, from which a detector of frames starts. None: fresh
             weights.
     """
 
     labelled: ClipDataset
     gather_unlabelled: Callable[[], ClipStream] | None = None
-    video: str = ""
-    text: str = ""
-    s3d: Path | None = None
+    video_encoder: str = ""
+    text_encoder: str = ""
+    s3d_weights: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ class DetectorSources:
         videos: video files by id, for a detector of frames.
         narrations: sources of transcripts for videos whose source has none.
         unlabelled: sources of narrated videos without key-steps.
-        vectors: name of the text encoder, as `load_text_encoder` takes it.
-        s3d: file of released S3D weights. None: fresh weights.
+        text_encoder: name of the text encoder, as `load_text_encoder` takes it.
+        s3d_weights: file of released S3D weights. None: fresh weights.
         excluded: files with ids of videos to leave out, written by `stepline curate excluded`.
     """
 
@@ -149,8 +149,8 @@ class DetectorSources:
     videos: Mapping[str, Path] | None = None
     narrations: tuple[str, ...] = ()
     unlabelled: tuple[str, ...] = ()
-    vectors: str = "minilm"
-    s3d: Path | None = None
+    text_encoder: str = "minilm"
+    s3d_weights: Path | None = None
     excluded: tuple[Path, ...] = ()
 
     def prepare_clips(
@@ -168,7 +168,7 @@ class DetectorSources:
         """
         # clips with key-steps
         features = self._open_features(settings)
-        encode = load_text_encoder(self.vectors)
+        encode = load_text_encoder(self.text_encoder)
         excluded = read_excluded(self.excluded)
         labelled = gather_clips(
             self._read_records(self.key_steps), features, encode, settings.clips, excluded=excluded
@@ -179,7 +179,7 @@ class DetectorSources:
         vectors_folder = folder / "vectors" / "narration"
 
         def store_vectors(texts: Iterable[LabelledTexts]) -> FeatureStore:
-            return store_text_vectors(texts, encode, vectors_folder, name=self.vectors)
+            return store_text_vectors(texts, encode, vectors_folder, name=self.text_encoder)
 
         def gather_unlabelled() -> ClipStream:
             clips = ClipStream(
@@ -196,8 +196,8 @@ class DetectorSources:
             labelled,
             gather_unlabelled if self.unlabelled else None,
             features.backbone if isinstance(features, FeatureStore) else "",
-            self.vectors,
-            self.s3d,
+            self.text_encoder,
+            self.s3d_weights,
         )
 
     def _require_each_source(self, labelled: ClipDataset) -> None:
@@ -218,7 +218,7 @@ class DetectorSources:
             )
         if self.videos is not None:
             return VideoFrames(self.videos, settings.detector.frames, settings.detector.side)
-        if self.s3d is not None:
+        if self.s3d_weights is not None:
             raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
         return open_video_store(str(self.features))
 
@@ -251,19 +251,19 @@ def train_detector_run(
     require_single_process("train wys2")
 
     def write(result: DetectorRun, path: Path) -> None:
-        write_detector(result.detector, path, video=clips.video, text=clips.text)
+        write_detector(result.detector, path, video=clips.video_encoder, text=clips.text_encoder)
 
     identity: dict[str, Any] = {"settings": settings.model_dump(mode="json")}
-    if clips.s3d is not None:
-        identity["s3d"] = sha256(clips.s3d)
+    if clips.s3d_weights is not None:
+        identity["s3d"] = sha256(clips.s3d_weights)
     run = TrainingRun(folder, NETWORK, identity, write)
     result = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
 
     # The files next to the detector's own.
-    if clips.s3d is not None and isinstance(result.detector.video, S3DTower):
+    if clips.s3d_weights is not None and isinstance(result.detector.video, S3DTower):
         from stepline.vision.s3d import write_s3d
 
-        write_s3d(result.detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
+        write_s3d(result.detector.video.s3d, clips.s3d_weights, folder / TRAINED_S3D)
     file = folder / NETWORK.file_names[-1]
     if result.calibration is None:  # a calibration of another run must not stay
         calibration_path(file).unlink(missing_ok=True)
@@ -310,12 +310,12 @@ def _train_on_clips(
     validation = ValidationClips(
         held_out.get_pairs_with_own_text(), infer_labels(held_out, settings.labels)
     )
-    detector = _fit_settings(settings.detector, training.pairs[0])
+    detector = _match_settings_to_input(settings.detector, training.pairs[0])
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
         start = None
-        if clips.s3d is not None:
-            start = _make_detector_on_s3d(detector, clips.s3d, settings.train.seed)
+        if clips.s3d_weights is not None:
+            start = _make_detector_on_s3d(detector, clips.s3d_weights, settings.train.seed)
         return train_detector(
             pairs,
             folder / f"round-{number}",
@@ -349,7 +349,7 @@ def _train_on_clips(
     )
 
 
-def _fit_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
+def _match_settings_to_input(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
     """Return the settings with the clip encoder and widths that fit a pair, if the user has not set
     them.
 

@@ -65,10 +65,9 @@ def timeline(record: Record, total: float) -> View:
     top = 0
 
     # the rows, from top to bottom
-    step_row_name = _step_row_name(record)
     for name, items, height in (
         ("Said", _sentence_items(record), 14),
-        (step_row_name, _step_items(record), 22),
+        ("Steps", _step_items(record), 22),
         ("Described", _span_items("Described", "captions", record.captions), 14),
         ("Reference", _span_items("Reference", "reference", record.reference), 14),
     ):
@@ -178,7 +177,7 @@ def _layout_row(
 def _sentence_items(record: Record) -> list[TimelineItem]:
     items = []
     for sentence, citing in zip(record.sentences, citing_steps(record), strict=True):
-        mark = sentence_mark(sentence, citing.values())
+        mark = sentence_mark(citing.values())
         text = _bar_title(sentence.span, sentence.text)
         items.append(TimelineItem(sentence.span, f"said-{mark}", "", text))
     return items
@@ -190,14 +189,6 @@ def _span_items(name: str, look: str, steps: Iterable[Step]) -> list[TimelineIte
         for step in steps
         for span in step.spans
     ]
-
-
-def _step_row_name(record: Record) -> str:
-    """Return the name of the row of steps: "Shown" if all steps with a time are shown."""
-    for step in record.steps:
-        if shown_span(step) is not None and step_verdict(step) != "shown":
-            return "Steps"
-    return "Shown"
 
 
 def _step_items(record: Record) -> list[TimelineItem]:
@@ -233,13 +224,12 @@ def _connection_lines(
         bars: name of a row -> its bars.
         total: length of the time axis in seconds.
     """
-    step_row = _step_row_name(record)
-    if "Said" not in bars or step_row not in bars:
+    if "Said" not in bars or "Steps" not in bars:
         return
 
     # from below the row of speech to the best bar of each step
     y1 = max(bar["y"] + bar["height"] for bar in bars["Said"])
-    tops = {bar["seek"]: bar["y"] for bar in bars[step_row] if bar["look"].startswith("best")}
+    tops = {bar["seek"]: bar["y"] for bar in bars["Steps"] if bar["look"].startswith("best")}
     for step in record.steps:
         best = shown_span(step)
         if best is not None and step.said is not None:

@@ -3,54 +3,41 @@
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import JsonValue
 
 from stepline.outputs.text import (
     amount_text,
     clock,
-    from_pictures,
     needed_things,
     one_line,
     percent_text,
     sentence_case,
     shown_span,
 )
-from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict, verdict_lines
+from stepline.outputs.verdict import (
+    VERDICT_TEXTS,
+    count_verdicts,
+    most_certain,
+    picture_scores,
+    step_verdict,
+)
 from stepline.outputs.web_addresses import picture_link
 from stepline.records import Alignment, Material, Record, Sentence, Span, Step
 
 # Values of the template by name: texts, seconds, and lists of views.
 View: TypeAlias = dict[str, Any]
-Mark = Literal["shown", "likely", "unclear", "said", "none"]
-
-MARK_TEXTS: dict[Mark, str] = {
-    "shown": "said and shown",
-    "likely": "said, likely shown",
-    "unclear": "said, unclear whether shown",
-    "said": "said, not shown",
-    "none": "no step",
-}
-MIN_SHOWN_PROBABILITY = 0.5  # P(a sentence is shown) from which it counts as shown
-CALIBRATED_SCORE_TEXTS = (
-    "How sure it is that the picture shows this step",
-    "sure that it is shown",
-)
-UNCALIBRATED_SCORE_TEXTS = (
-    "The network's own confidence in this step; it is not calibrated",
-    "confidence",
-)
+MARK_TEXTS: dict[str, str] = {**VERDICT_TEXTS, "none": "no step"}  # of a sentence
 MIN_DRIFT_SECONDS = 5.0  # between words and pictures, from which the page mentions it
 
 
 def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> View:
     """Return the values of the page's template.
 
-    `total` is the length of every time axis in seconds. `score` is the long and the short name of
-    P(shown). `needed` is materials and tools under their headings. `marks` and `looks` are the
-    legends of sentences and of steps. `pictures` are the pictures that several steps share.
-    `models` are rows of dotted key and value.
+    `total` is the length of every time axis in seconds. `needed` is materials and tools under their
+    headings. `marks` is the legend of sentences and steps. `pictures` are the pictures that several
+    steps share. `models` are rows of dotted key and value.
 
     Args:
         record: the steps, sentences and materials to show.
@@ -65,8 +52,9 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
     # the steps, and which of them are shown in the same seconds
     steps = []
     first_numbers: dict[Span | None, int] = {None: 0}  # number of the first step with a span
+    scores = picture_scores(record)
     for number, step in enumerate(record.steps, start=1):
-        view = _step_view(number, step, record.sentences)
+        view = _step_view(number, step, record.sentences, scores.get(step.id))
         first = first_numbers.setdefault(shown_span(step), number)
         view["together"] = first if first and first != number else None
         # A picture of its own is inside the step, one of several steps is named by its number.
@@ -79,16 +67,17 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
     # the legend has what occurs
     sentences = list(map(_sentence_view, record.sentences, citing_steps(record)))
     marks = {sentence["mark"] for sentence in sentences}
-    looks = {step["kind"] for step in steps if step["start"] is not None}
+    marks |= {step["kind"] for step in steps if step["start"] is not None}
     return {
         "title": _page_title(record),
         "language": (record.transcript and record.transcript.language) or "",
         "facts": _header_facts(record),
         "total": total_seconds(record, alignment),
-        "counts": list(verdict_lines(record.steps).items()),
+        "counts": [
+            (verdict, f"{count} {VERDICT_TEXTS[verdict]}")
+            for verdict, count in count_verdicts(record.steps).items()
+        ],
         "marks": [(mark, text) for mark, text in MARK_TEXTS.items() if mark in marks],
-        "looks": [(kind, text) for kind, text in VERDICT_TEXTS.items() if kind in looks],
-        "score": UNCALIBRATED_SCORE_TEXTS if from_pictures(record) else CALIBRATED_SCORE_TEXTS,
         "needed": [
             (name, list(map(_material_view, materials)))
             for name, materials in needed_things(record)
@@ -131,21 +120,10 @@ def citing_steps(record: Record) -> list[dict[int, Step]]:
     return citing
 
 
-def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
-    """Return the mark of a sentence: the most certain verdict on the steps that cite it.
-
-    Without such steps, P(the sentence is shown) decides.
-    """
-    verdicts = {step_verdict(step) for step in citing}
-    marks_by_certainty: tuple[Mark, ...] = ("shown", "likely", "unclear")
-    for mark in marks_by_certainty:
-        if mark in verdicts:
-            return mark
-    if verdicts:
-        return "said"
-    if sentence.shown is not None and sentence.shown >= MIN_SHOWN_PROBABILITY:
-        return "shown"
-    return "none"
+def sentence_mark(citing: Iterable[Step]) -> str:
+    """Return the mark of a sentence: the most certain verdict on the steps that cite it."""
+    step = most_certain(citing)
+    return "none" if step is None else step_verdict(step)
 
 
 def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
@@ -172,7 +150,7 @@ def _value_text(value: JsonValue) -> str:
     return str(value)
 
 
-def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
+def _step_view(number: int, step: Step, sentences: Sequence[Sentence], score: float | None) -> View:
     """Return the template's values of a step, without its picture.
 
     `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second
@@ -182,9 +160,11 @@ def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
         number: number of the step in the record, from 1 on.
         step: the step.
         sentences: all sentences of the transcript, to which `step.sources` refers by index.
+        score: P(shown) by pictures, None without one.
     """
     best = shown_span(step)
     verdict = step_verdict(step)
+    remarks = step.seen if step.doubt is None else (f"against: {step.doubt}", *step.seen)
     view: View = {
         "number": number,
         "text": sentence_case(one_line(step.text)),
@@ -203,7 +183,7 @@ def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
         "sources": [],
         "provenance": " · ".join(filter(None, (step.source_text, step.licence))),
         "alternatives": [sentence_case(one_line(text)) for text in step.alternatives],
-        "seen": list(map(one_line, step.seen)),
+        "seen": list(map(one_line, remarks)),
     }
     if best is not None:
         at = best.center if step.at is None else step.at
@@ -211,8 +191,8 @@ def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
         view |= {"times": _span_text(best), "also": _span_texts(step.spans[1:])}
     elif step.said is not None:
         view |= {"seek": step.said.start, "times": f"said {_span_text(step.said)}"}
-    if step.score is not None and verdict != "likely":
-        view |= {"percent": round(step.score * 100), "percent_text": percent_text(step.score)}
+    if score is not None:
+        view |= {"percent": round(score * 100), "percent_text": percent_text(score)}
     for index in step.sources:
         start = sentences[index].span.start
         text = one_line(sentences[index].text)
@@ -240,7 +220,7 @@ def _material_view(material: Material) -> View:
 
 
 def _drift_text(step: Step) -> str | None:
-    """Return how long before or after its words a step is shown, in words.
+    """Return how long before or after its words a step is, in words.
 
     The value is None if the difference is small or unknown.
     """
@@ -251,11 +231,11 @@ def _drift_text(step: Step) -> str | None:
     if abs(seconds) < MIN_DRIFT_SECONDS:
         return None
     side = "after" if seconds > 0 else "before"
-    return f"shown {abs(seconds):.0f} s {side} it is said"
+    return f"{abs(seconds):.0f} s {side} its words"
 
 
 def _sentence_view(sentence: Sentence, citing: Mapping[int, Step]) -> View:
-    mark = sentence_mark(sentence, citing.values())
+    mark = sentence_mark(citing.values())
     return {
         "text": one_line(sentence.text),
         "start": sentence.span.start,

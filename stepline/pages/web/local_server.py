@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePath
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import uvicorn
 from pydantic import BaseModel
@@ -29,12 +29,14 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from stepline.errors import SettingsError, SteplineError
+from stepline.errors import NotFoundError, SettingsError, SteplineError
 from stepline.pages.layout import base_style, content_security_policy, page_html
 from stepline.pages.web.connections import MAX_WAITING_CLIENTS, LimitedProtocol
 
 Model = TypeVar("Model", bound=BaseModel)
 
+# of a route, for a request that does not fit what it asks for
+INVALID_REQUEST_ERRORS = (ValueError, LookupError, TypeError, OverflowError)
 LOCAL_HOST = "127.0.0.1"
 # The Host header of a request to this machine.
 THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
@@ -115,18 +117,16 @@ class RequestGuards:
     def _body_error(self, request: Request) -> str | None:
         """Return why the token or the body of a request is refused, None if it is accepted."""
         headers = request.headers
-        # A request without a body has neither header.
-        length = "" if "Transfer-Encoding" in headers else headers.get("Content-Length", "0")
+        # The protocol has refused bodies without a length, and lengths that are not numbers.
+        length = int(headers.get("Content-Length", "0"))
         if request.method in ("GET", "HEAD"):  # they need no token
-            return None if length == "0" else "a GET has no body"
+            return "a GET has no body" if length else None
         if headers.get("X-Stepline") != self.token and not self._has_bearer(headers):
             if not self.sets_header:
                 return "not an answer of this page"
             return f"a request that sends something needs the header `X-Stepline: {self.token}`"
-        if not is_whole_number(length):
-            return "state the size of the body in the header Content-Length"
         limit = self.max_bytes(request)
-        if int(length) > limit:
+        if length > limit:
             return f"a body of {length} bytes is too long; the limit here is {limit}"
         return None
 
@@ -138,38 +138,34 @@ class RequestGuards:
         return self.sets_header and headers.get("Authorization", "").startswith("Bearer ")
 
 
-def local_application(routes: Sequence[BaseRoute], guards: RequestGuards) -> Starlette:
-    """Return an application with these routes behind the guards.
+def application_options(routes: Sequence[BaseRoute], guards: RequestGuards) -> dict[str, Any]:
+    """Return the options of a Starlette application with these routes behind the guards.
 
-    A SteplineError of a route becomes a response with its message (409). A ValueError, LookupError,
-    TypeError or OverflowError becomes a response that says that the request is invalid (400).
+    A SteplineError of a route becomes a response with its message (409), a NotFoundError too (404).
+    Any of INVALID_REQUEST_ERRORS becomes a response that says that the request is invalid (400).
     """
-    return Starlette(
-        routes=routes,
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
-        exception_handlers={
-            **dict.fromkeys(
-                (ValueError, LookupError, TypeError, OverflowError), _invalid_request_response
-            ),
-            SteplineError: _conflict_response,
+    return {
+        "routes": routes,
+        "middleware": [Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
+        "exception_handlers": {
+            **dict.fromkeys((SteplineError, *INVALID_REQUEST_ERRORS, Exception), _failure_response),
             HTTPException: _http_error_response,
-            Exception: _server_error_response,
         },
-    )
+    }
 
 
-async def _conflict_response(request: Request, error: Exception) -> Response:
-    return _route_error_response(request, HTTPStatus.CONFLICT, str(error))
-
-
-async def _invalid_request_response(request: Request, _: Exception) -> Response:
-    reason = "that request makes no sense here; load the page again"
-    return _route_error_response(request, HTTPStatus.BAD_REQUEST, reason)
-
-
-async def _server_error_response(request: Request, error: Exception) -> Response:
-    reason = f"a fault of Stepline itself ({type(error).__name__}); its log has the trace"
-    return _route_error_response(request, HTTPStatus.INTERNAL_SERVER_ERROR, reason)
+async def _failure_response(request: Request, error: Exception) -> Response:
+    if isinstance(error, NotFoundError):
+        status, reason = HTTPStatus.NOT_FOUND, str(error)
+    elif isinstance(error, SteplineError):
+        status, reason = HTTPStatus.CONFLICT, str(error)
+    elif isinstance(error, INVALID_REQUEST_ERRORS):
+        status = HTTPStatus.BAD_REQUEST
+        reason = "that request makes no sense here; load the page again"
+    else:
+        status = HTTPStatus.INTERNAL_SERVER_ERROR
+        reason = f"a fault of Stepline itself ({type(error).__name__}); its log has the trace"
+    return _route_error_response(request, status, reason)
 
 
 async def _http_error_response(request: Request, error: Exception) -> Response:
@@ -221,11 +217,6 @@ def post_route(path: str, model_type: type[Model], handle: Callable[[Model], Non
 def asset_response(file: Traversable) -> Response:
     """Return a file of the package, with the media type of its suffix."""
     return Response(file.read_bytes(), media_type=ASSET_TYPES[PurePath(file.name).suffix])
-
-
-def is_whole_number(text: str) -> bool:
-    """Whether a header value is a number of at most MAX_LENGTH_DIGITS digits."""
-    return text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS
 
 
 def _is_cross_site(request: Request) -> bool:
@@ -391,4 +382,5 @@ def serve_page(
         token: value that the header X-Stepline must have in requests except GET and HEAD.
         policy: Content-Security-Policy of the page.
     """
-    return LocalServer(local_application(routes, RequestGuards(token, policy)), port)
+    guards = RequestGuards(token, policy)
+    return LocalServer(Starlette(**application_options(routes, guards)), port)

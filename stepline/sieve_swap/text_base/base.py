@@ -124,7 +124,7 @@ class SourceEntry(FrozenModel):
     dropped: tuple[RejectionCount, ...] = Field((), description="what was left out, by reason")
 
 
-class PartEntry(FrozenModel):
+class BuildEntry(FrozenModel):
     """What a text base's manifest states about one build."""
 
     name: str = Field(description="name of its folder in `parts`")
@@ -140,7 +140,7 @@ class PartEntry(FrozenModel):
     files: dict[str, str] = Field(description="file name -> SHA-256")
 
 
-class Manifest(FrozenModel):
+class TextBaseManifest(FrozenModel):
     """Metadata of a text base: its encoder, size, builds and files."""
 
     version: Literal[1] = Field(LAYOUT_VERSION, description="version of the layout on disk")
@@ -150,7 +150,7 @@ class Manifest(FrozenModel):
     precision: Literal["float16", "float32"] = Field(description="type of the stored numbers")
     documents: CountOrZero = Field(0, description="number of documents")
     steps: CountOrZero = Field(0, description="number of different steps")
-    parts: tuple[PartEntry, ...] = Field(
+    parts: tuple[BuildEntry, ...] = Field(
         (), description="builds of the base: one, while earlier versions could add more"
     )
     indexes: tuple[JsonValue, ...] = Field(
@@ -158,14 +158,14 @@ class Manifest(FrozenModel):
     )
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> TextBaseManifest | None:
     """Return the manifest of a text base. None: the folder has no manifest.
 
     Raises StoreError for a manifest that cannot be read.
     """
     path = folder / MANIFEST_NAME
     try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
+        manifest = TextBaseManifest.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -184,7 +184,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     return manifest
 
 
-def require_manifest(folder: Path) -> Manifest:
+def require_manifest(folder: Path) -> TextBaseManifest:
     """Return the manifest of a text base.
 
     Raises StoreError, with the cure, if the folder holds no base.
@@ -196,7 +196,7 @@ def require_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def write_manifest(manifest: Manifest, folder: Path) -> None:
+def write_manifest(manifest: TextBaseManifest, folder: Path) -> None:
     """Write the manifest of a text base. This is the last file of a build."""
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
     write_atomic(folder / MANIFEST_NAME, text + "\n")
@@ -279,7 +279,7 @@ class TextBase:
     Raises StoreError if vectors and manifest do not fit together.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: TextBaseManifest) -> None:
         self.folder = folder
         self.manifest = manifest
         self.encoder = manifest.encoder  # name or folder of the encoder whose vectors these are
@@ -303,7 +303,7 @@ class TextBase:
                 row["id"], row["title"], row["texts"], row["source"], row["licence"]
             )
 
-    def rows_of(self, document: int) -> Rows:
+    def step_rows(self, document: int) -> Rows:
         """Return the row numbers of a document's steps, in the order of the document, (steps,)."""
         return np.array(self._documents[document]["rows"], dtype=np.int64)
 
@@ -332,7 +332,7 @@ class TextBase:
             raise ModelError(f"{fault}; build it again")
         return embed(texts, model=self.encoder)
 
-    def nearest(
+    def find_nearest_steps(
         self, queries: Matrix, k: int = 1, *, documents: Sequence[int] | Rows | None = None
     ) -> Neighbours:
         """Return the rows and cosines of the k nearest steps of each query, the nearest first.
@@ -354,7 +354,7 @@ class TextBase:
             return nearest_exact(queries, self._vectors, k)
         numbers = np.unique(np.asarray(documents, dtype=np.int64))
         if self._searched is None or not np.array_equal(self._searched[0], numbers):
-            rows = itertools.chain.from_iterable(map(self.rows_of, numbers.tolist()))
+            rows = itertools.chain.from_iterable(map(self.step_rows, numbers.tolist()))
             self._searched = (numbers, np.unique(np.fromiter(rows, dtype=np.int64)))
         return nearest_exact(queries, self._vectors, k, self._searched[1])
 

@@ -33,13 +33,13 @@ from stepline.sieve_swap.text_base.base import (
     LAYOUT_VERSION,
     PART_NAME,
     STEP_GROUP_ROWS,
+    BuildEntry,
     Document,
-    Manifest,
-    PartEntry,
     RejectionCount,
     SourceEntry,
     TableRow,
     TextBase,
+    TextBaseManifest,
     encoder_identity,
     open_base,
     read_manifest,
@@ -120,7 +120,7 @@ def build_base(
     if manifest is None:
         _resume_work(part, plan)
         entry = _build_part(part, sources, entries, plan, width, settings, licence)
-        manifest = Manifest(
+        manifest = TextBaseManifest(
             encoder=settings.encoder,
             encoder_sha256=encoder_sha256,
             width=width,
@@ -192,7 +192,7 @@ def _build_part(
     width: int,
     settings: TextBaseSettings,
     licence: str | None,
-) -> PartEntry:
+) -> BuildEntry:
     """Read, merge and embed the texts of a build, and return the manifest's entry of the build.
 
     Args:
@@ -220,7 +220,7 @@ def _build_part(
         )
         counts = {"documents": document_count, "steps": line_count, "dropped": rejections}
         finished_entries.append(entry.model_copy(update=counts))
-    return PartEntry(
+    return BuildEntry(
         name=part.name,
         plan=plan,
         documents=sum(entry.documents for entry in finished_entries),
@@ -290,7 +290,7 @@ def _write_tables(documents: Path, part: Path) -> tuple[int, int]:
         part: folder of the build.
     """
     texts = (text for row in read_table(documents, ["texts"]) for text in row["texts"])
-    keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
+    keys = np.fromiter(map(hash_step_words, texts), dtype=np.uint64)
     # the first step of the same words, and the row of each step
     _, firsts, inverse = np.unique(keys, return_index=True, return_inverse=True)
     is_first = np.zeros(len(keys), dtype=bool)
@@ -380,7 +380,7 @@ _FRACTION_CHARS = {
 }
 
 
-def line_key(text: str) -> int:
+def hash_step_words(text: str) -> int:
     """Return a 64-bit hash of a step's normalised words in their order."""
     return _text_key(" ".join(normalised_words(text)))
 

@@ -1,6 +1,6 @@
 /* What a person changes of a video: shown at once, sent in its order, kept in this browser until the studio has it. */
 import { labelled } from "./details.js";
-import { ask, clock, kept, newId, plural, RequestError } from "./studio.js";
+import { ask, clock, kept, newId, plural, RequestError, verdictWords } from "./studio.js";
 
 const PAUSE = 2000;   // ms before what could not be sent is sent again
 
@@ -19,12 +19,12 @@ export const applied = (steps, edit) => {
     const { do: _, step: id, span, ...fields } = edit;
     const step = found(id);
     if (!step) return steps;
-    const judged = span || fields.status ? { basis: null } : {};   // a person says so: not by its words alone
+    const judged = fields.status ? { basis: null, doubt: null } : {};   // by a person
     return swapped(id, { ...(span ? placed(step, span) : step), ...fields, ...judged });
   }
   if (edit.do === "add") {
     const step = { ...blank(edit.id, edit.text), kind: edit.kind || "do" };
-    const whole = edit.span ? { ...placed(step, edit.span), status: "shown", score: 1 } : step;
+    const whole = edit.span ? { ...placed(step, edit.span), status: "seen", score: 1 } : step;
     return found(edit.after) ? steps.flatMap((each) => (each.id === edit.after ? [each, whole] : [each])) : [whole, ...steps];
   }
   if (edit.do === "delete") return swapped(edit.step);
@@ -46,15 +46,13 @@ export const applied = (steps, edit) => {
   return [...steps].sort((a, b) => (place.get(a.id) ?? Infinity) - (place.get(b.id) ?? Infinity));
 };
 
-const MARKS = { shown: "shown", unclear: "unclear", said: "said, not shown", "not found": "not found" };
-
 /* An edit in words. name: what its steps are called. */
 export const inWords = (edit, name) => {
   const span = edit.span && `${clock(edit.span.start)}–${clock(edit.span.end)}`;
   if (edit.do === "change") {
     const parts = [
       edit.text !== undefined && edit.text !== null && `text “${edit.text}”`, span && `at ${span}`,
-      edit.status && MARKS[edit.status], edit.kind && (edit.kind === "avoid" ? "to avoid" : "to do"),
+      edit.status && verdictWords(edit), edit.kind && (edit.kind === "avoid" ? "to avoid" : "to do"),
       typeof edit.at === "number" && `best second ${clock(edit.at)}`,
     ].filter(Boolean);
     return `${name(edit.step)}: ${parts.join(", ")}`;

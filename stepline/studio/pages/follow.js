@@ -7,7 +7,7 @@ const MANY = 16, VERY_MANY = 36;   // steps from which the print is set smaller,
 shapePage(player);
 let steps = [], current = 0, media = false, listening = null;
 
-const place = (step) => (step.start !== null && step.status !== "said" && step.status !== "not found" ? step : null);
+const place = (step) => (step.start !== null && step.status !== "said_only" && step.status !== "not_found" ? step : null);
 /* What plays: where a step is shown, else where its words are. */
 const clipOf = (step) => place(step) || (step.said && { start: step.said[0], end: Math.max(step.said[1], step.said[0] + 2) });
 
@@ -16,7 +16,7 @@ const show = (index, play = true) => {
   const step = steps[current];
   if (!step) return;
   kept.set(`stepline-follow:${pageId()}`, step.id);
-  const clip = clipOf(step), where = place(step) ? ` · ${clock(step.start)}` : clip ? ` · said ${clock(clip.start)}, not shown` : " · not found";
+  const clip = clipOf(step), where = place(step) ? ` · ${clock(step.start)}` : clip ? ` · said only, ${clock(clip.start)}` : " · not found";
   part("where").textContent = `Step ${current + 1} of ${steps.length}${step.kind === "avoid" ? " · ⚠ Avoid" : ""}${where}`;
   part("text").textContent = sentenceCase(step.text);
   part("after").textContent = steps[current + 1] ? `Then: ${sentenceCase(steps[current + 1].text)}` : "This is the last step.";

@@ -17,8 +17,8 @@ const guarded = (act) => (...all) => Promise.resolve(act(...all)).then(() => {},
 
 const card = (video) => {
   const picture = video.picture ? [loadPicture(make("img", { alt: "" }), video.picture)] : [];
-  const badge = make("span", { className: `badge ${video.state === "corrected" ? "shown" : ""}`, textContent: video.state });
-  const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.shown && `${video.shown} shown`, video.likely && `${video.likely} likely`, video.revision ? plural(video.revision, "correction") : "", video.warnings ? plural(video.warnings, "warning") : ""];
+  const badge = make("span", { className: `badge ${video.state === "corrected" ? "seen" : ""}`, textContent: video.state });
+  const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`, video.placed && `${video.placed} placed`, video.revision ? plural(video.revision, "correction") : "", video.warnings ? plural(video.warnings, "warning") : ""];
   if (video.damage) {
     return make("li", { className: "card" }, make("div", { className: "frame" }),
       make("div", {}, make("bdi", { textContent: video.title }), make("p", { textContent: video.damage }), make("p", {}, make("span", { className: "badge", textContent: "damaged" }))));

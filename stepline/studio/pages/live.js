@@ -35,7 +35,7 @@ const take = {
     const step = rowOf(event.step);
     step.text.textContent = sentenceCase(event.text);
     if (event.said) step.when.textContent = clock(event.said.start);
-    if (!step.badge.textContent || event.said) badge(step, event.reason === "given" ? "" : "said");
+    if (!step.badge.textContent || event.said) badge(step, event.reason === "given" ? "" : "said_only", "said");
   },
   revised: (event) => {
     const step = rowOf(event.step);
@@ -44,7 +44,7 @@ const take = {
   },
   step_shown: (event) => {
     const step = rowOf(event.step);
-    badge(step, look({ ...event, status: "shown" }), "now");
+    badge(step, look(event), "now");
     step.when.textContent = clock(event.second);
     mark(event.step);
   },

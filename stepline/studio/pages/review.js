@@ -4,8 +4,8 @@ import { metadataList, openDetails, tagList } from "./details.js";
 import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
 import { Timeline } from "./timeline.js";
 
-const MARKS = { "": "Not placed", shown: "Shown", likely: "Likely shown", unclear: "Unclear", said: "Said, not shown", "not found": "Not found" };
-const MACHINE_MARKS = ["", "likely"];   // that no person chooses
+const MARKS = { unjudged: "Not judged", seen: "Seen", placed: "Placed", doubtful: "Placed?", said_only: "Said only", not_found: "Not found" };
+const MACHINE_MARKS = ["unjudged", "doubtful"];   // that no person chooses
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer, trying again" };
 const NEW = 4;        // s that a new step lasts
 const COMPARED = 2000;   // ms in which a short video is compared with its record, maybe before this page listens
@@ -16,7 +16,7 @@ const video = `/api/videos/${pageId()}`;
 shapePage(player);
 let timeline = null, current = null, loop = null, frame = 1 / 30;
 
-const isShown = (step) => step.start !== null && ["shown", "likely", "unclear"].includes(look(step));
+const isShown = ({ start, status }) => start !== null && !["said_only", "not_found"].includes(status);
 const steps = () => edited.steps;
 const index = (id = current) => steps().findIndex((step) => step.id === id);
 const chosen = () => steps()[index()];
@@ -65,7 +65,7 @@ const spanOfWords = ({ said }) => {
 };
 const mark = (id, status) => {
   const step = steps()[index(id)], words = `step ${index(id) + 1}: ${MARKS[status].toLowerCase()}`;
-  if (step.start !== null || !["shown", "unclear"].includes(status)) {
+  if (step.start !== null || !["seen", "placed"].includes(status)) {
     change(id, { status });
     return tell(words);
   }
@@ -81,10 +81,7 @@ const setEnd = (which) => {
   place(step.id, span);
 };
 /* Who says where a step is says that it is shown. */
-const place = (id, span) => {
-  const step = steps()[index(id)];
-  change(id, isShown(step) ? { span } : { span, status: "shown" });
-};
+const place = (id, span) => change(id, { span, status: "seen" });
 const add = () => {
   const before = steps().filter((step) => step.start !== null && step.start <= here()).at(-1);
   const id = newId();
@@ -269,7 +266,7 @@ const timesOf = (each) => {
 const machineRow = (id, field, value) => {
   const words = {
     text: () => `“${value}”`, span: () => (value ? `${tenths(value.start)}–${tenths(value.end)}` : "no place"),
-    status: () => (MARKS[value ?? ""]).toLowerCase(), kind: () => (value === "avoid" ? "to avoid" : "to do"),
+    status: () => MARKS[value ?? "unjudged"].toLowerCase(), kind: () => (value === "avoid" ? "to avoid" : "to do"),
   }[field];
   if (!words) return [];
   const back = make("button", { type: "button", textContent: "Take back", ariaLabel: `Take back the machine's ${field} of ${named(id)}` });
@@ -293,7 +290,7 @@ const updateRow = (row, each, at) => {
   row.shown = sentenceCase(each.text);
   fit(row.text);
   row.times.textContent = timesOf(each);
-  row.mark.value = look(each) === "likely" ? "likely" : each.status ?? (each.start === null ? "" : "shown");
+  row.mark.value = kind;
   row.mark.ariaLabel = `Is step ${at + 1} shown`;
   row.avoid.setAttribute("aria-pressed", String(each.kind === "avoid"));
   row.avoid.ariaLabel = `Step ${at + 1} is to avoid`;
@@ -496,8 +493,8 @@ bindKeys([
   [["s"], "splits the step here", { s: onStep(split) }],
   [["m"], "merges it with the next", { m: onStep(merge) }],
   [["x", "Del"], "deletes it", { x: onStep(() => remove()), Delete: onStep(() => remove()) }],
-  [["1", "2", "3"], "marks it as shown, as said only, or as to avoid", {
-    1: onStep(() => mark(current, "shown")), 2: onStep(() => mark(current, "said")), 3: onStep(() => rows.get(current).avoid.click()),
+  [["1", "2", "3"], "marks it as seen, as said only, or as to avoid", {
+    1: onStep(() => mark(current, "seen")), 2: onStep(() => mark(current, "said_only")), 3: onStep(() => rows.get(current).avoid.click()),
   }],
   [["J", "K"], "puts it one lower, one higher", { J: onStep(() => shift(1)), K: onStep(() => shift(-1)) }],
   [["o"], "sorts the steps by time", { o: sort }],

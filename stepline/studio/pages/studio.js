@@ -23,13 +23,8 @@ export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"
 export const sentenceCase = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /* The verdict on a step, as stepline/outputs/verdict.py has it: the class that colours it, and its words. */
-const LOOKS = { shown: "shown", unclear: "unclear", said: "said", "not found": "missing" };
-const VERDICTS = { shown: "shown", likely: "likely shown, by the words", unclear: "unclear", said: "said, not shown", missing: "not found" };
-export const look = ({ status, basis, start }) => {
-  if (status === "shown" && basis === "words") return "likely";
-  return LOOKS[status] || (start === null ? "unplaced" : "shown");
-};
-export const verdictWords = (step) => (step.status ? VERDICTS[look(step)] : "");
+export const look = ({ status, doubt }) => (doubt ? "doubtful" : status || "unjudged");
+export const verdictWords = ({ status, doubt }) => (doubt ? "placed?" : (status || "").replace("_", " "));
 
 /* An id that nobody else makes; randomUUID is not there on pages of other machines. */
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(9))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

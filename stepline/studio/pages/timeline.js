@@ -142,7 +142,7 @@ export class Timeline {
       bar.node.style.top = bar.ghost.style.top = `${LANE * lanes.get(step.id)}px`;
       bar.body.firstChild.textContent = step.number;
       bar.body.lastChild.textContent = ` ${step.title}`;
-      bar.body.ariaLabel = `Step ${step.number}: ${step.title}${step.dashed ? " (said, not shown)" : ""}`;
+      bar.body.ariaLabel = `Step ${step.number}: ${step.title}${step.dashed ? " (said only)" : ""}`;
       bar.start.ariaLabel = `Start of step ${step.number}`;
       bar.end.ariaLabel = `End of step ${step.number}`;
       for (const thumb of [bar.start, bar.end]) thumb.tabIndex = step.id === current ? 0 : -1;

@@ -55,7 +55,11 @@ class AdaptedEncoder:
         self.tokenizer = load_plain_tokenizer(folder)
 
     def encode(self, windows: Sequence[TokenWindow]) -> list[tuple[TokenWindow, Array]]:
-        """Return each window with the vectors of its L tokens, (L, D)."""
+        """Return each window with its token vectors (L, D): MiniLM's last layer with the LoRA
+        update, for L tokens.
+
+        windows: token ids of each window. They are encoded in batches.
+        """
         encoded = []
         for begin in range(0, len(windows), BATCH_WINDOWS):
             batch = windows[begin : begin + BATCH_WINDOWS]
@@ -64,7 +68,7 @@ class AdaptedEncoder:
             encoded += list(zip(batch, hidden, strict=True))
         return encoded
 
-    def head(self, name: str, rows: Array) -> Array:
+    def predict_classes(self, name: str, rows: Array) -> Array:
         """Return the class probabilities that a linear head gives N vectors, (N, classes).
 
         Args:
@@ -137,7 +141,9 @@ def merge_lora_weights(encoder: dict[str, Any], weights: Mapping[str, Array]) ->
 
     Args:
         encoder: name in MiniLM's checkpoint -> matrix or vector.
-        weights: as in `AdaptedEncoder`.
+        weights: LoRA's A as "<matrix>.down", (R, input width), and its B as "<matrix>.up", (output
+            width, R).
+
     Raises ModelError if an update has the shape of no matrix.
     """
     for name, lora_down in weights.items():  # A (R, D in)

@@ -48,7 +48,7 @@ class PunctuationModel:
             vectors = word_means(hidden, window.spans[0].word_starts)  # (W, D)
             # Behind the last word are zeros, as in training.
             following = np.concatenate([vectors[1:], np.zeros_like(vectors[:1])])
-            rows.append(self._encoder.head("mark", np.hstack([vectors, following])))
+            rows.append(self._encoder.predict_classes("mark", np.hstack([vectors, following])))
         return np.concatenate(rows)
 
 

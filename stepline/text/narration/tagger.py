@@ -34,27 +34,29 @@ class SentenceTags:
     """The tagger's probabilities for a sentence of W words.
 
     Attributes:
-        kinds: P of each of SENTENCE_KINDS, (8,).
-        edits: P of each of WORD_EDITS for each word, (W, 5).
-        verbs: P of each of the tagger's V front verbs that an editor puts it in front of the
-            sentence, (V,).
+        kind_probabilities: P of each of the 8 SENTENCE_KINDS, (8,).
+        edit_probabilities: P of each of the 5 WORD_EDITS for each word, (W, 5).
+        front_verb_probabilities: for each of V verbs, P(an editor puts the verb in front of the
+            sentence), (V,). The entry of NO_VERB means that no verb is put in front.
         clauses: the tags of each clause of the sentence, empty for a sentence of one clause.
     """
 
-    kinds: Array
-    edits: Array
-    verbs: Array
+    kind_probabilities: Array
+    edit_probabilities: Array
+    front_verb_probabilities: Array
     clauses: "tuple[SentenceTags, ...]" = ()
 
     @property
     def step_probability(self) -> float:
         """P(the sentence describes a step)."""
-        return float(self.kinds[SENTENCE_KINDS.index("step")])
+        return float(self.kind_probabilities[SENTENCE_KINDS.index("step")])
 
     @property
     def is_warning(self) -> bool:
         """Whether a warning is more likely than a step."""
-        return float(self.kinds[SENTENCE_KINDS.index("warning")]) > self.step_probability
+        return (
+            float(self.kind_probabilities[SENTENCE_KINDS.index("warning")]) > self.step_probability
+        )
 
 
 class NarrationTagger:
@@ -79,20 +81,25 @@ class NarrationTagger:
 
         sentences: texts, in spoken order.
         """
-        sentence_tags = self._read_windows(sentences)
+        sentence_tags = self._tag_in_windows(sentences)
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(sentence_clauses) == 1 for sentence_clauses in clauses):
             return sentence_tags
         # The clauses of all sentences in one pass.
-        clause_tags = iter(self._read_windows(list(chain(*clauses))))
+        clause_tags = iter(self._tag_in_windows(list(chain(*clauses))))
         for number, sentence_clauses in enumerate(clauses):
             own = tuple(islice(clause_tags, len(sentence_clauses)))
             if len(own) > 1:
                 sentence_tags[number] = replace(sentence_tags[number], clauses=own)
         return sentence_tags
 
-    def _read_windows(self, sentences: Sequence[str]) -> list[SentenceTags]:
-        """Return the tags of each sentence, without those of its clauses."""
+    def _tag_in_windows(self, sentences: Sequence[str]) -> list[SentenceTags]:
+        """Return the tags of each sentence. Tags of clauses are not filled in.
+
+        The network reads windows of neighbouring sentences, as many as its input length allows.
+
+        sentences: texts, in spoken order.
+        """
         sentence_tags: dict[int, SentenceTags] = {}
         tokenizer = self._encoder.tokenizer
         for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):
@@ -101,18 +108,19 @@ class NarrationTagger:
                 # Without words, the window's first token is the sentence.
                 sentence = words.mean(axis=0, keepdims=True) if len(words) else hidden[:1]
                 features = np.hstack([words, np.repeat(sentence, len(words), axis=0)])
-                kinds = self._encoder.head("kind", sentence)
-                edits = self._encoder.head("edit", features)
-                verbs = self._encoder.head("verb", sentence)
+                kinds = self._encoder.predict_classes("kind", sentence)
+                edits = self._encoder.predict_classes("edit", features)
+                verbs = self._encoder.predict_classes("verb", sentence)
                 sentence_tags[span.number] = SentenceTags(kinds[0], edits, verbs[0])
         return [sentence_tags[number] for number in range(len(sentences))]
 
 
 def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return a tagger's weights (name -> float32) and its V front verbs: those that an editor may put
-    in front of a sentence without a verb.
+    """Return the weights of a narration tagger (name -> float32 array), and its V front verbs: the
+    verbs that it can put in front of a sentence without a verb.
 
     path: a file of lab/writer_training, or its folder. None: the one shipped with the package.
+
     Raises ModelError for another file.
     """
     weights, metadata = read_weights_file(path, WEIGHTS_FILE)

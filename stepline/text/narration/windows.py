@@ -33,8 +33,8 @@ class WordSpan:
 
     Attributes:
         number: index of the sentence, or of the first word in unpunctuated speech.
-        word_starts: index of each word's first token, then the end of the last word, (W + 1,).
-            Two equal indices mean that the word was truncated.
+        word_starts: index of each word's first token, then the end of the last word, (W + 1,). Two
+            equal indices mean that the word was truncated.
     """
 
     number: int
@@ -134,13 +134,13 @@ def _sentence_groups(tokens: Sequence[Sequence[TokenIds]]) -> list[tuple[int, in
 
 
 def _append_words(ids: TokenIds, words: Sequence[TokenIds], number: int) -> WordSpan:
-    """Append the tokens of words to a window's `ids`, in place and up to the length limits, and return
-    their positions.
+    """Append the tokens of words to a window's `ids`, in place and up to the length limits. Return
+    the positions of the words in the window.
 
     Args:
-        ids: the window so far.
+        ids: token ids of the window so far.
         words: the token ids of each word.
-        number: as in `WordSpan`.
+        number: index of the sentence, or of the first word in unpunctuated speech.
     """
     start = len(ids)
     word_starts = [start]

@@ -24,7 +24,8 @@ OUTER_PUNCTUATION = "\"'“”()[]*.!?;:,—–-…"
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the set of words in a text, for tables of rules."""
+    """Return the set of words in a text, which is split at white space. Word lists in the code are
+    written this way."""
     return frozenset(text.split())
 
 

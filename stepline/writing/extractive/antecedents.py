@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stepline.limits import packaged_json
+from stepline.limits import load_packaged_json
 from stepline.numeric import softmax
 from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import WORD_EDITS, word_set
@@ -277,7 +277,9 @@ def candidate_probabilities(
 @cache
 def read_antecedent_weights() -> Array:
     """Return the fitted weight of each column of `candidate_features`, (F,)."""
-    return np.array(packaged_json("stepline.writing.extractive", "antecedents.json")["weights"])
+    return np.array(
+        load_packaged_json("stepline.writing.extractive", "antecedents.json")["weights"]
+    )
 
 
 # P(antecedent) from which a pronoun is replaced. Names in six long transcripts were read one
@@ -302,7 +304,7 @@ class PronounResolver:
         keep_probabilities = []
         self._tokens: list[list[int]] = []  # of each sentence, the first token of each word
         for doc, tags in zip(docs, sentence_tags, strict=True):
-            kept_probabilities = 1 - tags.edits[:, WORD_EDITS.index("drop")]
+            kept_probabilities = 1 - tags.edit_probabilities[:, WORD_EDITS.index("drop")]
             token_probabilities = []
             first_tokens = []
             index = 0

@@ -53,7 +53,7 @@ def grammar_drafts(
     for word in text.split():
         word_index += bool(spoken_words(word))
         word_index_of.append(max(word_index, 0))
-    edits = tags.edits
+    edits = tags.edit_probabilities
     segments = list(split_into_segments(text))
     docs = parse([segment.text for segment in segments])
     drafts: list[DraftStep] = []
@@ -81,7 +81,8 @@ def grammar_drafts(
             if (
                 first_probability + next_probability < MIN_ACTION_PROBABILITY
                 and not continues_action
-                and _mean_keep_probability(clause, keep_probability) < MIN_OBJECT_KEEP_PROBABILITY
+                and _mean_noun_keep_probability(clause, keep_probability)
+                < MIN_OBJECT_KEEP_PROBABILITY
             ):
                 continue
             phrase, tokens = imperative_phrase(clause, name, keep_probability)
@@ -103,8 +104,16 @@ def grammar_drafts(
 def _draft_step(
     text: str, word_indices: Sequence[int], sentence: int, is_negated: bool, verb: int | None
 ) -> DraftStep:
-    """Return a draft whose first word carries the whole text. The others only say which spoken
-    words it rests on."""
+    """Return a draft step whose first word carries the whole text. Its other words are empty and
+    only name the spoken words that the step comes from.
+
+    Args:
+        text: text of the step.
+        word_indices: indices of the spoken words that the step comes from.
+        sentence: index of the sentence in the narration.
+        is_negated: whether the step says what not to do.
+        verb: index of the verb among the spoken words, None for a verb that nobody spoke.
+    """
     first, *others = word_indices
     words = (DraftWord(text, first), *(DraftWord("", index) for index in others))
     return DraftStep(words, sentence, is_negated, verb)
@@ -157,8 +166,11 @@ def grammar_features(texts: Sequence[str]) -> FeatureRows:
     return features
 
 
-def _mean_keep_probability(clause: Clause, keep_probability: "Callable[[Token], float]") -> float:
-    """Return the mean P(kept) of the nouns in a clause, 0 without any."""
+def _mean_noun_keep_probability(
+    clause: Clause, keep_probability: "Callable[[Token], float]"
+) -> float:
+    """Return the mean P(a token is part of the step) over the nouns in a verb's complements, 0
+    without nouns."""
     probabilities = []
     for part in verb_complements(clause):
         probabilities += [keep_probability(token) for token in part if token.pos_ in NOUN_TAGS]

@@ -22,7 +22,7 @@ from stepline.records import Rejected, Step, covering_span
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import flaw_of_step
-from stepline.writing.quantities import COUNT_KIND, DEGREE_WORDS, UNIT_KINDS, quantities
+from stepline.writing.quantities import COUNT_KIND, DEGREE_WORDS, UNIT_KINDS, find_quantities
 from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, instruction_kind
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _extend_step(
         return None
     # What it adds: more of the list, a half, or another object of the verb.
     part = None
-    continuation = text_without_pronoun(doc)
+    continuation = drop_object_pronouns(doc)
     is_short_continuation = (
         continuation is not None and len(continuation.split()) <= MAX_CONTINUATION_WORDS
     )
@@ -203,10 +203,11 @@ def _is_said_within(previous: Step, step: Step, seconds: float) -> bool:
     return abs(step.said.start - previous.said.end) <= seconds
 
 
-def text_without_pronoun(doc: "Doc") -> str | None:
-    """Return the text of an order without the pronouns that are its objects: "rinse it" -> "rinse".
+def drop_object_pronouns(doc: "Doc") -> str | None:
+    """Return the text of an instruction without the pronouns that are its objects: "rinse it" ->
+    "rinse".
 
-    None where it has a noun object, or where no word is left.
+    None if the instruction has a noun object, or if no word is left.
     """
     object_pronouns: list[Token] = []
     for token in doc:
@@ -236,7 +237,7 @@ def sentence_amount(doc: "Doc") -> str | None:
     if not 1 < len(words) <= MAX_AMOUNT_WORDS:
         return None
     # Exactly one amount with a unit. Bare counts are left out.
-    if sum(quantity.kind != COUNT_KIND for quantity in quantities(doc.text)) != 1:
+    if sum(quantity.kind != COUNT_KIND for quantity in find_quantities(doc.text)) != 1:
         return None
     # Any other noun than a unit names a thing, so the sentence says more.
     units: list[int] = []
@@ -273,8 +274,8 @@ def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
     distance = sentence - step.sources[-1]
     if not 0 < distance <= MAX_SENTENCES_APART:
         return None
-    kinds = {quantity.kind for quantity in quantities(amount)}
-    if any(quantity.kind in kinds for quantity in quantities(step.text)):
+    kinds = {quantity.kind for quantity in find_quantities(amount)}
+    if any(quantity.kind in kinds for quantity in find_quantities(step.text)):
         return None
     changes = {"text": f"{step.text}, {amount}", "sources": (*step.sources, sentence)}
     return step.model_copy(update=changes)

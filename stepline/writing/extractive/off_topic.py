@@ -328,7 +328,8 @@ MIN_STEP_TOKENS = 3  # "make sure", "be sure that"
 
 
 def flaw_in_sentence(verb: "Token | None") -> str | None:
-    """Return why a step's verb is no action in its sentence, None when it is one.
+    """Return why a step's verb states no action in its sentence (a state, a condition, a
+    perception, ...), None if it states one.
 
     verb: the parser's token of the step's first verb. None: the parser has no such token, and the
     result is None.

@@ -88,7 +88,7 @@ def verb_complements(
         complement = complement_tokens(head, keep_probability)
         if (
             keep_probability is None
-            or _mean_keep_probability(complement, keep_probability)
+            or _mean_content_keep_probability(complement, keep_probability)
             >= MIN_COMPLEMENT_KEEP_PROBABILITY
         ):
             complements.append(complement)
@@ -120,8 +120,8 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
 
 
 def _is_kept_clause(clause: "Token") -> bool:
-    """Return whether a clause belongs to the step: "until it dissolves", "using a ruler", "to lock
-    it"."""
+    """Return whether a clause below the verb belongs to the step, by its kind: "until it
+    dissolves", "using a ruler", "to lock it"."""
     if clause.tag_ == "VBG" and not has_child(clause, ("aux", "nsubj")):
         return True
     return any(
@@ -180,15 +180,13 @@ def _shared_object(clause: Clause) -> "Token | None":
     return None
 
 
-def _mean_keep_probability(
-    complement: "Sequence[Token]", keep_probability: "KeepProbability"
+def _mean_content_keep_probability(
+    tokens: "Sequence[Token]", keep_probability: "KeepProbability"
 ) -> float:
-    """Return the mean P(a token is part of the step) of the tokens other than articles, pronouns
-    and punctuation, 1 without any."""
+    """Return the mean P(a token is part of the step) over the tokens that are no article, pronoun
+    or punctuation, 1 without such tokens."""
     probabilities = [
-        keep_probability(token)
-        for token in complement
-        if token.pos_ not in ("DET", "PUNCT", "PRON")
+        keep_probability(token) for token in tokens if token.pos_ not in ("DET", "PUNCT", "PRON")
     ]
     return sum(probabilities) / len(probabilities) if probabilities else 1.0
 
@@ -212,7 +210,7 @@ def complement_tokens(
         aside = list(token.subtree)
         if (
             keep_probability is None
-            or _mean_keep_probability(aside, keep_probability) < MIN_ASIDE_KEEP_PROBABILITY
+            or _mean_content_keep_probability(aside, keep_probability) < MIN_ASIDE_KEEP_PROBABILITY
         ):
             dropped.update(aside)
     remaining = [token for token in tokens if token not in dropped]

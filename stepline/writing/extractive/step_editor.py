@@ -150,14 +150,15 @@ class SentenceEditor:
         self.is_kept = _keep_mask(words, tags, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the draft steps of the sentence, in order, none if it has no action.
+        """Return the draft steps of the sentence, in order. The list is empty if the sentence has
+        no action.
 
-        front_verbs: the verbs that the tagger can put in front of a sentence without a verb, in the
-            order of `SentenceTags.verbs`.
+        front_verbs: V verbs that the tagger can put in front of a sentence without a verb, in the
+        order of `SentenceTags.front_verb_probabilities`.
         """
         actions = self._actions()
         if not actions:
-            return self._with_front_verb(front_verbs)
+            return self._prepend_verb(front_verbs)
         drafts: list[DraftStep] = []
         for action in actions:
             draft = self._draft_of_action(action)
@@ -170,14 +171,15 @@ class SentenceEditor:
         return [draft for draft in drafts if len(draft.words) > 1]
 
     def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the most likely draft step of a sentence that surely describes a step, in a list that
-        is empty if there is none.
+        """Return the most likely draft step of a sentence that certainly describes a step, as a
+        list of one. The list is empty if no draft can be made.
 
-        front_verbs: as in `steps`.
+        front_verbs: V verbs that the tagger can put in front of a sentence without a verb, in the
+        order of `SentenceTags.front_verb_probabilities`.
         """
         heads = self._action_heads(MIN_FALLBACK_ACTION_PROBABILITY)
         if not heads:
-            return self._with_front_verb(front_verbs, MIN_FALLBACK_FRONT_VERB_PROBABILITY)
+            return self._prepend_verb(front_verbs, MIN_FALLBACK_FRONT_VERB_PROBABILITY)
         probabilities = self.action_probabilities
         head = max(heads, key=lambda index: float(probabilities[index]))
         after = min((index for index in heads if index > head), default=len(self.words))
@@ -194,7 +196,7 @@ class SentenceEditor:
 
     def _edit_probabilities(self, edit: Edit) -> Array:
         """Return P(the edit) of each word, (W,)."""
-        return self.tags.edits[:, WORD_EDITS.index(edit)]
+        return self.tags.edit_probabilities[:, WORD_EDITS.index(edit)]
 
     def _action_heads(self, min_probability: float) -> list[int]:
         """Return the indices of the verbs with at least `min_probability` that an action begins with
@@ -243,7 +245,8 @@ class SentenceEditor:
         return bare_word(self.words[index - 1]) not in SUBORDINATE_WORDS
 
     def _draft_of_action(self, action: _Action) -> DraftStep | None:
-        """Return the draft step of one action, None if the step would lose a "not"."""
+        """Return the draft step of one action. None if the action is negated and the tagger drops
+        the "not", since the step would then say the opposite."""
         head = action.head
         is_negated = self._is_negated(action)
         if is_negated and not self._keeps_negation(action):
@@ -363,16 +366,21 @@ class SentenceEditor:
         token = self.tokens[index]
         return token is not None and token.pos_ == "DET" and token.head.i > token.i
 
-    def _with_front_verb(
+    def _prepend_verb(
         self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB_PROBABILITY
     ) -> list[DraftStep]:
-        """Return a draft step of a sentence without a verb: the verb that an editor most likely puts in
-        front, then the words that stay.
+        """Return one draft step for a sentence without a verb: a verb of `front_verbs`, then the
+        words of the sentence that the tagger keeps.
 
-        The list is empty if the words hold no noun, or if P(an editor puts any verb in front) is
-        under `min_probability`. front_verbs: as in `steps`.
+        The verb is the one that an editor most likely puts in front. The list is empty if the kept
+        words hold no noun, or if P(an editor puts any verb in front) is under `min_probability`.
+
+        Args:
+            front_verbs: V verbs that the tagger can put in front of a sentence, in the order of
+                `SentenceTags.verbs`. The entry `NO_VERB` means that no verb is put in front.
+            min_probability: least P(an editor puts any verb in front).
         """
-        probabilities = self.tags.verbs.copy()
+        probabilities = self.tags.front_verb_probabilities.copy()
         no_verb = front_verbs.index(NO_VERB)
         if 1 - probabilities[no_verb] < min_probability:
             return []
@@ -471,7 +479,7 @@ def _keep_mask(
         doc: the parser's document of the words.
         tokens: of `tokens_of_words`.
     """
-    probability = 1 - tags.edits[:, WORD_EDITS.index("drop")]
+    probability = 1 - tags.edit_probabilities[:, WORD_EDITS.index("drop")]
     is_kept = probability >= MIN_KEEP_PROBABILITY
     word_index_of = {token.i: index for index, token in enumerate(tokens) if token is not None}
     for chunk in doc.noun_chunks:

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from stepline.limits import packaged_json
+from stepline.limits import load_packaged_json
 from stepline.numeric import logit, sigmoid
 from stepline.records import Matrix
 from stepline.text.narration import SentenceTags
@@ -73,26 +73,30 @@ def score_features(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) 
 
 def _log_kinds(sentence_tags: Sequence[SentenceTags]) -> Array:
     """Return log P of each of SENTENCE_KINDS for N sentences or clauses, (N, 8)."""
-    kinds = np.stack([tags.kinds for tags in sentence_tags]).astype(np.float64)
+    kinds = np.stack([tags.kind_probabilities for tags in sentence_tags]).astype(np.float64)
     logarithms: Array = np.log(kinds + MIN_PROBABILITY)
     return logarithms
 
 
 def _edit_features(tags: SentenceTags) -> Array:
-    """Return four features of a sentence's words: the greatest P(an action begins with a word), the
-    mean P(a word is kept), the greatest P(a pronoun is replaced) and P(no verb is put in front)."""
-    if not len(tags.edits):
+    """Return four features of a sentence's words, (4,): the greatest P(an action begins with a
+    word), the mean P(a word is kept), the greatest P(a pronoun is replaced) and P(no verb is put
+    in front)."""
+    if not len(tags.edit_probabilities):
         return np.zeros(4)
-    edits = tags.edits.astype(np.float64)
+    edits = tags.edit_probabilities.astype(np.float64)
     probability_of = dict(zip(WORD_EDITS, edits.T, strict=True))  # (W,) each
     action = (probability_of["verb"] + probability_of["next"]).max()
     kept_share = (1 - probability_of["drop"]).mean()
-    return np.array([action, kept_share, probability_of["name"].max(), tags.verbs[0]])
+    return np.array(
+        [action, kept_share, probability_of["name"].max(), tags.front_verb_probabilities[0]]
+    )
 
 
 def _clause_features(tags: SentenceTags) -> Array:
-    """Return six features of a sentence's C clauses: the greatest and the mean log P(step), the least
-    log P(talk) and log P(announcement), log C, and the greatest P(an action begins with a word)."""
+    """Return six features of a sentence's C clauses, (6,): the greatest and the mean log P(step),
+    the least log P(talk) and log P(announcement), log C, and the greatest P(an action begins
+    with a word)."""
     # A sentence that is not cut is its own clause.
     clauses = tags.clauses or (tags,)
     log_kinds = _log_kinds(clauses)  # (C, 8)
@@ -100,7 +104,9 @@ def _clause_features(tags: SentenceTags) -> Array:
     talk = log_kinds[:, SENTENCE_KINDS.index("talk")]
     announcement = log_kinds[:, SENTENCE_KINDS.index("announcement")]
     # A clause without words has no row of edits.
-    actions = np.concatenate([clause.edits[:, WORD_EDITS.index("verb")] for clause in clauses])
+    actions = np.concatenate(
+        [clause.edit_probabilities[:, WORD_EDITS.index("verb")] for clause in clauses]
+    )
     count = np.log(len(clauses))
     action = actions.max(initial=0.0)
     return np.array(
@@ -109,10 +115,11 @@ def _clause_features(tags: SentenceTags) -> Array:
 
 
 def step_probabilities(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) -> Array:
-    """Return P(a sentence describes a step) for each sentence of one narration, (S,).
+    """Return P(a sentence describes a step) for each of the S sentences of one narration, (S,).
 
-    In a narration of at most MAX_SHORT_NARRATION_SENTENCES, an order or a sentence with a high
-    P(step) by the tagger gets at least RAISED_STEP_PROBABILITY.
+    It is a logistic regression on `score_features`. In a narration of at most
+    MAX_SHORT_NARRATION_SENTENCES, an imperative sentence, or one with a high P(step) by the tagger,
+    gets at least RAISED_STEP_PROBABILITY.
 
     Args:
         sentence_tags: the tagger's probabilities of S sentences, in spoken order.
@@ -135,7 +142,7 @@ def step_probabilities(sentence_tags: Sequence[SentenceTags], texts: Sequence[st
 
 @cache
 def _read_regression() -> tuple[Array, float]:
-    content = packaged_json("stepline.writing.extractive", "step_score.json")
+    content = load_packaged_json("stepline.writing.extractive", "step_score.json")
     return np.array(content["weights"]), float(content["intercept"])
 
 
@@ -203,4 +210,6 @@ def instruction_features(probabilities: Array, vectors: Matrix) -> Array:
 
 def load_instruction_weights() -> InstructionWeights:
     """Return the weights shipped with the package."""
-    return InstructionWeights(**packaged_json("stepline.writing.extractive", "instruction.json"))
+    return InstructionWeights(
+        **load_packaged_json("stepline.writing.extractive", "instruction.json")
+    )

@@ -82,7 +82,7 @@ def narration_title(narration: ParsedNarration) -> str | None:
 def _announced_title(doc: "Doc", tags: SentenceTags) -> str | None:
     """Return the title that one sentence announces, in sentence case and with "how to" if it is said.
     None if it announces nothing."""
-    announcement = float(tags.kinds[SENTENCE_KINDS.index("announcement")])
+    announcement = float(tags.kind_probabilities[SENTENCE_KINDS.index("announcement")])
     names_time = _names_the_time(doc)
     announces_action = _announces_action(doc)
     has_speech_verb = any(token.lemma_ in SPEECH_VERBS for token in doc)

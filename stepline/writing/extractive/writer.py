@@ -214,7 +214,7 @@ def _rejected_sentence(unit: NarrationUnit, tags: SentenceTags, probability: flo
 
     probability: P(the sentence describes a step).
     """
-    probabilities = dict(zip(SENTENCE_KINDS, tags.kinds.tolist(), strict=True))
+    probabilities = dict(zip(SENTENCE_KINDS, tags.kind_probabilities.tolist(), strict=True))
     del probabilities["step"]
     kind = max(probabilities, key=probabilities.__getitem__)
     reason = f"{KIND_REASONS[kind]} (states a step: {probability:.0%})"
@@ -261,8 +261,8 @@ def _sentence_drafts(
 def _extra_drafts(
     grammar_steps: Sequence[DraftStep], editor: SentenceEditor, front_verbs: Sequence[str]
 ) -> list[DraftStep]:
-    """Return the drafts that the tagger marks word by word where the grammar found no action: none
-    of their words is in a draft of the grammar.
+    """Return the draft steps that only the tagger finds, word by word: those that share no word
+    with a draft of the grammar.
 
     Args:
         grammar_steps: the drafts that the grammar found in the sentence.
@@ -284,8 +284,8 @@ def _extra_drafts(
 
 
 def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
-    """Append the amount that a sentence states to the last step, in place, and return whether there
-    was one to append.
+    """Append the amount that a sentence states to the last step, in place. Return whether the
+    sentence states nothing but an amount, and a step could take it.
 
     Args:
         steps: the steps so far.

@@ -112,7 +112,15 @@ def cite_sources(
 
 
 def _support_together(support: SupportScores, k: int, rows: list[int], floor: float) -> bool:
-    """Return whether one of the rows is near step k, or all together say most of its words."""
+    """Return whether sentences support a step: one of them has a cosine of at least `floor`, or all
+    together say most of the step's words and one has a cosine not far below `floor`.
+
+    Args:
+        support: cosines and word overlap of all steps and sentences.
+        k: index of the step.
+        rows: indices of the sentences.
+        floor: the least cosine.
+    """
     if not rows:
         return False
     cosine = float(support.cosine[k, rows].max())

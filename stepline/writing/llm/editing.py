@@ -39,7 +39,7 @@ from stepline.writing.llm.citing import (
 )
 from stepline.writing.llm.prompts import Chunk, ChunkSteps, read_template
 from stepline.writing.llm.replies import parse_reply
-from stepline.writing.quantities import numbers, quantities
+from stepline.writing.quantities import find_quantities, numbers
 from stepline.writing.settings import LlmSettings
 
 if TYPE_CHECKING:
@@ -95,17 +95,17 @@ SPEAKER_REASON = "speaks of the speaker"
 
 @dataclass(frozen=True)
 class Passage:
-    """Chosen sentences that are written up together.
+    """Chosen sentences that a language model writes up together.
 
     Attributes:
         chunk: the sentences.
         before: what was said since the last passage.
-        log_odds: of P(a sentence describes a step), of its likeliest sentence.
+        step_log_odds: log odds of P(a sentence describes a step), of the most likely sentence.
     """
 
     chunk: Chunk
     before: str
-    log_odds: float
+    step_log_odds: float
 
 
 def choose_passages(narration: ParsedNarration, withheld: Sequence[int] = ()) -> list[Passage]:
@@ -155,16 +155,17 @@ def choose_passages(narration: ParsedNarration, withheld: Sequence[int] = ()) ->
 
 @cache
 def conversation_start() -> tuple[dict[str, str], ...]:
-    """Return the instruction and the examples, as messages."""
+    """Return the first messages of every conversation: the instruction and worked examples, as
+    {"role", "content"}."""
     instruction, *turns = read_template("editing").strip().split(EXAMPLES_MARK)
     messages = [{"role": "system", "content": instruction}]
     for turn in turns:
         question, answer = turn.split(ANSWER_MARK)
-        messages += _turn(question, answer)
+        messages += _make_turn(question, answer)
     return tuple(messages)
 
 
-def _turn(question: str, answer: str) -> list[dict[str, str]]:
+def _make_turn(question: str, answer: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
@@ -181,30 +182,31 @@ def passage_question(passage: Passage, fault: str = "") -> str:
 
 @dataclass(frozen=True)
 class CheckedLines:
-    """The lines of an answer, checked.
+    """The lines of a language model's answer after the checks.
 
     Attributes:
-        texts: the lines that are steps.
-        dropped: the others, with their reasons.
-        fault: what is asked for once more, "" if nothing is.
+        texts: the lines that are accepted as steps.
+        dropped: the other lines, with their reasons.
+        retry_reason: what is wrong with the answer, so that the model is asked once more. "" if
+            nothing is wrong.
     """
 
     texts: tuple[str, ...]
     dropped: tuple[Rejected, ...]
-    fault: str
+    retry_reason: str
 
 
 @dataclass(frozen=True)
-class Editor(CheckedRequests):
-    """Asks a language model to write up one passage after the other.
+class PassageEditor(CheckedRequests):
+    """Asks a language model to write up one passage after the other as steps.
 
     Attributes:
         settings: server or model file, and limits.
-        drafts: the extractive writer's steps. What is written must hold their numbers.
+        drafts: the extractive writer's steps. The model's steps must hold their numbers.
         amount: how many lines count as steps.
         embed: returns one unit vector per text, (N, D).
-        history: the last turns, as messages.
-        said: content words that were said so far, as lemmas.
+        history: the last turns of the conversation, as messages.
+        said: lemmas of the content words that were said so far.
     """
 
     settings: LlmSettings
@@ -239,13 +241,15 @@ class Editor(CheckedRequests):
 
         def refusal(checked: CheckedLines) -> str:
             nonlocal fault
-            fault = checked.fault
+            fault = checked.retry_reason
             return fault
 
         chat = "\n".join(message["content"] for message in content(False).messages)
         reply = self.ask(CheckedQuestion({"form": "edit", "chat": chat}, content, check, refusal))
         if not reply.readings and reply.fault is not None:
-            return ChunkSteps(chunk, reason=reply.fault.reason, is_rejected=reply.fault.rejected)
+            return ChunkSteps(
+                chunk, fallback_reason=reply.fault.reason, is_rejected=reply.fault.rejected
+            )
         # the later one of two answers, unless it has no lines
         best = max(reversed(reply.readings), key=lambda checked: bool(checked.texts))
         steps, unsupported = cite_sources(
@@ -258,12 +262,12 @@ class Editor(CheckedRequests):
         lost = {
             index
             for step in drafts
-            if quantities(step.text) and numbers(step.text) - said
+            if find_quantities(step.text) and numbers(step.text) - said
             for index in step.sources
         }
         if kept:
             lines = "\n".join(step.text for step in kept)
-            self.history.extend(_turn(passage_question(passage), lines))
+            self.history.extend(_make_turn(passage_question(passage), lines))
         max_chars = MAX_HISTORY_CHARS
         if self.settings.gguf is not None:
             max_chars = min(max_chars, CHARS_PER_TOKEN * (self.settings.context - START_TOKENS))
@@ -279,14 +283,15 @@ class Editor(CheckedRequests):
             chunk,
             tuple(_with_word_times([s for s in likely if lost.isdisjoint(s.sources)], chunk)),
             tuple(dropped),
-            retold=tuple(sorted(lost)) if kept else chunk.indices,
+            fallback_sentences=tuple(sorted(lost)) if kept else chunk.indices,
         )
 
     def _is_likely(self, passage: Passage, line: str) -> bool:
-        """Return whether a line likely is a step of the work, by its sentence and its own words."""
+        """Return whether a line likely is a step of the work, by P(step) of its sentence and of its
+        own words."""
         tags = load_tagger().tag_sentences([f"{line}."])[0]
         line_odds = float(logit(np.array(tags.step_probability), MARGIN))
-        return passage.log_odds + LINE_WEIGHT * line_odds >= MIN_LINE_LOG_ODDS[self.amount]
+        return passage.step_log_odds + LINE_WEIGHT * line_odds >= MIN_LINE_LOG_ODDS[self.amount]
 
 
 def check_lines(
@@ -315,7 +320,7 @@ def check_lines(
     texts: list[str] = []
     dropped = list(reply.dropped)
     faults = []
-    for doc in parse([as_order(text) for text in reply.texts]):
+    for doc in parse([to_imperative(text) for text in reply.texts]):
         reason = line_fault(doc, said)
         if doc.text in written:
             line_words, chunk_words = content_words([doc.text, chunk.text])
@@ -337,7 +342,7 @@ def check_lines(
     return CheckedLines(tuple(texts), tuple(dropped), "; ".join(faults))
 
 
-def as_order(text: str) -> str:
+def to_imperative(text: str) -> str:
     """Return a line without the words before its order, its verb in the base form: "And holding it
     flat." is "Hold it flat"."""
     words = text.rstrip(".").split()
@@ -395,8 +400,8 @@ def _is_adverb(word: str) -> bool:
 
 
 def _with_word_times(steps: Sequence[Step], chunk: Chunk) -> list[Step]:
-    """Return the steps. Those that share a sentence are said when their own words are said, if words
-    have times."""
+    """Return the steps with narrower `said` spans: steps that share a sentence get the times of
+    their own words in it, if words have times."""
     words = [word for sentence in chunk.sentences for word in sentence.words]
     timed: list[Step] = []
     for step in steps:

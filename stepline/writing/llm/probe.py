@@ -36,23 +36,23 @@ def is_strong(requests: CheckedRequests) -> bool:
         CheckedQuestion(
             key_parts={"prompt": "probe", "question": question},
             content=lambda _: question,
-            parse=_read,
+            parse=_parse_answer,
             refusal=lambda _: None,
         )
     )
-    return bool(reply.readings) and finds_the_steps(reply.readings[-1])
+    return bool(reply.readings) and is_correct_probe_reply(reply.readings[-1])
 
 
-def _read(answer: Answer) -> ParsedReply:
+def _parse_answer(answer: Answer) -> ParsedReply:
     return parse_reply(
         answer.text, sentences=len(SENTENCES), complete=answer.complete, form="cited"
     )
 
 
-def finds_the_steps(reply: ParsedReply) -> bool:
+def is_correct_probe_reply(reply: ParsedReply) -> bool:
     """Return whether a reply to the narration holds its steps and no others."""
     told: dict[int, str] = dict.fromkeys(EXPECTED_WORDS, "")
-    for text, cited in zip(reply.texts, reply.cited, strict=True):
+    for text, cited in zip(reply.texts, reply.cited_numbers, strict=True):
         if told.keys().isdisjoint(cited):
             return False
         for number in told.keys() & set(cited):

@@ -58,19 +58,19 @@ class ChunkSteps:
         steps: in the order of the reply, each with its source sentences.
         dropped: rejected lines of the replies.
         notes: lines for the user, for example about a refused reply or removed times.
-        reason: why the fallback writes the chunk instead, "" if the model wrote it.
+        fallback_reason: why the fallback writes the chunk instead, "" if the model wrote it.
         is_rejected: whether the server refused the request for good.
-        retold: indices of the sentences that the fallback writes, because what the model wrote of
-            them failed a check.
+        fallback_sentences: indices of the sentences that the fallback writes, because the model's
+            steps of these sentences failed a check.
     """
 
     chunk: Chunk
     steps: tuple[Step, ...] = ()
     dropped: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
-    reason: str = ""
+    fallback_reason: str = ""
     is_rejected: bool = False
-    retold: tuple[int, ...] = ()
+    fallback_sentences: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

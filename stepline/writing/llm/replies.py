@@ -130,17 +130,18 @@ class ParsedReply:
     Attributes:
         texts: the texts of the steps, in order.
         dropped: rejected lines with their reasons.
-        times: positions in the video that were removed from the texts.
+        removed_times: positions in the video that were removed from the texts.
         refusal: why the whole reply is refused, None for an accepted one. A refused reply has no
             texts.
-        cited: of each text, the sentence numbers that the model gives. Empty if none are asked for.
+        cited_numbers: of each text, the sentence numbers that the model gives. Empty if none are
+            asked for.
     """
 
     texts: tuple[str, ...] = ()
     dropped: tuple[Rejected, ...] = ()
-    times: tuple[str, ...] = ()
+    removed_times: tuple[str, ...] = ()
     refusal: str | None = None
-    cited: tuple[tuple[int, ...], ...] = ()
+    cited_numbers: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass
@@ -300,7 +301,7 @@ def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
     if not texts:
         refusal = f"no line of the reply is a step ({dropped[0].reason})"
         return ParsedReply(dropped=tuple(dropped), refusal=refusal)
-    return ParsedReply(tuple(texts), tuple(dropped), tuple(times), cited=tuple(cited))
+    return ParsedReply(tuple(texts), tuple(dropped), tuple(times), cited_numbers=tuple(cited))
 
 
 def _without_markup(item: str) -> str:
@@ -355,7 +356,7 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
 
 
 def _unusable_reason(text: str) -> str | None:
-    """Return why a line is too long or too empty for a step, None for another line."""
+    """Return why a line is too long or too empty to be a step, None for a usable line."""
     if len(text) > MAX_STEP_CHARS:
         return f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step"
     if not re.search(r"[^\W\d_]{2}", text):

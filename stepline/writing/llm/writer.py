@@ -25,6 +25,7 @@ from stepline.llm.checked_requests import DEADLINE_PASSED, CheckedQuestion, Chec
 from stepline.llm.pictures import question_tokens
 from stepline.llm.requests import ReplyCache, RequestLimits, run_in_threads
 from stepline.llm.servers import Answer, open_server
+from stepline.progress import Progress
 from stepline.records import Rejected, Step, Transcript
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
@@ -45,7 +46,7 @@ from stepline.writing.llm.editing import (
     PASSAGE_WORDS,
     START_TOKENS,
     Amount,
-    Editor,
+    PassageEditor,
     choose_passages,
 )
 from stepline.writing.llm.probe import is_strong
@@ -88,6 +89,7 @@ def write_llm(
     title: str = "",
     amount: Amount = "usual",
     narration: ParsedNarration | None = None,
+    progress: Progress | None = None,
 ) -> WrittenSteps:
     """Return the steps that a language model finds in the transcript, with source sentences.
 
@@ -101,6 +103,7 @@ def write_llm(
         title: title of the video, "" without one.
         amount: how many sentences are chosen in the form "edit".
         narration: the parsed transcript, if it exists already.
+        progress: as in `write_steps`.
     Raises WriterError when the server is missing or refuses access, ModelError when a library or
     model is missing.
     """
@@ -130,9 +133,10 @@ def write_llm(
     until = time.monotonic() + settings.deadline_for(words)
     replies = reply_cache.open_cache(settings.cache)
     if prompt is None:
-        settings = _with_chosen_form(settings, replies, until, is_english=is_english)
+        settings = _choose_request_form(settings, replies, until, is_english=is_english)
     start = time.monotonic()
     server = open_server(settings)
+    report = _progress_report(transcript, progress)
     try:
         limits = RequestLimits()
         if prompt is None and settings.form == "edit":
@@ -140,8 +144,10 @@ def write_llm(
             narration = narration or parse_narration(transcript)
             passages = choose_passages(narration, withheld)
             drafts = write_fallback().steps
-            editor = Editor(server, settings, replies, limits, until, drafts, amount, embed)
-            written = run_in_threads(editor.write, passages, workers=1, until=until)
+            editor = PassageEditor(server, settings, replies, limits, until, drafts, amount, embed)
+            written = run_in_threads(
+                lambda passage: report(editor.write(passage)), passages, workers=1, until=until
+            )
             chunks = tuple(passage.chunk for passage in passages)
         else:
             form: Literal["write", "nasva"] = "nasva"
@@ -152,17 +158,17 @@ def write_llm(
             writer = ChunkWriter(
                 server, settings, replies, limits, until, prompt, embed, is_english
             )
-            written = _ask_chunks(writer, chunks, title)
+            written = _ask_chunks(writer, chunks, title, report)
     finally:
         server.close()
     logger.info("asked for %d parts in %.1f s", len(chunks), time.monotonic() - start)
     parts = [
-        written.get(number, ChunkSteps(chunk, reason=DEADLINE_PASSED))
+        written.get(number, ChunkSteps(chunk, fallback_reason=DEADLINE_PASSED))
         for number, chunk in enumerate(chunks)
     ]
     if parts and all(part.is_rejected for part in parts):
         cure = "correct the settings under writing.llm"
-        raise WriterError(f"{settings.base_url}: {parts[0].reason}; {cure}")
+        raise WriterError(f"{settings.base_url}: {parts[0].fallback_reason}; {cure}")
     filled = _fill_gaps(parts, write_fallback)
     steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
@@ -170,17 +176,33 @@ def write_llm(
     return WrittenSteps(number_steps(merged), (*withheld_records, *filled.dropped), notes)
 
 
-def _with_chosen_form(
+def _progress_report(
+    transcript: Transcript, progress: Progress | None
+) -> Callable[[ChunkSteps], ChunkSteps]:
+    """Return a function that reports the progress after a chunk, and returns the chunk."""
+
+    def report(part: ChunkSteps) -> ChunkSteps:
+        if progress is not None:
+            second = part.chunk.sentences[-1].span.end
+            progress("writing", second, transcript.sentences[-1].span.end)
+        return part
+
+    return report
+
+
+def _choose_request_form(
     settings: LlmSettings, replies: ReplyCache, until: float, *, is_english: bool
 ) -> LlmSettings:
-    """Return the settings with another form than "auto", and with one that fits the language.
+    """Return the settings with "auto" replaced by a request form that fits model and language.
+
+    A strong model is asked to "write", another to "edit". "edit" becomes "nasva" for a transcript
+    that is not English, because the scorer that chooses its sentences knows only English.
 
     Args:
         settings: server or model file, form and limits.
-        replies: the cache, which may hold the model's reply to the probe.
+        replies: the reply cache, which may hold the model's reply to the probe of its strength.
         until: deadline, in seconds of the clock `time.monotonic`.
-        is_english: whether the transcript is English. The scorer that chooses sentences for the
-            form "edit" knows no other language.
+        is_english: whether the transcript is English.
     """
     form = settings.form
     if form == "auto":
@@ -244,13 +266,17 @@ class ChunkWriter(CheckedRequests):
         dropped = list(dict.fromkeys(line for parsed in refused for line in parsed.dropped))
         if reply.fault is not None:
             reason, is_rejected = reply.fault.reason, reply.fault.rejected
-            return ChunkSteps(chunk, dropped=tuple(dropped), reason=reason, is_rejected=is_rejected)
+            return ChunkSteps(
+                chunk, dropped=tuple(dropped), fallback_reason=reason, is_rejected=is_rejected
+            )
         parsed = reply.readings[-1]
         if parsed.refusal is not None:
-            return ChunkSteps(chunk, dropped=tuple(dropped), reason=parsed.refusal)
+            return ChunkSteps(chunk, dropped=tuple(dropped), fallback_reason=parsed.refusal)
         notes = [f"a reply was refused ({other.refusal}) and asked for again" for other in refused]
-        if parsed.times:
-            notes.append(f"times that the model wrote were cut out: {', '.join(parsed.times)}")
+        if parsed.removed_times:
+            notes.append(
+                f"times that the model wrote were cut out: {', '.join(parsed.removed_times)}"
+            )
         dropped += parsed.dropped
         with _citing:
             reasons = talk_reasons(parsed.texts) if self.is_english else [None] * len(parsed.texts)
@@ -259,7 +285,7 @@ class ChunkWriter(CheckedRequests):
             for k, (text, talk_reason) in enumerate(zip(parsed.texts, reasons, strict=True)):
                 if talk_reason is None:
                     texts.append(text)
-                    cited += parsed.cited[k : k + 1]
+                    cited += parsed.cited_numbers[k : k + 1]
                 else:
                     dropped.append(Rejected(what="step", text=text, reason=talk_reason))
             steps, unsupported = cite_sources(
@@ -275,14 +301,23 @@ class ChunkWriter(CheckedRequests):
             (*dropped, *(rejected for _, rejected in unsaid), *unsupported),
             tuple(notes),
             reason,
-            retold=tuple(index for step, _ in unsaid for index in step.sources),
+            fallback_sentences=tuple(index for step, _ in unsaid for index in step.sources),
         )
 
 
-def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> dict[int, ChunkSteps]:
+def _ask_chunks(
+    writer: ChunkWriter,
+    chunks: Sequence[Chunk],
+    title: str,
+    report: Callable[[ChunkSteps], ChunkSteps],
+) -> dict[int, ChunkSteps]:
     """Return the steps of each chunk, by its index. A chunk that misses the deadline has none.
 
-    title: title of the video, "" without one.
+    Args:
+        writer: asks about one chunk.
+        chunks: in order.
+        title: title of the video, "" without one.
+        report: reports the progress after a chunk, and returns the chunk.
     """
     # A prompt with a context holds the steps of earlier chunks, so one worker takes all in order.
     has_context = writer.prompt.has_context
@@ -292,7 +327,7 @@ def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> dic
         context = chunk_context(chunk, chunks, title, texts) if has_context else None
         part = writer.write(chunk, context)
         texts.extend(step.text for step in part.steps)
-        return part
+        return report(part)
 
     workers = 1 if has_context else writer.server.workers
     return run_in_threads(write, chunks, workers=workers, until=writer.until)
@@ -322,7 +357,8 @@ def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequen
 
 
 def _fill_gaps(parts: Sequence[ChunkSteps], fallback: Callable[[], WrittenSteps]) -> WrittenSteps:
-    """Return the steps of all chunks, with those of failed chunks from the fallback.
+    """Return the steps of all chunks, where a chunk that the model did not write has the steps of
+    the fallback.
 
     What the fallback rejected is reported only if it wrote all chunks, because it is not known to
     which chunk it belongs.
@@ -331,12 +367,12 @@ def _fill_gaps(parts: Sequence[ChunkSteps], fallback: Callable[[], WrittenSteps]
         parts: what the model wrote of each chunk, in order.
         fallback: returns the steps of the whole transcript.
     """
-    has_gaps = any(part.reason or part.retold for part in parts)
+    has_gaps = any(part.fallback_reason or part.fallback_sentences for part in parts)
     fallback_steps = fallback() if has_gaps else WrittenSteps()
     steps: list[Step] = []
     notes = list(fallback_steps.notes)
-    dropped = list(fallback_steps.dropped) if all(part.reason for part in parts) else []
-    for reason, same in groupby(parts, key=lambda part: part.reason):
+    dropped = list(fallback_steps.dropped) if all(part.fallback_reason for part in parts) else []
+    for reason, same in groupby(parts, key=lambda part: part.fallback_reason):
         run = list(same)
         for part in run:
             if reason:
@@ -367,7 +403,7 @@ def _with_retold(part: ChunkSteps, fallback_steps: Sequence[Step]) -> list[Step]
     """
     steps = list(part.steps)
     for added in fallback_steps:
-        if not set(part.retold).issuperset(added.sources):
+        if not set(part.fallback_sentences).issuperset(added.sources):
             continue
         sharing = [step for step in steps if not set(step.sources).isdisjoint(added.sources)]
         words, *sharing_words = content_words([added.text, *(step.text for step in sharing)])
@@ -400,5 +436,7 @@ def talk_reasons(texts: Sequence[str]) -> list[str | None]:
         sentence = text.rstrip(".") + "."
         sentences = [SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP]
         _, tags, _ = load_tagger().tag_sentences(sentences)
-        reasons.append(TALK_REASON if tags.kinds[talk] >= MIN_TALK_PROBABILITY else None)
+        reasons.append(
+            TALK_REASON if tags.kind_probabilities[talk] >= MIN_TALK_PROBABILITY else None
+        )
     return reasons

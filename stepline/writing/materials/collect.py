@@ -14,13 +14,13 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from stepline.limits import packaged_json
+from stepline.limits import load_packaged_json
 from stepline.numeric import softmax
 from stepline.records import Amount, Material, Sentence
 from stepline.text import embed
 from stepline.text.narration.words import SENTENCE_KINDS
 from stepline.writing.extractive.narration import ParsedNarration
-from stepline.writing.materials.mentions import ThingMention, as_amount, find_mentions
+from stepline.writing.materials.mentions import ThingMention, find_mentions, make_amount_record
 from stepline.writing.quantities import UNIT_KINDS
 
 ThingKind: TypeAlias = Literal["material", "tool", "other"]
@@ -40,7 +40,7 @@ def predict_thing_kinds(names: Sequence[str]) -> Array:
 
 @cache
 def _read_weights() -> tuple[Array, Array]:
-    content = packaged_json("stepline.writing.materials", WEIGHTS_FILE)
+    content = load_packaged_json("stepline.writing.materials", WEIGHTS_FILE)
     return np.array(content["weights"], np.float32), np.array(content["biases"], np.float32)
 
 
@@ -84,8 +84,8 @@ class _UnitMention:
 
 
 @dataclass(frozen=True)
-class _Thing:
-    """A material or tool, merged from its mentions.
+class _NeededThing:
+    """A material or tool that the work needs, merged from its mentions in the narration.
 
     Attributes:
         mention: the first mention.
@@ -107,10 +107,10 @@ def find_materials(narration: ParsedNarration) -> NeededThings:
     source sentences."""
     rows = list(_all_mentions(narration))
     probabilities = predict_thing_kinds([row.mention.name for row in rows])
-    materials: list[_Thing] = []
-    tools: list[_Thing] = []
+    materials: list[_NeededThing] = []
+    tools: list[_NeededThing] = []
     for row, probability in zip(rows, probabilities, strict=True):
-        thing = _as_thing(row, narration)
+        thing = _make_thing(row, narration)
         kind = _thing_kind(row, probability, materials, tools)
         if kind == "material":
             _add_or_merge(materials, thing)
@@ -123,7 +123,7 @@ def _all_mentions(narration: ParsedNarration) -> Iterator[_UnitMention]:
     """Yield the mentions in sentences that describe a step or list what is needed, by the tagger."""
     rows = zip(narration.docs, narration.sentence_tags, strict=True)
     for number, (doc, tags) in enumerate(rows):
-        kinds = dict(zip(SENTENCE_KINDS, map(float, tags.kinds), strict=True))
+        kinds = dict(zip(SENTENCE_KINDS, map(float, tags.kind_probabilities), strict=True))
         work_probability = kinds["step"] + kinds["items"]
         if work_probability < MIN_MEASURED_WORK_PROBABILITY:
             continue
@@ -145,7 +145,10 @@ def _is_measured(mention: ThingMention) -> bool:
 
 
 def _thing_kind(
-    row: _UnitMention, probability: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
+    row: _UnitMention,
+    probability: Array,
+    materials: Sequence[_NeededThing],
+    tools: Sequence[_NeededThing],
 ) -> ThingKind:
     """Return the kind of a mention: that of an earlier mention of the same thing, else a kind by its
     name and role.
@@ -189,7 +192,8 @@ def _named_kind(mention: ThingMention, material: float, tool: float) -> ThingKin
 
 
 def _listed_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
-    """Return the kind of a thing in a list of what is needed. A tool has no unit.
+    """Return the kind of a thing in a list of what is needed: material, tool or other. A tool has
+    no amount with a unit.
 
     Args:
         mention: without a measured amount.
@@ -208,7 +212,7 @@ def _has_unit(mention: ThingMention) -> bool:
     return mention.amount is not None and bool(mention.amount.unit)
 
 
-def _as_thing(row: _UnitMention, narration: ParsedNarration) -> _Thing:
+def _make_thing(row: _UnitMention, narration: ParsedNarration) -> _NeededThing:
     """Return a mention as a thing, with its source sentence and the second at which it is spoken."""
     unit = narration.units[row.unit]
     doc = narration.docs[row.unit]
@@ -218,8 +222,8 @@ def _as_thing(row: _UnitMention, narration: ParsedNarration) -> _Thing:
     number, word_index = word_positions[min(unit_word_index, len(word_positions) - 1)]
     sentence = unit.sentences[number - unit.first_sentence]
     amount = row.mention.amount
-    amounts = () if amount is None else (as_amount(doc, amount),)
-    return _Thing(
+    amounts = () if amount is None else (make_amount_record(doc, amount),)
+    return _NeededThing(
         mention=row.mention,
         amounts=amounts,
         at=_word_start(sentence, word_index),
@@ -238,7 +242,7 @@ def _word_start(sentence: Sentence, word_index: int) -> float:
     return sentence.span.start
 
 
-def _add_or_merge(things: list[_Thing], thing: _Thing) -> None:
+def _add_or_merge(things: list[_NeededThing], thing: _NeededThing) -> None:
     """Append a thing to a list, or merge it into the same thing there, in place."""
     number = _find_same(things, thing.mention)
     if number is None:
@@ -247,7 +251,7 @@ def _add_or_merge(things: list[_Thing], thing: _Thing) -> None:
         things[number] = _merge_things(things[number], thing)
 
 
-def _find_same(things: Sequence[_Thing], mention: ThingMention) -> int | None:
+def _find_same(things: Sequence[_NeededThing], mention: ThingMention) -> int | None:
     """Return the index of the first thing that a mention can name."""
     numbers = range(len(things))
     return next((n for n in numbers if _can_be_same_thing(things[n].mention, mention)), None)
@@ -266,7 +270,7 @@ def _can_be_same_thing(earlier: ThingMention, later: ThingMention) -> bool:
     return has_same_noun and (later_lemmas <= earlier_lemmas or adds_words)
 
 
-def _merge_things(first: _Thing, repeat: _Thing) -> _Thing:
+def _merge_things(first: _NeededThing, repeat: _NeededThing) -> _NeededThing:
     """Return a thing with the amounts and source sentences of a further mention added."""
     return replace(
         first,
@@ -276,7 +280,7 @@ def _merge_things(first: _Thing, repeat: _Thing) -> _Thing:
     )
 
 
-def _merge_amounts(first: _Thing, repeat: _Thing) -> tuple[Amount, ...]:
+def _merge_amounts(first: _NeededThing, repeat: _NeededThing) -> tuple[Amount, ...]:
     """Return the different amounts of two mentions of one thing. A list of what is needed states the
     total, so its amounts replace the others.
 
@@ -297,7 +301,7 @@ def _merge_amounts(first: _Thing, repeat: _Thing) -> tuple[Amount, ...]:
     return tuple(amounts)
 
 
-def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
+def _as_records(things: Sequence[_NeededThing]) -> tuple[Material, ...]:
     return tuple(
         Material(name=thing.mention.name, amounts=thing.amounts, at=thing.at, sources=thing.sources)
         for thing in things

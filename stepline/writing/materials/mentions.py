@@ -104,8 +104,8 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
     if unit is None:
         # A bare count, unless it counts hours, degrees or parts.
         word = word_at(words, unit_index)
-        has_other_unit = word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS)
-        if has_other_unit or word_at(words, end) in NON_COUNT_FOLLOWERS:
+        is_time_or_other_unit = word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS)
+        if is_time_or_other_unit or word_at(words, end) in NON_COUNT_FOLLOWERS:
             return None
         return StatedAmount(low, high, "", index, end, is_article)
     name, kind, end = unit
@@ -149,7 +149,7 @@ def _sized_amount(
     name, kind, end = unit
     number = f"{round(low, 2):g}" if low == high else f"{round(low, 2):g}-{round(high, 2):g}"
     end = skip_mark(words, skip_mark(words, end, "-"), ")")
-    container = singular(word_at(words, end))
+    container = singularize_unit(word_at(words, end))
     if container in COUNT_UNITS and container not in UNIT_KINDS:
         return StatedAmount(*count, f"{number} {name} {container}", index, end + 1)
     if is_counted and kind == "mass":
@@ -157,7 +157,7 @@ def _sized_amount(
     return None
 
 
-def singular(word: str) -> str:
+def singularize_unit(word: str) -> str:
     """Return a word, in the singular if it is the plural of a count unit: clove for cloves, pinch for
     pinches."""
     for ending in ("es", "s"):
@@ -214,8 +214,8 @@ def _unit_at(words: Sequence[str], index: int, *, has_digits: bool) -> tuple[str
             kind, name, end = unit
             # the full stop of "oz."
             return name, kind, skip_mark(words, end, ".")
-    if singular(word) in COUNT_UNITS:
-        return singular(word), "count", index + 1
+    if singularize_unit(word) in COUNT_UNITS:
+        return singularize_unit(word), "count", index + 1
     return None
 
 
@@ -299,7 +299,7 @@ class ThingMention:
         return text
 
 
-def as_amount(doc: "Doc", amount: StatedAmount) -> Amount:
+def make_amount_record(doc: "Doc", amount: StatedAmount) -> Amount:
     """Return a stated amount as a record, with its words in the sentence `doc` as the text."""
     text = doc[amount.begin : amount.end].text
     return Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text)
@@ -337,7 +337,7 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
 
 def _is_unit(name: "list[Token]") -> bool:
     """Return whether a name is only a count unit, as "clove" or "pinch"."""
-    word = singular(name[0].lower_)
+    word = singularize_unit(name[0].lower_)
     return len(name) == 1 and word in COUNT_UNITS and word not in CONTAINER_WORDS
 
 
@@ -422,7 +422,7 @@ def _amount_with_unit_from_name(name: "list[Token]", amount: StatedAmount) -> St
 
     That word is then removed from the name, in place.
     """
-    unit = singular(name[-1].lower_)
+    unit = singularize_unit(name[-1].lower_)
     if (
         amount.unit
         or len(name) < 2

@@ -20,11 +20,11 @@ from stepline.writing.materials.mentions import (
     NOUN_TAGS,
     ThingMention,
     amount_at,
-    as_amount,
     find_mentions,
+    make_amount_record,
     normalized_word,
 )
-from stepline.writing.quantities import UNIT_KINDS, Quantity, located_quantities, tokens
+from stepline.writing.quantities import UNIT_KINDS, Quantity, locate_quantities, tokens
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -107,7 +107,7 @@ def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]
     copied_until = 0
     last_end = 0
     last_factor = 0.0
-    for quantity, begin, end in located_quantities(words):
+    for quantity, begin, end in locate_quantities(words):
         seconds = _seconds(quantity)
         if seconds is None:
             continue
@@ -181,7 +181,7 @@ def _stated_servings(verb: "Token") -> tuple[str, Amount] | None:
     for token in doc[amount.end : amount.end + 1]:
         if token.pos_ in NOUN_TAGS and token.lemma_ not in PEOPLE_WORDS:
             return None
-    return "servings", as_amount(doc, amount)
+    return "servings", make_amount_record(doc, amount)
 
 
 def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
@@ -204,7 +204,7 @@ def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Am
             continue
         if not is_recipe and not _is_named(mention, title_words):
             return None
-        return mention.name, as_amount(doc, amount)
+        return mention.name, make_amount_record(doc, amount)
     return None
 
 

@@ -25,7 +25,7 @@ class Call:
     def __init__(self, actor, method, given):
         self.actor, self.method, self.given, self.outcome = actor, method, given, True
         if method == "run_videos":
-            self.outcome = [FinishedVideo(item, None, computed=True) for item in given[0]]
+            self.outcome = [FinishedVideo(item, None, ran_any_task=True) for item in given[0]]
 
 
 class Handle:

@@ -36,7 +36,7 @@ def on_gpu(monkeypatch):
 def stage_that_raises(error, seen):
     def run(context):
         seen.append(current_device().name)
-        if current_device().kind == "cuda":
+        if current_device().device_type == "cuda":
             raise error
         return b"done"
 
@@ -80,7 +80,7 @@ def test_no_other_error_is_taken_for_it(on_gpu, error, kind):
 
 def too_long_for_the_gpu(work):
     """Return where a video is done; one that is called long is too much for a GPU."""
-    if current_device().kind == "cuda" and work.item.id == "long":
+    if current_device().device_type == "cuda" and work.item.id == "long":
         raise RuntimeError(SHORT)
     return current_device().name.encode()
 
@@ -90,7 +90,7 @@ def test_the_next_video_is_tried_on_the_gpu_again(on_gpu, tmp_path):
     runner = TaskRunner(WorkerSetup(recipe(), {"see": stage}, str(tmp_path), device="cuda:0"))
     keys = {"long": "ab" * 32, "short": "cd" * 32}
     replies = [
-        runner.run(TaskRequest(StageTask(VideoItem(name), "see", key, {}), gpu=True))
+        runner.run(TaskRequest(StageTask(VideoItem(name), "see", key, {}), uses_gpu=True))
         for name, key in keys.items()
     ]
     assert [(reply.kind, reply.notes.get("gpu_fallbacks")) for reply in replies] == [

@@ -10,7 +10,7 @@ from stepline.curate.execution.worker import (
     TaskRequest,
     TaskRunner,
     WorkerSetup,
-    make_reason_portable,
+    remove_paths_from_reason,
 )
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import StageFailure, VideoItem
@@ -133,12 +133,12 @@ def test_a_video_that_fails_is_reported_with_its_reason(pool):
     ],
 )
 def test_a_reason_holds_nothing_of_this_machine(reason, told):
-    assert make_reason_portable(reason, ["/data/in/a.mp4"], "a") == told
+    assert remove_paths_from_reason(reason, ["/data/in/a.mp4"], "a") == told
 
 
 def test_a_reason_is_one_line_of_bounded_length():
     assert (
-        make_reason_portable("word\n" * 1000, [], "a")
+        remove_paths_from_reason("word\n" * 1000, [], "a")
         == ("word " * 1000)[:MAX_REASON_CHARS] + "..."
     )
 

@@ -114,5 +114,5 @@ def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
         ),
         items,
     )
-    found = [(one.item.id, one.failure is None, one.computed) for one in told]
+    found = [(one.item.id, one.failure is None, one.ran_any_task) for one in told]
     assert found == [("a", True, False), ("bad", False, False)]

@@ -14,7 +14,7 @@ from kills import begun, finish, run_with_kills, start_driver, tree, wait_for_en
 
 from stepline.curate.stage import VideoItem
 from stepline.files.remote import RemotePath
-from stepline.workers import descendants
+from stepline.workers import descendant_pids
 
 pytestmark = [
     pytest.mark.slow,
@@ -137,7 +137,7 @@ def test_a_notice_of_the_end_costs_what_is_in_flight_alone(tmp_path, whole):
         assert driver.poll() is None, driver.stderr.read().decode()
         time.sleep(0.1)
     workers = workers_of(driver.pid)
-    for process in (driver.pid, *descendants(driver.pid)):
+    for process in (driver.pid, *descendant_pids(driver.pid)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
     driver.communicate(timeout=120)

@@ -4,8 +4,8 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution.fetcher import Fetcher
-from stepline.curate.execution.scheduler import OpenVideo
+from stepline.curate.execution.fetcher import FileDownloader
+from stepline.curate.execution.scheduler import VideoInProgress
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import StageFailure, VideoItem, resolve_stages
 from stepline.errors import SteplineError
@@ -21,7 +21,7 @@ READ = STAGES["read"]
 
 def fetched(fetcher, item, names=("media",)):
     """Wait for files of an item and return where they are."""
-    fetcher.open(item, names)
+    fetcher.start_downloads(item, names)
     for _ in range(6000):
         files = fetcher.local_files(item, names)
         if files is not None:
@@ -32,7 +32,7 @@ def fetched(fetcher, item, names=("media",)):
 
 @pytest.fixture
 def fetcher(tmp_path):
-    made = Fetcher(tmp_path / "scratch", RemoteSettings(attempts=1))
+    made = FileDownloader(tmp_path / "scratch", RemoteSettings(attempts=1))
     yield made
     made.close()
     assert not list((tmp_path / "scratch").glob("*"))
@@ -49,7 +49,7 @@ def test_a_file_of_this_machine_is_used_where_it_is(tmp_path, fetcher):
     assert fetched(fetcher, VideoItem("a", video=str(tmp_path / "a.mp4"))) == {
         "media": tmp_path / "a.mp4"
     }
-    fetcher.release(VideoItem("a"))
+    fetcher.delete_files(VideoItem("a"))
     assert (tmp_path / "a.mp4").exists()
 
 
@@ -59,15 +59,15 @@ def test_fetched_files_are_removed_with_their_video(tmp_path, fetcher):
     assert path.read_bytes() == b"x" * 12
     assert path.suffix == ".mp4"
     assert fetched(fetcher, second)["media"].read_bytes() == b"y" * 12
-    fetcher.release(first)
+    fetcher.delete_files(first)
     assert not path.exists()
-    fetcher.release(second)
+    fetcher.delete_files(second)
 
 
 def test_what_cannot_be_fetched_says_why(tmp_path, fetcher):
     with pytest.raises(SteplineError):
         fetched(fetcher, VideoItem("a", video=f"memory://{tmp_path.name}/none.mp4"))
-    fetcher.release(VideoItem("a"))
+    fetcher.delete_files(VideoItem("a"))
 
 
 def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkeypatch):
@@ -103,7 +103,7 @@ def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, 
 
 def opened(results, **options):
     plan = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES))
-    return plan, OpenVideo(plan, results, ITEM, ("read", "count", "double"), **options)
+    return plan, VideoInProgress(plan, results, ITEM, ("read", "count", "double"), **options)
 
 
 def test_tasks_of_a_video_run_in_order(results):

@@ -25,7 +25,7 @@ from stepline.records import Span, Step
 from stepline.storage import read_parquet
 
 SHOWN = Step(
-    id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="shown", score=0.9, sources=(0,)
+    id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="placed", score=0.9, sources=(0,)
 )
 SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
 
@@ -45,7 +45,7 @@ def test_a_step_goes_for_the_first_of_four_reasons(known: StepScores, reason: st
 
 
 def test_a_step_that_is_only_said_is_not_shown() -> None:
-    said = SHOWN.model_copy(update={"status": "said", "spans": ()})
+    said = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
     assert drop_reason(said, StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == NOT_SHOWN
 
 
@@ -72,7 +72,7 @@ def test_four_readers_judge_the_steps_of_a_record() -> None:
 
 def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path: Path) -> None:
     said = transcript("Chop the onion.")
-    unseen = SHOWN.model_copy(update={"status": "said", "spans": ()})
+    unseen = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
     records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
     (tmp_path / "gather").mkdir()
     write_dataset(
@@ -80,7 +80,7 @@ def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path:
         records,
         {"c": StageFailure("c", "filter", "left out", "it is too short")},
     )
-    clean.clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
+    clean.run_clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS_FILE)] == ["a"]
     left_out = read_left_out(tmp_path / "clean")
     assert {id: one.reason for id, one in left_out.items()} == {
@@ -103,9 +103,7 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     assert [one.text for one in made.dropped] == ["I love this kitchen."]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
-    clean.select_shown_narrations(
-        gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"})
-    )
+    clean.run_visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
     assert (
         read_left_out(tmp_path / "visible")["b"].reason == "what is said in it could not be judged"

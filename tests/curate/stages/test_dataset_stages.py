@@ -17,7 +17,7 @@ from stepline.curate.stages.gather import (
     LEFT_OUT_FILE,
     RECORDS_FILE,
     DuplicateFinder,
-    Signature,
+    VideoSignature,
     read_left_out,
     write_dataset,
 )
@@ -27,7 +27,7 @@ from stepline.curate.stages.intermediate import (
     JudgedTranscript,
     ProbeResult,
     dump_result,
-    pack,
+    pack_arrays,
     pack_features,
 )
 from stepline.errors import DatasetError, SettingsError, StoreError
@@ -69,7 +69,7 @@ def cells(number: int) -> dict[str, bytes]:
         Step(id=str(n + 1), text=f"{verb} the {thing}", said=said.sentences[n].span, sources=(n,))
         for n, verb in enumerate(("chop", "fry"))
     )
-    update = {"spans": (Span(1.0, 4.0),), "status": "shown", "score": 0.7}
+    update = {"spans": (Span(1.0, 4.0),), "status": "placed", "score": 0.7}
     shown = tuple(step.model_copy(update=update) for step in steps)
     values = rng.standard_normal((12, 24)).astype(np.float32)
     return {
@@ -81,7 +81,7 @@ def cells(number: int) -> dict[str, bytes]:
         "coarse": dump_result(
             CoarseSteps(duration=12.0, transcript=said, steps=steps, warnings=("dark",))
         ),
-        "ground": pack(
+        "ground": pack_arrays(
             GroundedSteps(steps=shown, kind="probability"),
             {"scores": np.full((2, 12), 0.1, np.float32)},
         ),
@@ -107,7 +107,7 @@ def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Data
 def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_path: Path) -> None:
     failures = {"broken": StageFailure("broken", "probe", "error", "no picture")}
     refused = (reject_video("unwanted", "it is in another category"),)
-    gather.gather(over(tmp_path / "gather", recipe(), failures=failures, refused=refused))
+    gather.run_gather(over(tmp_path / "gather", recipe(), failures=failures, refused=refused))
     records = list(read_parquet(tmp_path / "gather" / RECORDS_FILE))
     assert [one.id for one in records] == [f"video {number}" for number in range(6)]
     first = records[0]
@@ -117,7 +117,7 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
         12.0,
     )
     assert first.video.path is None  # of this machine; what publishes it knows where it lies
-    assert [step.status for step in first.steps] == ["shown", "shown"]
+    assert [step.status for step in first.steps] == ["seen", "seen"]
     assert (first.models["judge"], first.models["vision"], first.warnings) == (
         "grounding",
         "conse",
@@ -148,7 +148,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
     def results(stage: str) -> Iterator[tuple[VideoItem, bytes]]:
         yield from ((item, row[stage]) for item, row in zip(items, rows, strict=True))
 
-    gather.gather(replace(one, items=items, results=results))
+    gather.run_gather(replace(one, items=items, results=results))
     warnings = {
         made.id: made.warnings[-1] for made in read_parquet(tmp_path / "gather" / RECORDS_FILE)
     }
@@ -160,7 +160,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
 
 def test_gathering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        gather.gather(over(tmp_path / name, recipe()))
+        gather.run_gather(over(tmp_path / name, recipe()))
     files = [
         path.relative_to(tmp_path / "one")
         for path in (tmp_path / "one").rglob("*")
@@ -179,12 +179,12 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
     settings = recipe(
         "place.shown_rate=0.5", "train.data.step_place=said", "refine.rounds.refine.agree=12.0"
     )
-    gather.gather(over(tmp_path / "gather", settings, count=24))
+    gather.run_gather(over(tmp_path / "gather", settings, count=24))
     told: list[str] = []
     for name in ("one", "two"):
         given = {"gather": tmp_path / "gather"}
-        train.train(gathered(tmp_path / name / "train", settings, given))
-        train.refine(
+        train.run_train(gathered(tmp_path / name / "train", settings, given))
+        train.run_refine(
             replace(gathered(tmp_path / name / "refine", settings, given), say=told.append)
         )
     assert (tmp_path / "one/train/run/aligner.safetensors").is_file()
@@ -192,7 +192,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
     records = list(read_parquet(tmp_path / "one/refine" / RECORDS_FILE))
     assert len(records) == 24
     for refined in records:
-        assert all((step.status == "shown") == bool(step.spans) for step in refined.steps)
+        assert all((step.status == "seen") == bool(step.spans) for step in refined.steps)
         assert refined.models["placing"] == {"network": "self-trained", "calibrated": True}
     network = "run/aligner.safetensors"
     for name in (
@@ -206,9 +206,9 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
 
 def test_training_on_no_video_says_so(tmp_path: Path) -> None:
     settings = recipe()
-    gather.gather(gathered(tmp_path / "gather", settings, {}))
+    gather.run_gather(gathered(tmp_path / "gather", settings, {}))
     with pytest.raises(DatasetError, match="no video with features is left to train on"):
-        train.train(gathered(tmp_path / "train", settings, {"gather": tmp_path / "gather"}))
+        train.run_train(gathered(tmp_path / "train", settings, {"gather": tmp_path / "gather"}))
 
 
 def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> None:
@@ -227,32 +227,34 @@ ONIONS = "today we chop three onions and fry them slowly in a deep pan with butt
 PAINT = "sand the board along its grain then brush on two thin coats of varnish and let them dry over night"
 
 
-def signature(finder: DuplicateFinder, id: str, text: str, duration: float = 20.0) -> Signature:
-    return Signature(id, duration, f"digest {id}", finder.minhash(transcript(text)))
+def signature(
+    finder: DuplicateFinder, id: str, text: str, duration: float = 20.0
+) -> VideoSignature:
+    return VideoSignature(id, duration, f"digest {id}", finder.minhash(transcript(text)))
 
 
 def test_a_copy_is_recognised_by_its_bytes_and_the_first_is_kept() -> None:
     finder = DuplicateFinder(0.9)
     first = signature(finder, "a", ONIONS)
-    assert finder.duplicate_reason(first) is None
+    assert finder.find_duplicate_reason(first) is None
     copy = replace(signature(finder, "b", PAINT), digest=first.digest)
-    assert finder.duplicate_reason(copy) == "it is a copy of a"
+    assert finder.find_duplicate_reason(copy) == "it is a copy of a"
 
 
 def test_the_same_speech_is_one_video_and_a_longer_one_is_not() -> None:
     finder = DuplicateFinder(0.9)
-    assert finder.duplicate_reason(signature(finder, "a", ONIONS)) is None
+    assert finder.find_duplicate_reason(signature(finder, "a", ONIONS)) is None
     again = signature(finder, "b", ONIONS, 20.2)
-    assert finder.duplicate_reason(again) == "it says the same as a"
-    assert finder.duplicate_reason(signature(finder, "c", ONIONS, 40.0)) is None
-    assert finder.duplicate_reason(signature(finder, "d", PAINT)) is None
+    assert finder.find_duplicate_reason(again) == "it says the same as a"
+    assert finder.find_duplicate_reason(signature(finder, "c", ONIONS, 40.0)) is None
+    assert finder.find_duplicate_reason(signature(finder, "d", PAINT)) is None
     assert finder.minhash(transcript("hm")) is None
 
 
 def test_what_is_switched_off_finds_copies_alone() -> None:
     finder = DuplicateFinder(1.0)
     videos = [signature(finder, id, ONIONS) for id in "ab"]
-    assert [finder.duplicate_reason(video) for video in videos] == [None, None]
+    assert [finder.find_duplicate_reason(video) for video in videos] == [None, None]
 
 
 TOAST = {
@@ -292,7 +294,7 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
     ]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", videos, {})
-    train.sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
+    train.run_sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
     (made,) = read_parquet(tmp_path / "swap" / RECORDS_FILE)
     assert [step.text for step in made.steps] == [
         "Peel two cloves of garlic.",
@@ -304,4 +306,4 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
 
 def test_without_a_base_there_is_nothing_to_swap_for(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="sieve_swap.base is not set"):
-        train.sieve_swap(gathered(tmp_path / "swap", Recipe(), {"gather": tmp_path}))
+        train.run_sieve_swap(gathered(tmp_path / "swap", Recipe(), {"gather": tmp_path}))

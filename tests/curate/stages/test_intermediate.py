@@ -9,10 +9,10 @@ from stepline.curate.stages.intermediate import (
     ProbeResult,
     dump_result,
     load_result,
-    pack,
+    pack_arrays,
     pack_features,
     round_seconds,
-    unpack,
+    unpack_arrays,
     unpack_features,
 )
 from stepline.errors import StoreError
@@ -30,19 +30,19 @@ def test_a_part_comes_back_from_its_bytes() -> None:
 
 def test_arrays_come_back_and_the_same_values_give_the_same_bytes() -> None:
     arrays = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.ones(2, dtype=np.float16)}
-    data = pack(FeatureHeader(backbone="conse", cuts=(1.5,)), arrays)
-    looked, back = unpack(FeatureHeader, data)
+    data = pack_arrays(FeatureHeader(backbone="conse", cuts=(1.5,)), arrays)
+    looked, back = unpack_arrays(FeatureHeader, data)
     assert looked == FeatureHeader(backbone="conse", cuts=(1.5,))
     assert sorted(back) == ["a", "b"]
     assert np.array_equal(back["b"], arrays["b"])
-    assert data == pack(looked, dict(reversed(arrays.items())))
+    assert data == pack_arrays(looked, dict(reversed(arrays.items())))
 
 
 def test_a_damaged_cell_is_reported_as_one() -> None:
     with pytest.raises(StoreError, match="is not a ProbeResult"):
         load_result(ProbeResult, b"{}")
     with pytest.raises(StoreError, match="has no arrays of FeatureHeader"):
-        unpack(FeatureHeader, b"not safetensors at all")
+        unpack_arrays(FeatureHeader, b"not safetensors at all")
 
 
 def test_pictures_come_back_with_their_motion_and_shots() -> None:
@@ -56,7 +56,7 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
     )
     lines = (ScreenText("Stir", Span(0.0, 2.0), 0.1),)
     cues = PictureCues(
-        1.0, np.array([0.5, np.nan], np.float32), letters=np.ones(2, np.float32), lines=lines
+        1.0, np.array([0.5, np.nan], np.float32), text_area=np.ones(2, np.float32), lines=lines
     )
     visual = VisualFeatures(
         FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",), cues
@@ -66,8 +66,10 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
     assert seen.activity is not None
     assert np.allclose(seen.features.values, values, atol=1e-3)
     assert seen.cues is not None
-    assert np.array_equal(seen.cues.presenter, cues.presenter, equal_nan=True)
-    assert (seen.cues.letters.tolist(), seen.cues.lines) == ([1.0, 1.0], lines)
+    assert np.array_equal(
+        seen.cues.presenter_probability, cues.presenter_probability, equal_nan=True
+    )
+    assert (seen.cues.text_area.tolist(), seen.cues.lines) == ([1.0, 1.0], lines)
     assert (seen.activity.cuts, seen.end, seen.warnings, seen.backbone) == (
         (1.0,),
         2.0,

@@ -23,7 +23,7 @@ from stepline.curate.stages.intermediate import (
     dump_result,
     load_result,
     pack_features,
-    unpack,
+    unpack_arrays,
     unpack_features,
 )
 from stepline.curate.stages.per_video import (
@@ -58,7 +58,7 @@ Then fry the onion in a pan.
 def test_captions_replace_recognition(tmp_path: Path) -> None:
     (tmp_path / "one.vtt").write_text(VTT)
     spoken = load_result(
-        Speech, per_video.transcribe(work(Recipe(), captions=tmp_path / "one.vtt"))
+        Speech, per_video.run_transcribe(work(Recipe(), captions=tmp_path / "one.vtt"))
     )
     assert spoken.transcript.sentences[0].text == "Chop the onion into small pieces."
 
@@ -66,10 +66,11 @@ def test_captions_replace_recognition(tmp_path: Path) -> None:
 def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> None:
     item = VideoItem("one", duration=30.0)
     assert (
-        load_result(Speech, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
+        load_result(Speech, per_video.run_transcribe(work(Recipe(), item))).transcript.sentences
+        == ()
     )
-    assert load_result(ProbeResult, per_video.probe(work(Recipe(), item))).duration == 30.0
-    assert unpack_features(per_video.encode(work(Recipe(), item))).features is None
+    assert load_result(ProbeResult, per_video.run_probe(work(Recipe(), item))).duration == 30.0
+    assert unpack_features(per_video.run_encode(work(Recipe(), item))).features is None
 
 
 def test_what_is_said_in_a_video_is_recognised(
@@ -85,7 +86,7 @@ def test_what_is_said_in_a_video_is_recognised(
     for name, seconds, sound in (("two", 2, True), ("silent", 2, False)):
         draw_video(tmp_path / f"{name}.mp4", seconds=seconds, sound=sound)
         video = work(Recipe(), VideoItem(name), media=tmp_path / f"{name}.mp4")
-        sentences = load_result(Speech, per_video.transcribe(video)).transcript.sentences
+        sentences = load_result(Speech, per_video.run_transcribe(video)).transcript.sentences
         said[name] = [sentence.text for sentence in sentences]
     assert said == {"two": ["It lasts 2 seconds."], "silent": []}
 
@@ -111,7 +112,7 @@ def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[
 def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
     steps = (Step(id="1", text="fry the onion"), Step(id="2", text="chop the onion"))
     results = cells(*NARRATION.split(". "), steps=steps)
-    placed = load_result(CoarseSteps, per_video.ground_coarsely(work(Recipe(), results=results)))
+    placed = load_result(CoarseSteps, per_video.run_coarse(work(Recipe(), results=results)))
     first, second = placed.steps
     assert first.said is not None
     assert second.said is not None
@@ -129,10 +130,8 @@ def test_the_line_model_places_steps_in_their_order_where_the_recipe_asks_for_it
     steps = (Step(id="1", text="chop the onion"), Step(id="2", text="fry the onion"))
     results = cells(*sentences, steps=steps)
     recipe = load_settings(Recipe, None, ["steps.nasva.coarse.matching=line-model"])
-    by_likeness = load_result(
-        CoarseSteps, per_video.ground_coarsely(work(Recipe(), results=results))
-    )
-    in_order = load_result(CoarseSteps, per_video.ground_coarsely(work(recipe, results=results)))
+    by_likeness = load_result(CoarseSteps, per_video.run_coarse(work(Recipe(), results=results)))
+    in_order = load_result(CoarseSteps, per_video.run_coarse(work(recipe, results=results)))
     assert [step.sources for step in by_likeness.steps] == [(2,), (0,)]
     assert [step.sources for step in in_order.steps] == [(2,), (3,)]
 
@@ -142,7 +141,7 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
     said = transcript(*NARRATION.split(". ")).sentences
     steps = tuple(Step(id=str(n), text="do it", said=said[n].span, sources=(n,)) for n in (0, 2))
     results = cells(*NARRATION.split(". "), steps=steps, duration=7.0)
-    placed = load_result(CoarseSteps, per_video.ground_coarsely(work(recipe, results=results)))
+    placed = load_result(CoarseSteps, per_video.run_coarse(work(recipe, results=results)))
     assert [step.sources for step in placed.steps] == [(0,)]
     assert placed.duration == 7.0
     assert [one.what for one in placed.dropped] == ["sentence", "step"]
@@ -151,14 +150,14 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
 def test_a_video_of_no_length_is_an_error() -> None:
     results = cells("Chop it.", steps=(), duration=0.0)
     with pytest.raises(MediaError, match="its length is not known"):
-        per_video.ground_coarsely(work(Recipe(), results=results))
+        per_video.run_coarse(work(Recipe(), results=results))
 
 
 def test_captions_without_a_video_last_until_their_last_sentence_ends() -> None:
     results = cells("Chop the onion.", "Fry it.", steps=(), duration=0.0)
     results["encode"] = pack_features(VisualFeatures())
     context = work(Recipe(), VideoItem("v", captions="v.vtt"), results=results)
-    placed = load_result(CoarseSteps, per_video.ground_coarsely(context))
+    placed = load_result(CoarseSteps, per_video.run_coarse(context))
     assert placed.duration == placed.transcript.sentences[-1].span.end
 
 
@@ -167,35 +166,35 @@ def test_steps_that_no_one_can_see_are_only_said_and_not_judged() -> None:
     results = cells("Chop the onion.", steps=steps) | {
         "encode": pack_features(VisualFeatures(end=20.0))
     }
-    results["coarse"] = per_video.ground_coarsely(work(Recipe(), results=results))
-    results["ground"] = per_video.ground(work(Recipe(), results=results))
-    grounded, arrays = unpack(GroundedSteps, results["ground"])
-    assert [step.status for step in grounded.steps] == ["said"]
+    results["coarse"] = per_video.run_coarse(work(Recipe(), results=results))
+    results["ground"] = per_video.run_ground(work(Recipe(), results=results))
+    grounded, arrays = unpack_arrays(GroundedSteps, results["ground"])
+    assert [step.status for step in grounded.steps] == ["said_only"]
     assert arrays == {}
-    judged = load_result(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
+    judged = load_result(JudgedTranscript, per_video.run_judge(work(Recipe(), results=results)))
     assert judged.judge is None
 
 
 def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     steps = (Step(id="1", text="chop the onion"),)
     results = cells("Chop the onion.", steps=steps)
-    results["coarse"] = per_video.ground_coarsely(work(Recipe(), results=results))
-    results["ground"] = per_video.ground(work(Recipe(), results=results))
-    grounded, arrays = unpack(GroundedSteps, results["ground"])
+    results["coarse"] = per_video.run_coarse(work(Recipe(), results=results))
+    results["ground"] = per_video.run_ground(work(Recipe(), results=results))
+    grounded, arrays = unpack_arrays(GroundedSteps, results["ground"])
     assert arrays["scores"].shape == (1, 20)
-    assert grounded.steps[0].status in ("shown", "unclear", "said")
-    judged = load_result(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
-    assert judged.judge == "grounding"
-    assert judged.transcript.sentences[0].shown is not None
+    assert grounded.steps[0].status in ("seen", "placed", "said_only")
+    judged = load_result(JudgedTranscript, per_video.run_judge(work(Recipe(), results=results)))
+    assert judged.judge is None  # without a detector
+    assert judged.transcript.sentences[0].shown is None
 
 
 def test_labels_end_where_the_next_step_s_begin() -> None:
     texts = ("chop the onion", "fry the onion", "salt the rice", "stir the soup")
     steps = tuple(Step(id=str(n), text=text) for n, text in enumerate(texts))
     results = cells(*(f"Now {text}." for text in texts), steps=steps)
-    results["coarse"] = per_video.ground_coarsely(work(Recipe(), results=results))
-    results["ground"] = per_video.ground(work(Recipe(), results=results))
-    grounded, _ = unpack(GroundedSteps, results["ground"])
+    results["coarse"] = per_video.run_coarse(work(Recipe(), results=results))
+    results["ground"] = per_video.run_ground(work(Recipe(), results=results))
+    grounded, _ = unpack_arrays(GroundedSteps, results["ground"])
     placed = sorted(grounded.steps, key=lambda step: step.at or 0.0)
     assert all(step.spans for step in placed)
     for first, second in itertools.pairwise(placed):
@@ -236,10 +235,10 @@ def test_the_stage_counts_words_and_raises_the_reason() -> None:
         "transcribe": dump_result(spoken),
         "write": dump_result(WrittenSteps(steps=steps)),
     }
-    assert b'"words":18' in per_video.filter_video(work(Recipe(), results=results))
+    assert b'"words":18' in per_video.run_filter(work(Recipe(), results=results))
     few = results | {"write": dump_result(WrittenSteps(steps=()))}
     with pytest.raises(LeftOutError, match="too few steps"):
-        per_video.filter_video(work(Recipe(), results=few))
+        per_video.run_filter(work(Recipe(), results=few))
 
 
 def says_a(handler: Any) -> None:
@@ -258,12 +257,12 @@ def test_a_vision_language_model_is_asked_where_the_recipe_names_one(
         Step(id="2", text="chop the onion"),
     )
     results = cells(*NARRATION.split(". "), steps=steps, duration=20.0)
-    without = results | {"coarse": per_video.ground_coarsely(work(Recipe(), results=results))}
+    without = results | {"coarse": per_video.run_coarse(work(Recipe(), results=results))}
     with FakeServer(says_a) as server:
         options = [f"steps.vision.vlm.base_url={server.url}", "steps.vision.vlm.pause=0.0"]
         recipe = load_settings(Recipe, None, options)
         context = work(recipe, media=small_video, results=without)
-        header, arrays = unpack(GroundedSteps, per_video.ground(context))
+        header, arrays = unpack_arrays(GroundedSteps, per_video.run_ground(context))
         assert header.vlm is not None
         assert header.vlm["requests"] == len(server.asked) > 0
     assert arrays["scores"].shape == (2, 20)
@@ -271,6 +270,6 @@ def test_a_vision_language_model_is_asked_where_the_recipe_names_one(
         options[0] = f"steps.vision.vlm.base_url={server.url}"
         recipe = load_settings(Recipe, None, [*options, "steps.vision.vlm.retries=0"])
         with pytest.raises(WriterError, match="--retry-failed asks again"):
-            per_video.ground(work(recipe, media=small_video, results=without))
-    plain = per_video.ground(work(Recipe(), media=small_video, results=without))
+            per_video.run_ground(work(recipe, media=small_video, results=without))
+    plain = per_video.run_ground(work(Recipe(), media=small_video, results=without))
     assert b"witness" not in plain

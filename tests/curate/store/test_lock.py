@@ -29,7 +29,7 @@ def test_one_driver_holds_out_at_a_time(out):
             pass
     assert lock_owner(out) is None
     with lock_run(out) as lock:
-        assert not lock.killed
+        assert not lock.was_killed
 
 
 def test_a_dead_drivers_sign_of_life_in_a_store_grows_stale(tmp_path):
@@ -102,7 +102,7 @@ def test_a_dead_claim_to_a_dead_drivers_place_keeps_no_one_out(tmp_path):
             json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": name})
         )
     with lock_run(out) as lock:
-        assert lock.killed
+        assert lock.was_killed
     assert [entry.name for entry in out.list()] == []
 
 
