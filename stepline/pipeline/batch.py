@@ -569,7 +569,7 @@ def read_texts(path: Path) -> tuple[str, ...]:
 MIN_WORKER_BYTES = (
     2**30
 )  # bytes of a process; 731 MB at most were measured with the default settings
-MODEL_MEMORY_FACTOR = 2  # times the size of a recogniser's file that it takes in memory, at most
+MODEL_MEMORY_FACTOR = 2  # times the size of a model's file that it takes in memory, at most
 POLL_SECONDS = 0.5  # s between two looks while no worker has news
 END_SECONDS = 10.0  # s that workers have to clean up after an interrupt
 CGROUP_FOLDER = Path("/sys/fs/cgroup")  # where a container sees what memory it may use
@@ -634,12 +634,15 @@ def estimate_video_memory(settings: StepsSettings) -> int:
     If the speech recogniser that the settings name is missing, it is downloaded here, once for all
     processes.
     """
-    if settings.asr.model is None or settings.asr.recogniser != "whisper":
-        return MIN_WORKER_BYTES
-    from stepline.speech.whisper import find_model
+    # MIN_WORKER_BYTES was measured with the default models. Those that are named may be far larger.
+    files: list[Path] = []
+    if settings.asr.model is not None and settings.asr.recogniser == "whisper":
+        from stepline.speech.whisper import find_model
 
-    # MIN_WORKER_BYTES was measured with the default model. A named one may be far larger.
-    files = find_model(settings.asr.model).glob("*.bin")
+        files += find_model(settings.asr.model).glob("*.bin")
+    weights = settings.vision.path
+    if weights is not None and settings.vision.backbone != "precomputed":
+        files += weights.rglob("*.safetensors") if weights.is_dir() else [weights]
     return MIN_WORKER_BYTES + MODEL_MEMORY_FACTOR * sum(file.stat().st_size for file in files)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from live_server import cut_stream
 from option_words import option_words
+from small_video import encode_video, measure_activity
 from spoken import Hearer, loudness, sound, speak
 from web_server import serve
 
@@ -29,7 +30,6 @@ from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Sentence, Span, Step
 from stepline.settings import load_settings
-from stepline.vision import encode_video, measure_activity
 from stepline.vision.settings import VisionSettings
 
 TEXT = "Hello and welcome. First slice the lemons. Then pour the juice into the bowl. Now whisk it until it is smooth."

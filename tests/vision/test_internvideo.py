@@ -6,10 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from checkpoints import write_internvideo
+from small_video import encode_video
 from vision_samples import frame
 
 from stepline.errors import ModelError, SettingsError
-from stepline.vision import VisionSettings, encode_video, load_backbone
+from stepline.vision import VisionSettings, load_backbone
 from stepline.vision.internvideo import prepare, read_internvideo, read_tokenizer, text_tokens
 from stepline.vision.internvideo_network import GlobalBlock
 
