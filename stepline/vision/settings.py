@@ -154,7 +154,7 @@ class VisionSettings(Settings):
         "network or a model of yours. all: three a second. Left out of records where it is auto",
     )
     vlm: OptionalVlm = Field(
-        VisionLanguageSettings(), description="a vision-language model (docs/vlm.md)"
+        VisionLanguageSettings(), description="a vision-language model (docs/eyes.md)"
     )
 
     @model_validator(mode="before")
