@@ -67,3 +67,23 @@ def draw_video(
             out.mux(hum.encode(frame))
             out.mux(hum.encode(None))
     return path
+
+
+def encode_video(frames, backbone, **options):
+    """The features of frames, encoded one after the other."""
+    from stepline.vision import VideoEncoder
+
+    return add_frames(VideoEncoder(backbone, **options), frames)
+
+
+def measure_activity(frames, **options):
+    """The motion and cuts of frames."""
+    from stepline.vision import ActivityMeter
+
+    return add_frames(ActivityMeter(**options), frames)
+
+
+def add_frames(meter, frames):
+    for frame in frames:
+        meter.add(frame)
+    return meter.finish()

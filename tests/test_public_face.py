@@ -136,7 +136,7 @@ def test_the_readme_example_runs(small_video, captions_file, tmp_path):
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (tmp_path / "my_video.mp4").symlink_to(small_video)
     example = example.replace('"my_video.mp4"', f'"my_video.mp4", captions={str(captions_file)!r}')
-    assert python("-c", example, folder=tmp_path).startswith("unclear ")
+    assert python("-c", example, folder=tmp_path).startswith("placed ")
 
 
 def test_the_example_program_runs():

@@ -164,6 +164,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         jobs = min(options["jobs"] or max_parallel_videos(settings), len(sources))
     labels = [source.label for source in sources]
     if jobs > 1:
+        networks = None  # each process reads its own
         levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
         setup = VideoWorkerSetup(
             settings, output, request_parts, requested_device(), requested_compute(), levels

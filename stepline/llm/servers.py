@@ -34,6 +34,10 @@ RESPONSE_FORMATS = ("json_schema", "json_object", "text")
 BAD_REQUEST_STATUSES = (400, 422)  # with which a server refuses a field
 # how servers name the field of the form, in the body of a refusal
 _FORM_FIELD = re.compile(rb"response_format|json_schema|json_object|guided|grammar|schema", re.I)
+# how servers say that a model takes no pictures, or fewer: llama.cpp, vLLM, Ollama, LM Studio
+_PICTURE_REFUSAL = re.compile(
+    r"(image|vision|multi-?modal).*(support|missing|mmproj)|support.*image|not a multi-?modal", re.I
+)
 # The form of each server, by its name, that it took last, for as long as this process runs.
 _accepted_form_indices: dict[str, int] = {}
 MAX_MESSAGE_CHARS = 120  # of a server's own message
@@ -349,6 +353,10 @@ def _make_status_error(settings: ChatSettings, status: int, headers: Any, body: 
 
     # what concerns this one
     message = _read_error_message(body)
+    if _PICTURE_REFUSAL.search(message):
+        cure = f"name one that takes them as {key}.model, or try {key}.together=true"
+        fault = f"{settings.model!r} takes no pictures, or only one ({message})"
+        return WriterError(f"{url}: {fault}; {cure}")
     reason = f"the server answered {status}" + (f" ({message})" if message else "")
     is_transient = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
     # A server that gives no reason at all may mean the form, too.

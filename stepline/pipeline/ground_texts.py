@@ -9,7 +9,7 @@ import numpy as np
 from stepline.errors import SettingsError, ShapeError
 from stepline.features.files import is_feature_file, read_feature_file
 from stepline.pipeline.networks import Networks, describe_inputs, load_aligner
-from stepline.pipeline.pictures import extract_features
+from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Matrix, Record, Video
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepline.grounding.said_to_shown import Array
     from stepline.grounding.speech import TaskGraph
     from stepline.models.nasva.checkpoint import LoadedAligner
+    from stepline.vision import Backbone
 
 
 def ground_texts(
@@ -44,6 +45,7 @@ def ground_texts(
     """
     from stepline.grounding.speech import line_steps
     from stepline.models.nasva.predict import ground_by_aligner
+    from stepline.vision import load_backbone
 
     if not texts:
         raise SettingsError("no lines to find; give a text file with one per line")
@@ -58,12 +60,18 @@ def ground_texts(
     aligner = load_aligner(settings)
     if aligner is None:
         raise SettingsError("nasva.aligner.path is not set; give a trained network with --aligner")
+    # What does not fit ends the run before the pictures are decoded.
+    backbone = None
+    if not ready:
+        backbone = load_backbone(settings.vision)
+        aligner.check_width(backbone.name, backbone.dim)
+    rows = text_vectors(texts, aligner, vectors, settings, backbone)
+    aligner.check_text_width(rows.shape[1])
     if ready:
         features = read_feature_file(source, rate=settings.vision.rate, unit=settings.vision.unit)
         duration = features.duration
     else:
-        features, duration = _extract_features(request, settings)
-    rows = text_vectors(texts, aligner, vectors, settings)
+        features, duration = _extract_features(request, settings, backbone)
     steps = line_steps(texts, graph)
     grounding = ground_by_aligner(
         steps,
@@ -86,7 +94,11 @@ def ground_texts(
 
 
 def text_vectors(
-    texts: Sequence[str], aligner: "LoadedAligner", file: Path | None, settings: StepsSettings
+    texts: Sequence[str],
+    aligner: "LoadedAligner",
+    file: Path | None,
+    settings: StepsSettings,
+    backbone: "Backbone | None",
 ) -> Matrix:
     """Return (K texts, C) feature vectors of the texts.
 
@@ -95,25 +107,25 @@ def text_vectors(
         aligner: the network. It names the text encoder, else the backbone's text encoder is used.
         file: a file of vectors, used instead of an encoder. None: the encoder is used.
         settings: settings of all stages of finding steps.
+        backbone: sees the pictures. None for ready features.
 
     Raises ModelError if that encoder is not available, StoreError if the file lacks a text.
     """
     from stepline.models.training.network import UNKNOWN_SOURCES
     from stepline.text import embed
-    from stepline.vision import PrecomputedBackbone, load_backbone
+    from stepline.vision import PrecomputedBackbone
 
     # A file of vectors is taken as it is.
     if file is not None:
-        return PrecomputedBackbone(
-            file, rate=1.0, texts=file, unit=settings.vision.unit
-        ).encode_texts(texts)
+        ready = settings.vision.model_copy(update={"path": file, "texts": file})
+        return PrecomputedBackbone(ready).encode_texts(texts)
     # Else the encoder has to be the one that the network was trained with.
     vision = settings.vision
     trained = aligner.space.text
     # a released network names no encoder: that of the backbone whose rows it takes
     of_backbone = trained in UNKNOWN_SOURCES and vision.text_space == vision.backbone
-    if (trained == vision.text_space or of_backbone) and vision.backbone != "precomputed":
-        return load_backbone(vision).encode_texts(texts)
+    if backbone is not None and (trained == vision.text_space or of_backbone):
+        return backbone.encode_texts(texts)
     return embed(texts, model=aligner.get_text_encoder_name("--text-features"))
 
 
@@ -143,14 +155,17 @@ def read_order_matrix(path: Path, lines: int) -> "Array":
     return matrix
 
 
-def _extract_features(request: Request, settings: StepsSettings) -> tuple[FeatureSequence, float]:
+def _extract_features(
+    request: Request, settings: StepsSettings, backbone: "Backbone | None"
+) -> tuple[FeatureSequence, float]:
     """Return the (T rows, D) features of a video's pictures, and the seconds that they cover.
 
     Raises SettingsError for a video without a picture.
     """
     from stepline.media import probe
 
-    visual = extract_features(request, probe(request.path, settings.media), settings)
+    info = probe(request.path, settings.media)
+    visual = extract_features(request, info, settings, VisualOptions(backbone))
     if visual.features is None:
         raise SettingsError(
             f"{request.path}: no picture in it can be seen, so no line is found; give another"

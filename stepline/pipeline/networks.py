@@ -3,6 +3,7 @@
 The sha256 of their files is part of the fingerprint, which says what a result was made from.
 """
 
+import contextlib
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
-from stepline.files.digests import sha256
+from stepline.files.digests import file_digest, sha256
 from stepline.models.procx.settings import DescribeSettings
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.networks.device import Device, current_device
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
     from stepline.models.training.network import LoadedNetwork
     from stepline.models.wys2.predict import LoadedDetector
     from stepline.speech.whisper import Models
+    from stepline.vision import Backbone
 
 N = TypeVar("N", bound="LoadedNetwork")
+
+DEFAULT_BACKBONE = "conse"
 
 
 @dataclass(frozen=True)
@@ -35,38 +39,46 @@ class Networks:
     """The trained networks that the settings name. A field is None if the settings name no network.
 
     Attributes:
+        backbone: sees the pictures. Also None for the default one, which every video loads while its
+            speech is recognised.
         aligner: finds when steps are shown (NaSVA).
         detector: decides whether the picture shows what is said (WYS2).
         describer: finds and describes steps without speech (ProcX).
         recognisers: Whisper models that videos share. None: each video loads and frees its models.
+        backbone_files: files and folders of the backbone. Empty for the default one.
     """
 
+    backbone: "Backbone | None" = None
     aligner: "LoadedAligner | None" = None
     detector: "LoadedDetector | None" = None
     describer: "LoadedDescriber | None" = None
     recognisers: "Models | None" = field(default=None, compare=False)
+    backbone_files: tuple[Path, ...] = ()
+
+    @property
+    def on_features(self) -> "tuple[LoadedNetwork, ...]":
+        """The networks that read the rows of the backbone."""
+        detector = self.detector
+        if detector is not None and detector.network.settings.video == "s3d":
+            detector = None  # it decodes the frames itself
+        networks = (self.aligner, detector, self.describer)
+        return tuple(loaded for loaded in networks if loaded is not None)
 
     @cached_property
     def digests(self) -> dict[str, JsonValue]:
         """The sha256 of each network's files, as the settings of a record hold them."""
-        digests: dict[str, JsonValue] = {"aligner": None, "detector": None, "describer": None}
-        if self.aligner is not None:
-            from stepline.models.nasva import calibration
+        from stepline.models.nasva.calibration import calibration_path
 
-            # A calibration next to a network changes its scores, so its digest counts as well.
-            digests["aligner"] = [
-                self.aligner.sha256,
-                _file_digest(calibration.calibration_path(self.aligner.path)),
-            ]
-        if self.detector is not None:
-            from stepline.models.wys2 import predict
-
-            digests["detector"] = [
-                self.detector.sha256,
-                _file_digest(predict.calibration_path(self.detector.path)),
-            ]
-        if self.describer is not None:
-            digests["describer"] = self.describer.sha256
+        digests: dict[str, JsonValue] = {}
+        for name, loaded in (("aligner", self.aligner), ("detector", self.detector)):
+            digests[name] = None
+            if loaded is not None:
+                # A calibration next to a network changes its scores, so its digest counts as well.
+                calibration = _file_digest(calibration_path(loaded.path))
+                digests[name] = [loaded.sha256, calibration]
+        digests["describer"] = None if self.describer is None else self.describer.sha256
+        if self.backbone_files:
+            digests["backbone"] = [file_digest(path) for path in self.backbone_files]
         return digests
 
 
@@ -90,19 +102,82 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     trained on other features than the settings make.
     """
     # Cheap checks come first: a wrong server ends the run before networks are read.
-    check_vlm(settings.vision)
-    return Networks(
+    check_vlm(settings.vision, ask=True)
+    vision = settings.vision
+    backbone = None
+    backbone_files: tuple[Path, ...] = ()
+    if vision.backbone not in ("none", DEFAULT_BACKBONE):
+        from stepline.vision import load_backbone
+
+        backbone = load_backbone(vision)
+        # Ready features are a file per video, which `fingerprint` names.
+        if vision.backbone != "precomputed":
+            backbone_files = tuple(filter(None, (vision.path, vision.dictionary)))
+    networks = Networks(
+        backbone,
         load_aligner(settings),
-        load_judge_detector(settings.judge, settings.vision),
-        load_describer(settings.procx, settings.vision),
+        load_judge_detector(settings.judge, vision),
+        load_describer(settings.procx, vision),
         shared_recognisers(settings.asr, current_device()) if several else None,
+        backbone_files,
     )
+    width = _row_width(vision, backbone)
+    for network in networks.on_features:
+        network.check_width(vision.backbone, width)
+    if networks.aligner is not None and width is not None:
+        texts = width if backbone is None else backbone.encode_texts(["a"]).shape[1]
+        networks.aligner.check_text_width(texts)
+    return networks
 
 
-def check_vlm(vision: VisionSettings) -> None:
-    """Raise an error if the vision-language model of the settings cannot be used."""
-    if not vision.vlm.named:
+def _row_width(vision: VisionSettings, backbone: "Backbone | None") -> int | None:
+    """Return the width of the feature rows that the settings make. None if it is not known yet."""
+    if vision.backbone == "precomputed":
+        return None  # `check_ready_features` reads the rows of the video
+    if backbone is not None:
+        return backbone.dim
+    from stepline.grounding.ground import MINILM_WIDTH
+
+    return MINILM_WIDTH if vision.text_model == "minilm" else None
+
+
+def check_ready_features(request: Request, settings: StepsSettings, networks: Networks) -> None:
+    """Raise an error if the ready features of a video or of its lines are missing or do not fit.
+
+    With any other backbone nothing is checked.
+    """
+    if settings.vision.backbone != "precomputed":
         return
+    from stepline.vision import PrecomputedBackbone
+
+    backbone = networks.backbone
+    if not isinstance(backbone, PrecomputedBackbone):
+        return
+    features = backbone.features(request.id)
+    for network in networks.on_features:
+        network.check_features(features)
+    if settings.procx.when == "alone":
+        return
+    if not request.texts:
+        raise SettingsError(
+            "vision.backbone=precomputed: no vectors of steps that are written from the speech; "
+            "give your lines with --texts, and their vectors as vision.texts"
+        )
+    backbone.encode_texts(request.texts)
+
+
+def check_vlm(vision: VisionSettings, *, ask: bool = False) -> None:
+    """Raise an error if the vision-language model of the settings cannot be used.
+
+    Args:
+        vision: settings of the vision stage.
+        ask: whether a server is shown two test pictures, unless it answered that before.
+    """
+    vlm = vision.vlm
+    if not vlm.named:
+        return
+    from stepline.grounding.vision_language.questions import VisionRequests
+    from stepline.llm.availability import check_available
     from stepline.llm.servers import open_server
 
     # Questions are about whole seconds, and a row has to be one.
@@ -110,8 +185,12 @@ def check_vlm(vision: VisionSettings) -> None:
         raise SettingsError(
             f"vision.rate={vision.rate}: vision.vlm needs one row per second; set it to 1"
         )
-    # Opened and closed, so that a fault is reported now.
-    open_server(vision.vlm).close()
+    if vlm.gguf is not None:
+        check_available(vlm)
+        return
+    with contextlib.closing(open_server(vlm)) as server:
+        if ask and not vlm.dry_run:
+            VisionRequests.start(server, vlm).try_pictures()
 
 
 def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
@@ -146,14 +225,6 @@ def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
         )
     loaded.check_space(vision.backbone, *text_space, rate=vision.rate)
     loaded.check_row_scale(unit=vision.unit_rows)
-    return _require_width(loaded, vision)
-
-
-def _require_width(loaded: N, vision: VisionSettings) -> N:
-    """Return a network. Raises ModelError if it takes rows of another width than the settings make."""
-    from stepline.vision import row_width
-
-    loaded.check_width(vision.backbone, row_width(vision))
     return loaded
 
 
@@ -165,9 +236,7 @@ def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "Loa
 
     loaded = load_detector(settings.detector)
     check_backbone(loaded, vision.backbone)
-    # A detector of frames reads the video itself.
-    sees_frames = loaded.network.settings.video == "s3d"
-    return loaded if sees_frames else _require_width(loaded, vision)
+    return loaded
 
 
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":

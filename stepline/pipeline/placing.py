@@ -220,11 +220,15 @@ def ground_steps(
     from stepline.grounding.ground import ground_inputs
     from stepline.grounding.inputs import GroundingInputs
     from stepline.grounding.speech import add_unlisted_steps
+    from stepline.vision import PrecomputedBackbone
 
     # by all evidence without one
     sentence_probabilities = None
     line_rows = None
     if lines is not None:
+        if isinstance(backbone, PrecomputedBackbone):
+            # Only the lines have vectors, so no other step is added.
+            lines = replace(lines, step_probabilities=None)
         completed = add_unlisted_steps(lines, transcript)
         steps, line_rows = completed.steps, completed.lines
         sentence_probabilities = completed.sentence_probabilities

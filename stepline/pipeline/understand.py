@@ -38,7 +38,12 @@ from stepline.networks.device import current_device
 from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
 from stepline.pipeline.describe import describe_by_network
-from stepline.pipeline.networks import Networks, describe_inputs, load_networks
+from stepline.pipeline.networks import (
+    Networks,
+    check_ready_features,
+    describe_inputs,
+    load_networks,
+)
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.pictures import (
     PREFETCHED_FRAMES,
@@ -164,6 +169,7 @@ def understand(
         check_writer(settings.writing)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
+    check_ready_features(request, settings, networks)
     run = VideoRun(request, settings, networks, media_info_of_part(whole, request.part))
     # Before the reading: a file that is replaced during it is then known by what was there first.
     digest = sha256(request.path)
@@ -350,6 +356,7 @@ def _read_sound_and_picture(
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = VisualOptions(
+            backbone=run.networks.backbone,
             reads_screen=True,
             progress=progress,
             stop_event=stop,

@@ -1,28 +1,22 @@
 """Frames to features, one row per second, in a space shared with texts.
 
 backbone = load_backbone(VisionSettings())
-features = encode_video(frames, backbone, rate=1.0)
+encoder = VideoEncoder(backbone, rate=1.0)                            # add(frame) in their order
+features = encoder.finish()
 fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) cosines
 """
 
 from collections.abc import Callable
 
 from stepline.errors import SettingsError
-from stepline.features.files import read_feature_file
 from stepline.plugins import load_plugin
-from stepline.vision.clip import load_clip, read_clip_width
-from stepline.vision.conse import load_conse, read_class_vectors
+from stepline.vision.clip import load_clip
+from stepline.vision.conse import load_conse
 from stepline.vision.cues import CueMeter, PictureCues
-from stepline.vision.encode import (
-    Backbone,
-    VideoClipBackbone,
-    VideoEncoder,
-    encode_video,
-    frames_per_row,
-)
-from stepline.vision.motion import Activity, ActivityMeter, measure_activity
+from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, frames_per_row
+from stepline.vision.motion import Activity, ActivityMeter
 from stepline.vision.on_screen_text import ScreenText
-from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed
+from stepline.vision.precomputed import PrecomputedBackbone
 from stepline.vision.settings import VisionSettings
 
 __all__ = [
@@ -37,11 +31,8 @@ __all__ = [
     "VideoClipBackbone",
     "VideoEncoder",
     "VisionSettings",
-    "encode_video",
     "frames_per_row",
     "load_backbone",
-    "measure_activity",
-    "row_width",
 ]
 
 
@@ -60,7 +51,7 @@ BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
     "clip": load_clip,
     **dict.fromkeys(("internvideo", "s3d", "s3d-mixed5c"), _load_with_torch),
-    "precomputed": load_precomputed,
+    "precomputed": PrecomputedBackbone,
 }
 
 
@@ -78,22 +69,3 @@ def load_backbone(settings: VisionSettings) -> Backbone:
         return BACKBONES[settings.backbone](settings)
     backbone: Backbone = load_plugin("backbones", settings.backbone)(settings)
     return backbone
-
-
-def row_width(settings: VisionSettings) -> int | None:
-    """Return the width of the feature rows that the settings make, without loading a network.
-
-    None if only the network knows it, or if each video has a feature file of its own.
-    """
-    match settings.backbone:
-        case "conse" if settings.text_model == "minilm":
-            return int(read_class_vectors().shape[1])
-        case "clip" if settings.path is not None:
-            return read_clip_width(settings.path)
-        case "s3d" | "s3d-mixed5c" as name:
-            from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH
-
-            return JOINT_WIDTH if name == "s3d" else POOLED_WIDTH
-        case "precomputed" if settings.path is not None and settings.path.is_file():
-            return int(read_feature_file(settings.path, unit=False).values.shape[1])
-    return None

@@ -6,18 +6,18 @@ Sources: Radford et al. 2021 (CLIP), Zhai et al. 2023 (SigLIP).
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, first_line
-from stepline.limits import parse_json
 from stepline.networks.device import current_device
 from stepline.records import Matrix
 from stepline.vision.encode import Images, check_images
 from stepline.vision.settings import VisionSettings
+
+# of the tokens that the weights know, the least that a tokenizer has. Weights may be padded with a few
+MIN_VOCABULARY_FRACTION = 0.5
 
 
 class CLIPBackbone:
@@ -41,6 +41,12 @@ class CLIPBackbone:
         # padding.
         is_siglip = model.config.model_type.startswith("siglip")
         self._padding = "max_length" if is_siglip else True
+        # Some tokenizers name no limit, or a larger one than the network's.
+        limits = (
+            processor.tokenizer.model_max_length,
+            _text_settings(model).max_position_embeddings,
+        )
+        self._max_tokens = min(limits)
         self.dim = self.encode_texts(["a"]).shape[1]
 
     def encode_images(self, images: Images) -> Matrix:
@@ -62,7 +68,11 @@ class CLIPBackbone:
         for start in range(0, len(texts), self._batch):
             batch = texts[start : start + self._batch]
             inputs = self._processor.tokenizer(
-                list(batch), padding=self._padding, truncation=True, return_tensors="pt"
+                list(batch),
+                padding=self._padding,
+                truncation=True,
+                max_length=self._max_tokens,
+                return_tensors="pt",
             )
             rows.append(self._unit_rows(self._model.get_text_features, inputs))
         return np.concatenate(rows)
@@ -102,38 +112,32 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         ) from error
     # Only a name on the hub may use the network.
     source = str(path or hub)
+    cure = "give a whole CLIP or SigLIP checkpoint"
+    # Both inputs are tried, so that files that do not fit one another are refused before any work.
     try:
         options = {"local_files_only": hub is None}
         model, report = AutoModel.from_pretrained(source, output_loading_info=True, **options)
         processor = AutoProcessor.from_pretrained(source, **options)
+        backbone = CLIPBackbone(model.eval(), processor, batch=settings.batch)
+        width = backbone.encode_images(np.zeros((1, 64, 64, 3), np.uint8)).shape[1]
     # transformers raises almost anything for a folder that is not what it expects
     except Exception as error:
-        reason = first_line(error)
-        raise ModelError(
-            f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint"
-        ) from error
-    # A dual encoder has both encoders, and processors of both inputs.
-    has_encoders = hasattr(model, "get_image_features") and hasattr(model, "get_text_features")
-    has_processors = hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")
-    if not (has_encoders and has_processors):
-        raise ModelError(
-            f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP"
-        )
-    # transformers would fill the weights that are missing with random numbers.
+        raise ModelError(f"{source}: cannot be loaded ({first_line(error)}); {cure}") from error
+    # transformers would fill the weights that are missing with random numbers, and make a tokenizer
+    # almost without words where its files are missing.
     missing_keys = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if missing_keys:
-        raise ModelError(f"{source}: lacks the weight {missing_keys[0]}; give a whole checkpoint")
-    return CLIPBackbone(model.eval(), processor, batch=settings.batch)
+        raise ModelError(f"{source}: lacks the weight {missing_keys[0]}; {cure}")
+    words = len(processor.tokenizer)
+    known_words = _text_settings(model).vocab_size
+    if words < MIN_VOCABULARY_FRACTION * known_words:
+        fault = f"its tokenizer has {words} tokens, its weights are of {known_words}"
+        raise ModelError(f"{source}: {fault}; put the checkpoint's own tokenizer.json there")
+    if width != backbone.dim:
+        fault = f"vectors of pictures are {width} wide, those of texts {backbone.dim}"
+        raise ModelError(f"{source}: {fault}; {cure}")
+    return backbone
 
 
-def read_clip_width(folder: Path) -> int | None:
-    """Return the width of a CLIP checkpoint's vectors, from its config.json.
-
-    None if the file does not state it, as in SigLIP checkpoints, or if it cannot be read. `load_clip`
-    raises the error then.
-    """
-    with suppress(OSError, ValueError):
-        config = parse_json((folder / "config.json").read_bytes())
-        width = config.get("projection_dim") if isinstance(config, dict) else None
-        return width if isinstance(width, int) else None
-    return None
+def _text_settings(model: Any) -> Any:
+    return model.config.text_config

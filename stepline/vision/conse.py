@@ -8,6 +8,7 @@ equation 3.
 Differs: MiniLM sentence embeddings of each class's full list of names instead of word2vec.
 """
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 NAMES_FILE = Path(__file__).with_name("imagenet_classes.txt")
 # their MiniLM embeddings, float16, written by lab/class_vectors.py
 VECTORS_FILE = Path(__file__).with_name("imagenet_classes.safetensors")
-
-# One network per weights file, kept from one video to the next.
-_loaded_classifiers: dict[Path, "EfficientNetLite0"] = {}
 
 
 class ConSEBackbone:
@@ -82,16 +80,18 @@ class ConSEBackbone:
 
 def load_conse(settings: VisionSettings) -> ConSEBackbone:
     """Return the ConSE backbone. Raises ModelError if weights are missing or damaged."""
-    from stepline.vision.efficientnet import EfficientNetLite0
-
-    path = settings.path or find_weights("efficientnet-lite0")
-    if path not in _loaded_classifiers:
-        _loaded_classifiers[path] = EfficientNetLite0(path)
+    classifier = _load_classifier(settings.path or find_weights("efficientnet-lite0"))
     model = settings.text_model
     vectors = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
-    return ConSEBackbone(
-        _loaded_classifiers[path], vectors, class_count=settings.classes, text_model=model
-    )
+    return ConSEBackbone(classifier, vectors, class_count=settings.classes, text_model=model)
+
+
+@functools.cache
+def _load_classifier(path: Path) -> "EfficientNetLite0":
+    """Return the classifier of a weights file, which is kept from one video to the next."""
+    from stepline.vision.efficientnet import EfficientNetLite0
+
+    return EfficientNetLite0(path)
 
 
 def class_names() -> list[str]:

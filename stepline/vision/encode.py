@@ -5,7 +5,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -112,29 +112,6 @@ def square_clips(clips: "Tensor", crop_side: int, side: int) -> "Tensor":
     return planes.float().unflatten(0, (b, t)).transpose(1, 2)
 
 
-def encode_video(
-    frames: "Iterable[Frame]", backbone: Backbone, *, rate: float = 1.0, batch: int = 4
-) -> FeatureSequence:
-    """Return the visual features of a video, one vector per 1 / rate seconds.
-
-    Row t encodes the frame nearest the middle of [t/rate, (t+1)/rate). A backbone of clips gets
-    `clip_frames` frames: those nearest the middles of equal parts of that interval. A row without a
-    frame repeats the row before it, or the next row at the start. A warning gives the number of
-    such rows.
-
-    Args:
-        frames: frames sorted by time, at least `rate` per second. For clips, at least `clip_frames`
-            times `rate` per second.
-        backbone: network that encodes the frames.
-        rate: rows per second.
-        batch: number of rows that are encoded together.
-    """
-    encoder = VideoEncoder(backbone, rate=rate, batch=batch)
-    for frame in frames:
-        encoder.add(frame)
-    return encoder.finish()
-
-
 class _Candidate(NamedTuple):
     """The best frame so far for a part of a row.
 
@@ -152,8 +129,10 @@ class _Candidate(NamedTuple):
 class VideoEncoder:
     """Encodes the frames of a video that are added one at a time.
 
-    Each row is divided into as many equal parts as the backbone needs frames. A part takes the
-    frame nearest its middle. Memory holds the frames of at most `batch` rows.
+    Row t covers [t/rate, (t+1)/rate). It is divided into as many equal parts as the backbone needs
+    frames, and a part takes the frame nearest its middle. A row without a frame repeats the row
+    before it, or the next row at the start, with a warning. Memory holds the frames of at most
+    `batch` rows.
 
     Attributes:
         repeated: number of rows without a frame, known after `finish`.

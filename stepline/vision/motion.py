@@ -15,7 +15,7 @@ from stepline.records import Matrix
 from stepline.vision.encode import ROW_SLACK, Images
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from stepline.media import Frame
 
@@ -58,19 +58,6 @@ class Activity:
     thumbnails: Matrix = field(
         default_factory=lambda: np.zeros((0, THUMBNAIL_WIDTH), dtype=np.float32)
     )
-
-
-def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activity:
-    """Return motion, shot boundaries and thumbnails of a video.
-
-    Args:
-        frames: frames sorted by time.
-        rate: rows per second of the result.
-    """
-    meter = ActivityMeter(rate=rate)
-    for frame in frames:
-        meter.add(frame)
-    return meter.finish()
 
 
 class ActivityMeter:

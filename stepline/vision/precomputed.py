@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.features.files import (
@@ -26,19 +25,18 @@ class PrecomputedBackbone:
 
     name = PRECOMPUTED_BACKBONE
 
-    def __init__(self, path: Path, *, rate: float, texts: Path | None, unit: bool = True) -> None:
+    def __init__(self, settings: VisionSettings) -> None:
         """Set the files, which are read when they are needed.
 
-        Args:
-            path: a feature file, or a folder with a file <video id>.npy per video.
-            rate: rows per second of the feature files.
-            texts: file of the text features. None if texts are not encoded.
-            unit: whether all rows are scaled to length 1.
+        settings: `path` is a feature file, or a folder with a file <video id>.npy per video. `texts`
+            is the file of the text features. Raises SettingsError if nothing exists at `path`.
         """
-        self._path = path
-        self._unit = unit
-        self._rate = rate
-        self._texts = texts
+        if settings.path is None or not settings.path.exists():
+            raise SettingsError(
+                f"vision.path {settings.path}: give a feature file, or a folder of <video id>.npy files"
+            )
+        self._path = settings.path
+        self._settings = settings
 
     @cached_property
     def dim(self) -> int:
@@ -52,8 +50,9 @@ class PrecomputedBackbone:
         shape.
         """
         path = self._path if self._path.is_file() else find_feature_file(self._path, video_id)
-        width = self.dim if self._texts is not None else None
-        return read_feature_file(path, rate=self._rate, width=width, unit=self._unit)
+        settings = self._settings
+        width = self.dim if settings.texts is not None else None
+        return read_feature_file(path, rate=settings.rate, width=width, unit=settings.unit)
 
     def encode_images(self, images: Images) -> Matrix:
         """Raise ModelError, since precomputed features have no network."""
@@ -71,30 +70,16 @@ class PrecomputedBackbone:
         if missing:
             counts = f"{len(missing)} of {len(texts)} texts missing"
             raise StoreError(
-                f"{self._texts}: no features for {missing[0]!r} ({counts}); "
+                f"{self._settings.texts}: no features for {missing[0]!r} ({counts}); "
                 "extract them with the encoder that made the video features"
             )
         values: Matrix = self._text_features.values[[numbers[text] for text in texts]]
-        return unit_rows(values) if self._unit else values
+        return unit_rows(values) if self._settings.unit else values
 
     @cached_property
     def _text_features(self) -> TextFeatures:
-        if self._texts is None:
+        if self._settings.texts is None:
             raise SettingsError(
                 "vision.texts is not set; ready features also need the features of the texts"
             )
-        return read_text_features(self._texts)
-
-
-def load_precomputed(settings: VisionSettings) -> PrecomputedBackbone:
-    """Return a backbone with the feature files `settings.path` and `settings.texts`.
-
-    The files are read when they are needed.
-    """
-    if settings.path is None or not settings.path.exists():
-        raise SettingsError(
-            f"vision.path {settings.path}: give a feature file, or a folder of <video id>.npy files"
-        )
-    return PrecomputedBackbone(
-        settings.path, rate=settings.rate, texts=settings.texts, unit=settings.unit
-    )
+        return read_text_features(self._settings.texts)

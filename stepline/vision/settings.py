@@ -149,7 +149,7 @@ class VisionSettings(Settings):
         'changes. "auto": detected. Left out of records where it is "auto"',
     )
     vlm: OptionalVlm = Field(
-        VisionLanguageSettings(), description="a vision-language model (docs/vlm.md)"
+        VisionLanguageSettings(), description="a vision-language model (docs/eyes.md)"
     )
 
     @model_validator(mode="before")

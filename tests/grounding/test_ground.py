@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from small_video import measure_activity
 
 from stepline.errors import ShapeError
 from stepline.grounding.evidence import informative_seconds, picture_warning
@@ -11,7 +12,7 @@ from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.media.frames import Frame
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
-from stepline.vision import Activity, measure_activity
+from stepline.vision import Activity
 
 RNG = np.random.default_rng(3)
 WORDS = RNG.normal(size=(5, 32)).astype(np.float32)

@@ -11,6 +11,8 @@ import sys
 import numpy as np
 import pytest
 from live_server import cut_stream
+from option_words import option_words
+from small_video import encode_video, measure_activity
 from spoken import Hearer, loudness, sound, speak
 from web_server import serve
 
@@ -28,7 +30,6 @@ from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Sentence, Span, Step
 from stepline.settings import load_settings
-from stepline.vision import encode_video, measure_activity
 from stepline.vision.settings import VisionSettings
 
 TEXT = "Hello and welcome. First slice the lemons. Then pour the juice into the bowl. Now whisk it until it is smooth."
@@ -479,10 +480,7 @@ def test_a_run_killed_in_the_middle_goes_on_within_ten_seconds(shared, tmp_path)
         "stepline",
         "live",
         str(DEMO_VIDEO),
-        "--out",
-        str(tmp_path),
-        "--backbone",
-        "none",
+        *option_words(out=str(tmp_path), backbone="none"),
     ]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

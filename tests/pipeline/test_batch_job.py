@@ -7,6 +7,7 @@ import shutil
 import av
 import numpy as np
 import pytest
+from option_words import option_words
 from PIL import Image
 
 from stepline.media import MAX_KEYFRAME_BYTES, MediaReader, Thumbnails
@@ -300,15 +301,8 @@ def test_two_folders_with_one_name_are_told_apart_wherever_the_run_starts(
         (tmp_path / name).mkdir()
         shutil.copy(small_video, tmp_path / name / "v.mp4")
         monkeypatch.chdir(tmp_path / name)
-        common = (
-            "--captions",
-            captions_file,
-            "--backbone",
-            "none",
-            "--format",
-            "json",
-            "--out",
-            tmp_path / "out",
+        common = option_words(
+            captions=captions_file, backbone="none", format="json", out=tmp_path / "out"
         )
         assert stepline("steps", "v.mp4", *common).exit_code == 0
     paths = {read_record(file).video.path for file in (tmp_path / "out").glob("*.json")}

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from option_words import option_words
 from small_video import draw_video
 
 from stepline.features.files import write_feature_file
@@ -127,12 +128,7 @@ def test_speech_goes_before_pictures_unless_both_are_asked_for(
     job = (
         "steps",
         small_video,
-        "--captions",
-        captions_file,
-        "--format",
-        "json",
-        "--describe",
-        network,
+        *option_words(captions=captions_file, format="json", describe=network),
     )
     assert stepline(*job, "--out", tmp_path / "one").exit_code == 0
     spoken = read_record(tmp_path / "one" / "small.json")
@@ -240,23 +236,6 @@ def test_a_network_of_another_width_is_refused_before_a_video_is_read(tmp_path):
     settings = StepsSettings.model_validate({"procx": {"path": file}})
     with pytest.raises(ModelError, match="trained on features 64 wide, conse features are 384"):
         load_networks(settings)
-
-
-def test_the_width_of_rows_is_known_without_the_backbone(tmp_path):
-    from stepline.vision import VisionSettings, row_width
-
-    (tmp_path / "config.json").write_text('{"projection_dim": 16}')
-    np.save(tmp_path / "ready.npy", np.ones((4, 3), np.float32))
-    for backbone, path, width in (
-        ("conse", None, 384),
-        ("clip", tmp_path, 16),
-        ("clip", tmp_path / "none", None),
-        ("s3d", None, 512),
-        ("s3d-mixed5c", None, 1024),
-        ("precomputed", tmp_path / "ready.npy", 3),
-        ("precomputed", tmp_path, None),
-    ):
-        assert row_width(VisionSettings(backbone=backbone, path=path)) == width
 
 
 def test_several_videos_share_one_network_which_is_read_and_hashed_once(

@@ -61,7 +61,7 @@ class SmallBase(TextBase):
     def documents(self):
         return iter(self._documents)
 
-    def rows_of(self, number):
+    def step_rows(self, number):
         first = sum(len(document.steps) for document in self._documents[:number])
         return np.arange(first, first + len(self._documents[number].steps))
 
@@ -71,7 +71,7 @@ class SmallBase(TextBase):
     def vectors(self, rows):
         return self._vectors[np.asarray(rows, dtype=np.int64)]
 
-    def nearest(self, queries, k=1, *, documents=None):
+    def find_nearest_steps(self, queries, k=1, *, documents=None):
         every = range(self.document_count) if documents is None else documents
         rows = np.concatenate([self.step_rows(int(number)) for number in every])
         cosines = queries @ self._vectors[rows].T

@@ -1,9 +1,13 @@
-"""Random CLIP and SigLIP checkpoints, written by transformers, and S3D weights in the released
-form."""
+"""Random CLIP and SigLIP checkpoints, written by transformers, S3D weights in the released form, and
+checkpoints that know colours."""
 
 from pathlib import Path
 
+import numpy as np
+from colour_film import COLOURS, LINES, SCENES, draw_picture
+
 WORDS = ["<pad>", "<unk>", "<s>", "</s>", "cut", "the", "banana", "fold", "paper"]
+WORDS += ["add", "paint", *COLOURS]
 TEXT = {
     "vocab_size": len(WORDS),
     "hidden_size": 16,
@@ -103,6 +107,88 @@ def write_internvideo(
     lines = "\n".join(['"version: 0.2"', *merges, "a b"])
     (folder / "bpe_simple_vocab_16e6.txt.gz").write_bytes(gzip.compress(lines.encode()))
     return path
+
+
+def write_clip_of_colours(folder: Path, kind: str = "clip") -> Path:
+    """Write a checkpoint of `kind` whose vectors of "add the red paint" and of red pictures agree."""
+    import torch
+
+    from stepline.vision import VisionSettings, load_backbone
+
+    backbone = load_backbone(VisionSettings(backbone="clip", path=write_clip(folder, kind)))
+    model = backbone._model
+    last = model.text_projection if kind == "clip" else model.text_model.head
+    inputs = []
+    hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    backbone.encode_texts(LINES)
+    hook.remove()
+    weights = colour_weights(backbone.encode_images, torch.cat(inputs).numpy())
+    with torch.no_grad():
+        last.weight.copy_(torch.from_numpy(weights.T))
+        if last.bias is not None:
+            last.bias.zero_()
+    model.save_pretrained(folder)
+    return folder
+
+
+def write_internvideo_of_colours(folder: Path) -> Path:
+    """Write an InternVideo-MM checkpoint whose vectors of colours and of their names agree."""
+    import torch
+
+    from stepline.vision import VisionSettings, load_backbone
+
+    words = {word for line in LINES for word in line.split()}
+    path = write_internvideo(folder, joint=64, merges=merges_of(words))
+    backbone = load_backbone(VisionSettings(backbone="internvideo", path=path, unit=False))
+    network = backbone._network
+    with torch.no_grad():
+        network.text_projection.copy_(torch.eye(64))
+        weights = colour_weights(
+            lambda pictures: unit(backbone.encode_images(pictures)), backbone.encode_texts(LINES)
+        )
+        network.text_projection.copy_(torch.from_numpy(weights))
+    named = {f"clip.{name}": value for name, value in network.state_dict().items()}
+    torch.save({"state_dict": named}, path)
+    return path
+
+
+def merges_of(words):
+    """The merges by which byte-pair encoding makes one token of each word, long words first."""
+    merges = []
+    for word in sorted(words, key=lambda word: (-len(word), word)):
+        joined, *others = [*word[:-1], f"{word[-1]}</w>"]
+        for other in others:
+            merges.append(f"{joined} {other}")
+            joined += other
+    return tuple(dict.fromkeys(merges))
+
+
+def colour_weights(encode_images, text_rows):
+    """The last layer (features, D) of a text tower that sends the text of each colour where pictures
+    of it, and no other pictures, are.
+
+    encode_images: pictures -> unit rows (N, D). text_rows: (colours, features), inputs of the layer.
+    """
+    pictures, targets = [], []
+    for number, colour in enumerate([*COLOURS.values(), *SCENES.values()]):
+        for number_in_scene in range(0, 60, 5):
+            pictures.append(draw_picture(colour, number_in_scene))
+            targets.append(np.arange(len(COLOURS)) == number)
+    rows = encode_images(np.stack(pictures))
+    ridge = 1e-4 * np.eye(rows.shape[1])
+    vectors = unit(np.linalg.solve(rows.T @ rows + ridge, rows.T @ np.array(targets)).T)
+    # All texts are as near to their pictures: the rest of a vector goes where no picture is.
+    nearness = np.array(
+        [(rows @ vector)[np.array(targets)[:, k]].mean() for k, vector in enumerate(vectors)]
+    )
+    share = (nearness.min() / nearness)[:, None]
+    empty = np.linalg.svd(rows)[2][-1]
+    vectors = share * vectors + np.sqrt(1 - share**2) * empty
+    return (np.linalg.pinv(text_rows) @ vectors).astype(np.float32)
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def _tokenizer():

@@ -2,11 +2,12 @@ import logging
 
 import numpy as np
 import pytest
+from small_video import encode_video
 from vision_samples import LevelBackbone, frame
 
 from stepline.errors import SettingsError
 from stepline.media import Frame
-from stepline.vision import VideoEncoder, encode_video
+from stepline.vision import VideoEncoder
 
 
 def levels(frames, **options):

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from small_video import measure_activity
 from vision_samples import frame
 
 from stepline.errors import SettingsError
 from stepline.media import Frame
-from stepline.vision import measure_activity
 from stepline.vision.motion import find_cuts
 
 

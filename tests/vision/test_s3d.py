@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import write_s3d
+from small_video import encode_video
 from vision_samples import frame
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.media import Frame
-from stepline.vision import VisionSettings, encode_video, load_backbone
+from stepline.vision import VisionSettings, load_backbone
 from stepline.vision.s3d import (
     CLIP_SIDE,
     TextTower,

@@ -29,6 +29,7 @@ from stepline.grounding.vision_language.places import (
     video_places,
 )
 from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_prompt, choice_schema
+from stepline.llm.pictures import with_pictures
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 
 
@@ -109,7 +110,8 @@ def test_the_request_has_text_pictures_and_a_schema():
         (body,) = server.asked
     (message,) = body.pop("messages")
     asked, seconds = parts({"messages": [message]})
-    content = choice_prompt([NAMES[k] for k in asked], [str(second).encode() for second in seconds])
+    prompt = choice_prompt([NAMES[k] for k in asked], len(seconds))
+    content = with_pictures(prompt, [str(second).encode() for second in seconds])
     assert message == {"role": "user", "content": content}
     schema = {"name": "reply", "strict": True, "schema": choice_schema(len(asked), 8)}
     form = {"type": "json_schema", "json_schema": schema}

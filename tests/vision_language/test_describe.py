@@ -5,11 +5,12 @@ import json
 
 import pytest
 from llm_fakes import Answers, FakeServer, completion
+from option_words import option_words
 from small_video import draw_video
 
 from stepline.grounding.vision_language.describe import SEEN_BY_VLM, describe_places
 from stepline.grounding.vision_language.questions import description_prompt, description_schema
-from stepline.llm.pictures import PICTURE_LETTERS
+from stepline.llm.pictures import PICTURE_LETTERS, with_pictures
 from stepline.records import Span
 from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
@@ -85,9 +86,8 @@ def test_a_single_request_holds_evenly_spread_pictures():
     (body,) = asked
     # evenly spread ones, for the requests allow no more
     seconds = [(n * 10 // 8) * 6 + 3.5 for n in range(8)]
-    assert body["messages"][0]["content"] == description_prompt(
-        [str(second).encode() for second in seconds]
-    )
+    pictures = [str(second).encode() for second in seconds]
+    assert body["messages"][0]["content"] == with_pictures(description_prompt(8), pictures)
     assert body["response_format"]["json_schema"]["schema"] == description_schema(8)
 
 
@@ -115,21 +115,21 @@ def test_a_dry_run_says_how_many_pictures():
 
 def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
     video = draw_video(tmp_path / "silent.mp4", sound=False)
-    with FakeServer(words("Move the square", *["none"] * 7)) as server:
+    seen = words("Move the square", *["none"] * 7)
+    with FakeServer(Answers.says("yes"), seen) as server:  # the first question is a test
         server._http.seen = []
         done = stepline(
             "steps",
             video,
-            "--format",
-            "json",
-            "--out",
-            tmp_path / "out",
-            "--set",
-            f"vision.vlm.base_url={server.url}",
-            "--set",
-            "vision.screen_text=false",
-            "--set",
-            "vision.faces=false",
+            *option_words(
+                format="json",
+                out=tmp_path / "out",
+                set=[
+                    f"vision.vlm.base_url={server.url}",
+                    "vision.screen_text=false",
+                    "vision.faces=false",
+                ],
+            ),
         )
     assert done.exit_code == 0, done.stderr
     assert "a vision-language model describes the steps from the pictures" in done.stderr

@@ -7,20 +7,14 @@ from pathlib import Path
 
 import pytest
 from llm_fakes import Answers, FakeServer, completion
+from option_words import option_words
 from PIL import Image
 
 from stepline.settings import current_setting_name, validate
 from stepline.storage import read_record
 from stepline.vision.settings import VisionSettings
 
-QUICK = (
-    "--set",
-    "vision.vlm.pause=0.0",
-    "--set",
-    "vision.screen_text=false",
-    "--set",
-    "vision.faces=false",
-)
+QUICK = "--set vision.vlm.pause=0.0 --set vision.screen_text=false --set vision.faces=false".split()
 
 
 def says_a(handler):
@@ -38,12 +32,7 @@ def run(stepline, small_video, captions_file, tmp_path, monkeypatch):
         given = (
             "steps",
             small_video,
-            "--captions",
-            captions_file,
-            "--format",
-            "json",
-            "--out",
-            tmp_path / "out",
+            *option_words(captions=captions_file, format="json", out=tmp_path / "out"),
         )
         return stepline(*given, *QUICK, *options)
 
@@ -53,18 +42,18 @@ def run(stepline, small_video, captions_file, tmp_path, monkeypatch):
 def test_a_named_model_is_shown_pictures_of_the_video_and_the_record_says_which(
     run, small_video, tmp_path
 ):
-    with FakeServer(says_a) as server:
+    with FakeServer(Answers.says("yes"), says_a) as server:  # the first question is a test
         done = run(
             "--set", f"vision.vlm.base_url={server.url}", "--set", "vision.vlm.picture_size=96"
         )
         assert done.exit_code == 0, done.stderr
-        content = server.asked[0]["messages"][0]["content"]
+        content = server.asked[1]["messages"][0]["content"]
     record = read_record(tmp_path / "out" / f"{small_video.stem}.json")
     report = record.models["witness"]
     urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
     pictures = [Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) for url in urls]
     assert {picture.size for picture in pictures} == {(128, 96)}
-    assert report["requests"] == len(server.asked)
+    assert report["requests"] == len(server.asked) - 1
     assert len(report["questions"][0]["pictures"]) == len(pictures)
     assert record.settings["vision"]["witness"]["base_url"] == server.url
     assert "a vision-language model" in " ".join(
@@ -79,14 +68,13 @@ def test_a_dry_run_says_what_it_would_take_and_asks_no_one(run):
 
 
 def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_again(run):
-    with FakeServer(Answers.status(503), says_a) as server:
-        options = (
-            "--set",
-            f"vision.vlm.base_url={server.url}",
-            "--set",
-            "vision.vlm.retries=0",
-            "--set",
-            "vision.vlm.concurrency=1",
+    with FakeServer(Answers.says("yes"), Answers.status(503), says_a) as server:
+        options = option_words(
+            set=[
+                f"vision.vlm.base_url={server.url}",
+                "vision.vlm.retries=0",
+                "vision.vlm.concurrency=1",
+            ]
         )
         first, second = run(*options), run(*options)
         assert len(server.asked) > 1

@@ -18,7 +18,6 @@ from stepline.grounding.vision_language.questions import (
     VisionRequests,
     choice_prompt,
     choice_schema,
-    description_prompt,
     read_choices,
 )
 from stepline.llm.pictures import jpeg, with_pictures
@@ -75,7 +74,7 @@ def test_pictures_side_by_side_are_seen_too(server):
 
 
 def test_nonsense_is_refused_with_its_reason(server):
-    answer = ask(server, choice_prompt(["cut", "fry"], [picture(1), picture(2)]))
+    answer = ask(server, with_pictures(choice_prompt(["cut", "fry"], 2), [picture(1), picture(2)]))
     assert answer.text
     assert {reply.refusal for reply in read_choices(answer.text, 2, 2)} == {
         "the reply is not a JSON object"
@@ -89,7 +88,8 @@ def test_a_schema_holds_even_random_weights_to_the_form(server):
         "required": ["1"],
         "additionalProperties": False,
     }
-    answer = ask(server, choice_prompt(["cut"], [picture(1), picture(2)]), schema=schema)
+    content = with_pictures(choice_prompt(["cut"], 2), [picture(1), picture(2)])
+    answer = ask(server, content, schema=schema)
     assert answer.text.replace(" ", "") in ('{"1":"A"}', '{"1":"B"}', '{"1":"none"}')
 
 
@@ -97,7 +97,6 @@ def test_descriptions_of_a_real_model_are_refused_as_well(server, files):
     runner = VisionRequests(
         server, settings(files), ReplyCache(None), RequestLimits(), time.monotonic() + 60
     )
-    assert description_prompt([picture(1)])[2]["type"] == "image_url"
     (reply,) = runner.describe([picture(1)])
     assert reply.refusal
     assert runner.limits.sent == 2  # asked once more
@@ -122,7 +121,7 @@ def test_the_steps_stay_where_they_were_and_the_record_says_why(files):
 def test_more_pictures_than_the_context_holds_are_refused_in_words(files):
     small = open_server(settings(files, context=512))
     with pytest.raises(RequestError, match="exceeds the available context size"):
-        ask(small, choice_prompt(["cut"], [picture(n) for n in range(20)]))
+        ask(small, with_pictures(choice_prompt(["cut"], 20), [picture(n) for n in range(20)]))
     small.close()
 
 

@@ -56,15 +56,6 @@ def test_what_acts_on_the_same_thing_is_one_step():
     assert joined.sources == (0, 1)
 
 
-def test_a_continuation_told_over_and_over_joins_for_half_a_minute():
-    steps = [SentenceStep(step("fry the rice", 0.0, sources=(0,)))]
-    for number in range(1, 13):  # every 5 s for a minute
-        again = step("stir it", 5.0 * number, sources=(number,))
-        steps.append(SentenceStep(again, antecedents=("rice",)))
-    joined = join_continuations(steps, "usual")[0]
-    assert [item.said for item in joined[:2]] == [Span(0.0, 32.0), Span(35.0, 37.0)]
-
-
 def test_what_acts_on_something_else_stays_a_step():
     steps = [
         SentenceStep(step("remove the drain plug", 0.0, sources=(0,))),

@@ -57,15 +57,6 @@ def test_a_list_gets_the_verb_that_an_editor_would_put_first():
     assert likeliest(editor_of(text, kept, {}, (0.9, 0.06, 0.04))) == []
 
 
-def test_an_of_whose_amount_goes_is_lost_with_it():
-    text = "Add just a little bit of water."
-    (step,) = editor_of(text, ("of", "water"), {"add": 0.9}).steps(FRONT_VERBS)
-    assert step.text == "add water"
-    text = "Dispose of the water."
-    (step,) = editor_of(text, ("of", "the", "water"), {"dispose": 0.9}).steps(FRONT_VERBS)
-    assert step.text == "dispose of the water"
-
-
 def test_a_step_knows_how_often_words_were_left_out_of_it():
     words = [DraftWord("cut", 1), DraftWord("bread", 3), DraftWord("thin", 4), DraftWord("up", 9)]
     assert DraftStep(tuple(words), 0).gap_count == 2

@@ -19,17 +19,13 @@ def verb_of(text, word):
     ("sentence", "verb", "flaw"),
     [
         ("Before we remove the drain plug, get your oil pan.", "remove", "comes after"),
-        ("Use the shorter part that we just cut as a guide.", "cut", "which thing"),
         ("Cut to the guide without cutting the guide itself.", "cutting", "not to be done"),
         ("Instead of pushing it to the side, shift it.", "pushing", "not to be done"),
         ("To set up for leg extension, adjust the pads.", "set", "is done for"),
         ("Now we have the correct oil filter.", "have", "a state"),
         ("It tells you exactly how to jack the car up.", "jack", "how something is done"),
         ("If we keep cutting the hair, it gets shorter.", "cutting", "a condition"),
-        ("You'll see that both sides have the same length.", "see", "what is seen"),
         ("Don't use a lever, you'll pinch the tube.", "pinch", "would come of it"),
-        ("Did I rinse the flask with acid.", "rinse", "asks"),
-        ("And then you can see right behind the drain pan.", "see", "what is seen"),
     ],
 )
 def test_a_clause_that_only_reports_is_not_an_order(sentence, verb, flaw):

@@ -11,8 +11,9 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
+
+import numpy as np
 
 from stepline.limits import parse_json
 from stepline.llm import quoted
@@ -22,12 +23,14 @@ from stepline.llm.checked_requests import (
     KeyParts,
     pictures_digest,
 )
-from stepline.llm.pictures import PICTURE_LETTERS, question_tokens, with_pictures
+from stepline.llm.pictures import PICTURE_LETTERS, jpeg, question_tokens, with_pictures
 from stepline.llm.requests import RequestLimits, open_cache, run_in_threads
-from stepline.llm.servers import Content, Schema, Server
+from stepline.llm.servers import Schema, Server
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.llm.replies import parse_reply
 
+TEST_PROMPT = "Do you see two pictures? Answer with one word."
+TEST_PICTURE_PIXELS = 64  # per side
 NONE_ANSWER = "none"
 MAX_STEP_CHARS = 200  # characters of a step that are quoted
 MAX_REPLY_CHARS = 4000  # a longer reply is refused
@@ -82,47 +85,24 @@ class Reply:
 NO_ANSWER = Reply(refusal="no answer in time")
 
 
-def choice_prompt(
-    steps: Sequence[str],
-    pictures: Sequence[bytes],
-    *,
-    together: bool = False,
-    with_reminder: bool = False,
-) -> Content:
-    """Return the prompt that asks the model in which of several frames each step is done.
+def choice_prompt(steps: Sequence[str], picture_count: int) -> str:
+    """Return the prompt that asks in which picture each step is done.
 
     Args:
         steps: texts of the steps. They are quoted as data.
-        pictures: one JPEG for each frame to choose from.
-        together: whether all frames are joined into one image.
-        with_reminder: whether the prompt repeats the required form of the reply.
+        picture_count: number of pictures in the question.
     """
-    letters = PICTURE_LETTERS[: len(pictures)]
     lines = [
         f"{n}. <step>{quoted(step)[:MAX_STEP_CHARS]}</step>"
         for n, step in enumerate(steps, start=1)
     ]
-    text = CHOICE_PROMPT.format(steps="\n".join(lines), letters=", ".join(letters))
-    if with_reminder:
-        text += CHOICE_REMINDER
-    return with_pictures(text, pictures, in_one_image=together)
+    letters = ", ".join(PICTURE_LETTERS[:picture_count])
+    return CHOICE_PROMPT.format(steps="\n".join(lines), letters=letters)
 
 
-def description_prompt(
-    pictures: Sequence[bytes], *, together: bool = False, with_reminder: bool = False
-) -> Content:
-    """Return the message that asks what is being done in each picture.
-
-    Args:
-        pictures: JPEGs, in the order of the video.
-        together: whether all pictures are joined into one image.
-        with_reminder: whether the message repeats the required form of the reply.
-    """
-    letters = PICTURE_LETTERS[: len(pictures)]
-    text = DESCRIPTION_PROMPT.format(letters=", ".join(letters))
-    if with_reminder:
-        text += DESCRIPTION_REMINDER
-    return with_pictures(text, pictures, in_one_image=together)
+def description_prompt(picture_count: int) -> str:
+    """Return the prompt that asks what is being done in each of `picture_count` pictures."""
+    return DESCRIPTION_PROMPT.format(letters=", ".join(PICTURE_LETTERS[:picture_count]))
 
 
 def description_schema(picture_count: int) -> Schema:
@@ -249,6 +229,22 @@ class VisionRequests(CheckedRequests):
         until = time.monotonic() + settings.deadline
         return cls(server, settings, open_cache(settings.cache), limits, until)
 
+    def try_pictures(self) -> None:
+        """Show the model two grey pictures, unless it answered to them before.
+
+        Raises WriterError if the server or the model is not there, or the model takes no pictures.
+        """
+        picture = jpeg(np.full((TEST_PICTURE_PIXELS, TEST_PICTURE_PIXELS, 3), 128, np.uint8))
+        together = self.settings.together
+        content = with_pictures(TEST_PROMPT, (picture, picture), in_one_image=together)
+        question = CheckedQuestion(
+            {"question": TEST_PROMPT, "together": together},
+            lambda with_reminder: content,  # noqa: ARG005
+            lambda answer: answer.text,
+            lambda text: None,  # noqa: ARG005   any reply will do
+        )
+        self.ask(question)
+
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
         """Ask in which picture each step is done, and return a reply per step.
 
@@ -258,8 +254,8 @@ class VisionRequests(CheckedRequests):
         """
         return self._request(
             [CHOICE_PROMPT, *steps],
+            (choice_prompt(steps, len(pictures)), CHOICE_REMINDER),
             pictures,
-            partial(choice_prompt, steps, pictures),
             choice_schema(len(steps), len(pictures)),
             lambda text: read_choices(text, len(steps), len(pictures)),
         )
@@ -275,8 +271,8 @@ class VisionRequests(CheckedRequests):
         def describe_group(group: Sequence[bytes]) -> tuple[Reply, ...]:
             return self._request(
                 [DESCRIPTION_PROMPT],
+                (description_prompt(len(group)), DESCRIPTION_REMINDER),
                 group,
-                partial(description_prompt, group),
                 description_schema(len(group)),
                 lambda text: read_descriptions(text, len(group)),
             )
@@ -292,8 +288,8 @@ class VisionRequests(CheckedRequests):
     def _request(
         self,
         texts: Sequence[str],
+        prompt: tuple[str, str],
         pictures: Sequence[bytes],
-        content: Callable[..., Content],
         schema: Schema,
         parse: Callable[[str], tuple[Reply, ...]],
     ) -> tuple[Reply, ...]:
@@ -303,8 +299,8 @@ class VisionRequests(CheckedRequests):
 
         Args:
             texts: prompt and step texts, for the key of the cache and the number of tokens.
+            prompt: the prompt, and a reminder of the form for the second try.
             pictures: JPEGs.
-            content: returns the message, with the options `together` and `with_reminder` of `choice_prompt`.
             schema: JSON schema of the reply.
             parse: parses the text of a reply.
         """
@@ -317,7 +313,9 @@ class VisionRequests(CheckedRequests):
         }
         question = CheckedQuestion(
             key_parts,
-            lambda with_reminder: content(together=together, with_reminder=with_reminder),
+            lambda with_reminder: with_pictures(
+                "".join(prompt[: 1 + with_reminder]), pictures, in_one_image=together
+            ),
             lambda answer: parse(answer.text),
             first_refusal,
             schema,

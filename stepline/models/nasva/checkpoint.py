@@ -81,6 +81,14 @@ class LoadedAligner(LoadedNetwork):
     aligner: "Aligner"
     calibration: Calibration | None
 
+    def check_text_width(self, width: int) -> None:
+        """Raise ModelError if the network takes text vectors of another width than `width`."""
+        own = self.aligner.settings.text_width
+        if width != own:
+            raise ModelError(
+                f"{self.path}: trained on texts {own} wide, given are texts {width} wide; {self._cure}"
+            )
+
     def get_text_encoder_name(self, option: str) -> str:
         """Return the name of the network's text encoder for `text.embed`.
 

@@ -316,7 +316,7 @@ def _describe_batch(
         all_queries = [range(len(video.confidence)) for video in proposals]
         for number, captions in enumerate(generate_captions(model, output, all_queries)):
             likelihood = compute_caption_likelihood(captions, settings.caption_weight)
-            proposals[number] = replace(proposals[number], likelihood=likelihood)
+            proposals[number] = replace(proposals[number], caption_log_likelihood=likelihood)
     queries = [
         select_proposals(own, settings) if len(video.values) else []
         for video, own in zip(videos, proposals, strict=True)

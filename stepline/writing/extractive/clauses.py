@@ -15,7 +15,7 @@ from stepline.writing.extractive.segments import SUBORDINATE_WORDS
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
+Voice: TypeAlias = Literal["order", "you", "we", "i", "title"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
 CATENATIVE_VERBS = word_set(
@@ -29,12 +29,10 @@ RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 
 # "let's add", "let me add": we and I, not a thing that is let
 LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
-# As participles they say by what means an action is done: "using a ruler".
-INSTRUMENT_VERBS = word_set("use make be have keep leave let")
 
 _SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
-_LINK_RELATIONS = frozenset(("conj", "dep", "parataxis", "ccomp"))
+_LINK_RELATIONS = frozenset(("conj", "dep", "parataxis"))
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,7 @@ class Clause:
     Attributes:
         verb: the token of the verb.
         voice: the subject ("you", "we", "i"), or the form of a clause without such a subject:
-            "order" (slice it), "title" (slicing it) or "passive" (it is sliced).
-        is_permitted: whether the action is said with "can" and so only allowed.
+            "order" (slice it) or "title" (slicing it).
         is_negated: whether the action is said with "not" or "never".
         is_planned: whether the action is said with "going to", "will" or the like.
         joined_verb: the verb before this one that "and" joins to it (the PEEL of "peel and slice"),
@@ -54,34 +51,22 @@ class Clause:
 
     verb: "Token"
     voice: Voice
-    is_permitted: bool = False
     is_negated: bool = False
     is_planned: bool = False
     joined_verb: "Token | None" = None
 
 
-def find_clauses(
-    doc: "Doc", *, has_added_you: bool = False, after_then: bool = False
-) -> list[Clause]:
+def find_clauses(doc: "Doc", *, has_added_you: bool = False) -> list[Clause]:
     """Return the action clauses of one parsed segment of a sentence, in word order.
 
     Args:
         doc: the parsed segment.
         has_added_you: whether `segments` inserted the "you" of the segment. Then its clauses with
             "you" are orders.
-        after_then: whether passive clauses count as actions, as after "then" ("the potatoes are
-            mashed").
     """
     clauses = []
     for sentence in doc.sents:
         for clause in _clauses_below(sentence.root, None, None):
-            verb = clause.verb
-            if clause.voice == "passive" and not after_then:
-                continue
-            # The first half of a hyphenated verb, the "shift" of "shift-click", is no action.
-            is_near_end = verb.i + 2 >= len(verb.doc)
-            if not is_near_end and not verb.whitespace_ and verb.nbor().text == "-":
-                continue
             if has_added_you and clause.voice == "you":
                 clause = replace(clause, voice="order")
             clauses.append(clause)
@@ -105,54 +90,25 @@ def _clauses_below(
 
     # the verb, or the one that it carries
     if clause is not None and complement is not None:
-        # Not where the carrier says that it need not or will not be done.
-        is_not_done = verb.lemma_ in ("need", "have", "let") or clause.voice in ("i", "we")
-        if not clause.is_negated or not is_not_done:
-            voice = "we" if verb.lemma_ == "let" else clause.voice
-            yield from _clauses_below(
-                complement, replace(clause, voice=voice, is_planned=True), joined_verb
-            )
+        voice = "we" if verb.lemma_ == "let" else clause.voice
+        carried = replace(clause, voice=voice, is_planned=True)
+        yield from _clauses_below(complement, carried, joined_verb)
     elif clause is not None:
         yield replace(clause, joined_verb=joined_verb)
-        is_action = verb.lemma_ not in CATENATIVE_VERBS and verb.lemma_ != "be"
-        if is_action and not clause.is_negated:
-            for child in verb.children:
-                if is_separate_action(child):
-                    yield from _clauses_below(child, clause, None)
+        for child in verb.children:
+            if is_separate_action(child):
+                yield from _clauses_below(child, clause, None)
 
     # actions that are linked to it
-    for child in [*verb.children, *_actions_after_let(verb)]:
-        if child is complement or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
+    for child in verb.children:
+        # "YOU BRING it to a boil, then you add the sugar": the parser puts the first below the last
+        is_run_on = child.dep_ == "ccomp" and child.i < verb.i
+        is_linked = child.dep_ in _LINK_RELATIONS and child.i > verb.i
+        if child is complement or not (is_run_on or is_linked):
             continue
-        subject = _subject(child)
-        if child.dep_ != "ccomp":
-            is_linked = child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
-        else:
-            # Not a clause that the verb takes along.
-            is_complement = (
-                child.lemma_ == "know"
-                or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
-                or verb.pos_ == "VERB"
-            )
-            has_person_subject = subject is not None and subject.lower_ in _SUBJECT_VOICES
-            is_linked = has_person_subject and not is_complement
-        if is_linked:
-            joined_to = verb if child.dep_ == "conj" and subject is None else None
-            yield from _clauses_below(child, clause, joined_to)
-
-
-def _actions_after_let(verb: "Token") -> "list[Token]":
-    """Return the verbs that the parser joined to a complement of "let": "let it dry, then SAND it
-    lightly"."""
-    if verb.lemma_ != "let":
-        return []
-    return [
-        nested
-        for child in verb.children
-        if child.dep_ == "ccomp"
-        for nested in child.children
-        if nested.dep_ == "conj" and has_own_object(nested)
-    ]
+        if child.pos_ in ("VERB", "AUX") or child.lower_ in verbs():
+            is_joined = child.dep_ == "conj" and _subject(child) is None
+            yield from _clauses_below(child, clause, verb if is_joined else None)
 
 
 def is_separate_action(child: "Token") -> bool:
@@ -161,10 +117,9 @@ def is_separate_action(child: "Token") -> bool:
 
     "lie back, using a mat" is no such action: it says by what means.
     """
-    if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in INSTRUMENT_VERBS:
+    if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ == "use":
         return False
-    is_after_comma = child.i > child.head.i + 1 and child.nbor(-1).text == ","
-    return is_after_comma and not has_child(child, ("mark", "aux")) and has_own_object(child)
+    return child.i > 0 and child.nbor(-1).text == "," and has_own_object(child)
 
 
 def has_own_object(verb: "Token") -> bool:
@@ -194,27 +149,16 @@ def _action_clause(verb: "Token", governing: Clause | None) -> Clause | None:
     subject = _subject(verb)
     if subject is None or (governing is not None and subject.lower_ in LET_SUBJECTS):
         return _subjectless_clause(verb, governing, auxiliaries, is_negated)
-    if subject.i and subject.nbor(-1).lower_ in RELATIVE_WORDS:
-        return None  # "the length that you'll cut": describes a thing, not an order
     voice = _SUBJECT_VOICES.get(subject.lower_)
-    if subject.dep_ == "nsubjpass":
-        # "the potatoes are then mashed" and "it should be dried" are instructions, other passives
-        # are not.
-        is_present = (
-            auxiliaries & {"are", "is", "be", "'re", "'s"}
-            and not auxiliaries & NON_PRESENT_AUXILIARIES
-        )
-        if not is_present or voice is not None:
-            return None
-        return Clause(verb, "passive", is_negated=is_negated)
-    if voice is None or auxiliaries & NON_PRESENT_AUXILIARIES:
+    is_passive = subject.dep_ == "nsubjpass"
+    if voice is None or is_passive or auxiliaries & NON_PRESENT_AUXILIARIES:
         return None
     # "I put", tagged past, is in the present too.
     is_present = _is_base_form(verb) and not auxiliaries & {"is", "are", "'m", "'re", "am", "be"}
     if verb.tag_ != "VBG" and not is_present:
         return None
     is_planned = bool(auxiliaries & {"will", "'ll", "'m", "'re", "am", "are"})
-    return Clause(verb, voice, "can" in auxiliaries, is_negated, is_planned)
+    return Clause(verb, voice, is_negated, is_planned)
 
 
 def _subjectless_clause(
@@ -241,7 +185,7 @@ def _subjectless_clause(
     has_verb = any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
     if verb.tag_ == "VBG" and verb.i == first.i and not has_verb:
         return Clause(verb, "title", is_negated=is_negated)
-    if verb.tag_ in _BASE_TAGS:
+    if _is_base_form(verb):
         return Clause(verb, "order", is_negated=is_negated)
     return None
 
@@ -282,11 +226,8 @@ def _catenative_complement(verb: "Token") -> "Token | None":
     if verb.lemma_ not in CATENATIVE_VERBS:
         return None
     for child in verb.children:
-        if (
-            child.i > verb.i
-            and child.dep_ in ("xcomp", "advcl")
-            and _is_catenative_complement(verb, child)
-        ):
+        is_carried = child.dep_ in ("xcomp", "advcl") and child.tag_ in ("VB", "VBG", "VBP")
+        if child.i > verb.i and is_carried:
             return child
         is_by_phrase = child.dep_ == "prep" and child.lower_ in ("by", "with")
         if is_by_phrase and verb.lemma_ in ("start", "begin", "finish"):
@@ -294,18 +235,6 @@ def _catenative_complement(verb: "Token") -> "Token | None":
                 if nested.dep_ == "pcomp":
                     return nested
     return None
-
-
-def _is_catenative_complement(verb: "Token", child: "Token") -> bool:
-    """Return whether a dependent verb states the action that a light verb carries."""
-    if child.dep_ == "advcl" and verb.lemma_ not in ("start", "begin", "go"):
-        return False
-    if verb.lemma_ == "go" and verb.tag_ != "VBG":
-        return False
-    if has_child(verb, ("dobj",)) or child.tag_ not in ("VB", "VBG", "VBP"):
-        return False
-    marks = [token for token in child.lefts if token.dep_ in ("aux", "mark")]
-    return all(token.lower_ in ("to", "be") for token in marks)
 
 
 def _subject(verb: "Token") -> "Token | None":
@@ -316,4 +245,6 @@ def _subject(verb: "Token") -> "Token | None":
 
 
 def _is_base_form(verb: "Token") -> bool:
-    return verb.tag_ in _BASE_TAGS or verb.lower_ in verbs()
+    """Return whether a verb is in its base form. The parser takes "put" and "cut" for past tenses."""
+    is_past = verb.tag_ in ("VBD", "VBN")
+    return verb.tag_ in _BASE_TAGS or (is_past and verb.lower_ == verb.lemma_)

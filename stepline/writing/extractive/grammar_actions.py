@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stepline.text.narration.words import WORD_EDITS, spoken_words
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.english import parse
-from stepline.writing.extractive.off_topic import off_topic_reason
+from stepline.writing.extractive.off_topic import is_talk_or_state
 from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
 from stepline.writing.extractive.segments import Segment, split_into_segments
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
@@ -27,7 +27,6 @@ MIN_ACTION_PROBABILITY = 0.3  # P that an action begins with the verb that the g
 # P(a joined verb is kept) from which it is an action too: "keep it warm and WAIT".
 MIN_JOINED_VERB_KEEP_PROBABILITY = 0.5
 MAX_JOINED_WORDS = 22  # of a step that two actions make; a recipe's line is hardly longer
-MAX_WORDS_BETWEEN = 6  # between two actions that may still be one step
 # Mean P(kept) of a clause's objects, from which it is an action whatever its verb.
 MIN_OBJECT_KEEP_PROBABILITY = 0.6
 
@@ -68,7 +67,7 @@ def grammar_drafts(
         def name(token: "Token") -> str | None:
             return resolve(spoken_index(token))
 
-        for clause in find_clauses(doc, has_added_you=segment.has_added_you, after_then=True):
+        for clause in find_clauses(doc, has_added_you=segment.has_added_you):
             # An action counts by its verb, as the rest of the one before, or by its objects.
             verb = spoken_index(clause.verb)
             first_probability = edits[verb, WORD_EDITS.index("verb")]
@@ -126,13 +125,10 @@ def _names_an_object(clause: Clause) -> bool:
 
 
 def _join_drafts(previous: DraftStep, draft: DraftStep) -> DraftStep | None:
-    """Return two actions of a sentence as one step, None where they are far apart, too long
-    together, or where one says what not to do."""
-    if previous.is_negated or draft.is_negated:
-        return None
-    between = draft.word_indices[0] - previous.word_indices[-1] - 1
+    """Return two actions of a sentence as one step, None where they are too long together, or where
+    one says what not to do."""
     text = f"{previous.words[0].text} and {draft.words[0].text}"
-    if between > MAX_WORDS_BETWEEN or len(text.split()) > MAX_JOINED_WORDS:
+    if previous.is_negated or draft.is_negated or len(text.split()) > MAX_JOINED_WORDS:
         return None
     word_indices = sorted({*previous.word_indices, *draft.word_indices})
     return _draft_step(text, word_indices, previous.sentence, False, previous.verb)
@@ -141,28 +137,17 @@ def _join_drafts(previous: DraftStep, draft: DraftStep) -> DraftStep | None:
 def grammar_features(texts: Sequence[str]) -> FeatureRows:
     """Return two features of each sentence, (S, 2), each 0 or 1.
 
-    Column 0: it holds an order. Column 1: it states an action of "you", "we" or "I". Clauses that
-    `off_topic_reason` rejects do not count.
+    Column 0: it holds an order. Column 1: it states an action of "you", "we" or "I". Questions and
+    clauses of talk and state do not count.
     """
-    # The pieces of all sentences are parsed in one batch.
-    segments: list[Segment] = []
-    rows: list[int] = []
-    for row, text in enumerate(texts):
-        sentence_pieces = list(split_into_segments(text))
-        segments += sentence_pieces
-        rows += [row] * len(sentence_pieces)
-    docs = parse([segment.text for segment in segments])
     features = np.zeros((len(texts), 2))
-    for row, segment, doc in zip(rows, segments, docs, strict=True):
-        for clause in find_clauses(
-            doc, has_added_you=segment.has_added_you, after_then=segment.after_then
-        ):
-            if off_topic_reason(clause, is_question=segment.is_question) is not None:
-                continue
-            if clause.voice in ("order", "title", "passive"):
-                features[row, 0] = 1.0
-            else:
-                features[row, 1] = 1.0
+    for row, text in enumerate(texts):
+        segments = () if text.endswith("?") else tuple(split_into_segments(text))
+        docs = parse([segment.text for segment in segments])
+        for segment, doc in zip(segments, docs, strict=True):
+            for clause in find_clauses(doc, has_added_you=segment.has_added_you):
+                if not is_talk_or_state(clause):
+                    features[row, int(clause.voice not in ("order", "title"))] = 1.0
     return features
 
 

@@ -23,7 +23,7 @@ from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import flaw_of_step
 from stepline.writing.quantities import COUNT_KIND, DEGREE_WORDS, UNIT_KINDS, find_quantities
-from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, instruction_kind
+from stepline.writing.types import instruction_kind
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -155,8 +155,6 @@ def _extend_step(
     is_near = _is_said_within(last, item.step, MAX_PAUSE_SECONDS)
     if detail == "full" or kinds != {"do"} or not is_near:
         return None
-    if not _is_said_within(previous.steps[0], item.step, MAX_ACTION_PAUSE_SECONDS):
-        return None
     # What it adds: more of the list, a half, or another object of the verb.
     part = None
     continuation = drop_object_pronouns(doc)
@@ -171,10 +169,7 @@ def _extend_step(
         part = item.step.text.partition(" ")[2]
     if not part:
         return None
-    # A part that is said twice adds its sentence, not its words.
-    parts = previous.parts
-    if part not in parts:
-        parts = (*parts, part)
+    parts = (*previous.parts, part)
     extended = _JoinedStep((*previous.steps, item.step), parts, previous.verb)
     is_short = len(extended.text.split()) <= MAX_JOINED_WORDS[detail]
     return extended if is_short else None

@@ -5,43 +5,22 @@ joined clauses and fillers. A complement is one dependent of the verb with all w
 parse, as a list of tokens in spoken order.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.writing.extractive.clauses import (
-    CLAUSAL_COMPLEMENT_VERBS,
-    RELATIVE_WORDS,
-    Clause,
-    has_child,
-    has_own_object,
-    is_separate_action,
-)
-from stepline.writing.extractive.english import nouns, verbs, word_set
+from stepline.writing.extractive.clauses import RELATIVE_WORDS, Clause, is_separate_action
+from stepline.writing.extractive.english import nouns, word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
 NOUN_TAGS = ("NOUN", "PROPN")
-# Qualifying clauses that belong to the step: until when, under which condition, by what means, for
-# what.
-KEPT_CLAUSE_OPENERS = word_set(
-    "until till if so before without by unless to that while when once after"
-)
-# Adverbs of order or emphasis, without meaning for the action.
-FILLER_ADVERBS = word_set(
-    """
-    then now first next finally also here there just again too well so anyway basically actually really simply
-    maybe probably definitely already once afterwards obviously instead even pretty
-    """
-)
-INTRANSITIVE_VERBS = word_set(
-    "click tap wait stop pause go come stand sit breathe"
-)  # need no object
-OBJECT_RELATIONS = word_set("dobj prep prt xcomp ccomp oprd acomp")
-MAX_SHARED_REACH = 4  # tokens from a verb to the one that brings the object of both
+# A clause with one of these says why. It is no part of a step.
+REASON_OPENERS = word_set("because since whereas although though cause")
+# They share no object with the verb after them.
+INTRANSITIVE_VERBS = word_set("click tap wait stop pause go come stand sit breathe")
 _OTHER_RELATIONS = word_set(
     "conj cc preconj punct nsubj nsubjpass aux auxpass neg mark intj parataxis dep"
 )
@@ -92,12 +71,8 @@ def verb_complements(
             >= MIN_COMPLEMENT_KEEP_PROBABILITY
         ):
             complements.append(complement)
-
-    # the object, where the parser has it elsewhere
-    if not _has_object(verb):
-        shared_object = _shared_object(clause)
-        if shared_object is not None:
-            complements.insert(0, complement_tokens(shared_object))
+    if not after and verb.lemma_ not in INTRANSITIVE_VERBS:
+        complements += [complement_tokens(shared) for shared in _shared_objects(verb)]
     return [complement for complement in complements if complement]
 
 
@@ -105,31 +80,25 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
     """Return whether the grammatical relation of a verb's dependent makes it part of a step."""
     if child.lower_ == "ok" and child.i == verb.i + 1:
         return True  # the button, which the parser takes for an interjection
-    if child.dep_ == "nsubj" and child.i > verb.i:
-        return True  # "get your bike up": the parser takes some objects for subjects
     if child.dep_ in _OTHER_RELATIONS:
         return False
     if child.dep_ in ("advmod", "npadvmod"):
-        return child.lower_ not in FILLER_ADVERBS and child.i > verb.i
+        return bool(child.i > verb.i)
     if child.dep_ == "advcl":
         return _is_kept_clause(child) and not is_separate_action(child)
     if child.dep_ == "ccomp":
-        is_relative = any(nested.lower_ in RELATIVE_WORDS for nested in child.subtree)
-        return is_relative or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
+        # "notice I'M USING the ratchet"
+        subjects = [nested.lower_ for nested in child.children if nested.dep_ == "nsubj"]
+        return "i" not in subjects or any(n.lower_ in RELATIVE_WORDS for n in child.subtree)
     return True
 
 
 def _is_kept_clause(clause: "Token") -> bool:
-    """Return whether a clause below the verb belongs to the step, by its kind: "until it
-    dissolves", "using a ruler", "to lock it"."""
-    if clause.tag_ == "VBG" and not has_child(clause, ("aux", "nsubj")):
-        return True
-    return any(
-        child.lower_ in KEPT_CLAUSE_OPENERS
-        and child.i < clause.i
-        and child.dep_ in ("mark", "aux", "advmod")
-        for child in clause.children
-    )
+    """Return whether an adverbial clause belongs to the step: "until it dissolves", "using a ruler",
+    "to lock it". A reason does not, nor does another order."""
+    if any(child.lower_ in REASON_OPENERS for child in clause.children):
+        return False
+    return clause.tag_ == "VBG" or any(child.i < clause.i for child in clause.children)
 
 
 def _is_condition(child: "Token") -> bool:
@@ -153,31 +122,14 @@ def _governor_qualifiers(verb: "Token") -> "Complement":
     return qualifiers
 
 
-def _has_object(verb: "Token") -> bool:
-    return any(child.dep_ in OBJECT_RELATIONS and child.i > verb.i for child in verb.children)
-
-
-def _shared_object(clause: Clause) -> "Token | None":
-    """Return the object that a verb shares with a later joined verb, None without one: the
-    potatoes of "peel and slice the POTATOES"."""
-    verb = clause.verb
-    is_last_token = verb.i + 1 >= len(verb.doc)
-    if is_last_token or verb.lemma_ in INTRANSITIVE_VERBS:
-        return None
-    after = verb.nbor()
-    if after.dep_ not in ("cc", "punct", "conj") and after.lower_ != "then":
-        return None
+def _shared_objects(verb: "Token") -> "list[Token]":
+    """Return the objects of the verb that is joined to this one: the potatoes of "peel and slice the
+    POTATOES"."""
     for child in verb.children:
-        is_near = child.i - verb.i <= MAX_SHARED_REACH
-        if child.dep_ != "conj" or child.pos_ != "VERB" or not is_near:
-            continue
-        for nested in child.children:
-            if nested.dep_ == "dobj" and nested.i > child.i:
-                return nested
-        nested_object = _shared_object(Clause(child, clause.voice))
-        if nested_object is not None and not _has_object(child):
-            return nested_object
-    return None
+        if child.dep_ == "conj" and child.pos_ == "VERB":
+            objects = [nested for nested in child.children if nested.dep_ == "dobj"]
+            return objects or _shared_objects(child)
+    return []
 
 
 def _mean_content_keep_probability(
@@ -222,44 +174,23 @@ def complement_tokens(
 
 
 def _is_aside(token: "Token", head: "Token") -> bool:
-    """Return whether a token below a complement's head begins words that a step leaves out: a
-    relative clause, a filler adverb, an apposition or another action."""
+    """Return whether a token below a complement's head begins words that a step leaves out, such as
+    a relative clause."""
     if token is head:
         return False
-    if token.dep_ in ("relcl", "intj", "parataxis"):
-        return True
-    if token.lower_ == "so" and has_child(token.head, ("nsubj",)):
-        return False  # "so your knees line up"
-    doc = token.doc
-    if token.lower_ == "well":
-        # "the ginger AS WELL AS three cloves of garlic"
-        neighbours = doc[max(0, token.i - 1) : token.i + 2]
-        if [word.lower_ for word in neighbours] == ["as", "well", "as"]:
-            return False
-    if token.dep_ == "advmod" and token.lower_ in FILLER_ADVERBS:
-        if token.head.pos_ in ("VERB", "AUX"):
-            return True
-        if token.head.pos_ == "ADP":
-            return token.lower_ not in ("here", "there")
-    if token.dep_ == "appos":
-        # "the peas, the juice of a lemon and some salt" is still a list
-        return not has_child(token, ("conj", "appos"))
-    if token.dep_ == "conj" and token.pos_ == "VERB":
-        if token.head.pos_ in NOUN_TAGS:
-            return True  # an action that the parser hung on a noun: a step of its own, or talk
-        if token.head.dep_ == "ccomp" and has_own_object(token):
-            return True  # "let it dry, then sand it": the sanding is a step of its own
-    return token.dep_ == "advcl" and not _is_kept_clause(token)
+    return token.dep_ in ("relcl", "intj", "parataxis")
 
 
 Resolver: TypeAlias = "Callable[[Token], str | None]"  # a pronoun -> its name
 
 # one speaker's own things are "the" things of a step
 POSSESSIVE_WORDS = word_set("my our this that these those")
-NAMEABLE_PRONOUNS = word_set("it that this them those these")
 CLICK_BUTTONS = word_set("right double left shift alt triple")
+NAMEABLE_PRONOUNS = word_set("it that this them those these")
 # adverbs in "ly" that are not a manner of doing
-_NON_MANNER_ADVERBS = word_set("early usually finally actually")
+_NON_MANNER_ADVERBS = word_set(
+    "early usually finally actually really simply probably definitely basically obviously"
+)
 # never the last word
 _NON_FINAL_WORDS = word_set("and or but then so with to of for into that if until the a")
 
@@ -280,11 +211,6 @@ def imperative_phrase(
     complements = verb_complements(clause, keep_probability)
     resolved = _names_of_pronouns(complements, resolve)
     texts = [_join_tokens(complement, resolved) for complement in complements]
-    if clause.voice == "passive":
-        # What it is done to: "THE POTATOES are then mashed".
-        subjects = [child for child in verb.children if child.dep_ == "nsubjpass"]
-        subject = chain.from_iterable(map(complement_tokens, subjects))
-        texts.insert(0, _join_tokens(subject, resolved))
     text = _trim_end(" ".join([_imperative(verb), *texts]))
 
     # a manner that was said before the verb: "GENTLY pry"
@@ -292,8 +218,7 @@ def imperative_phrase(
     if manner_adverb is not None:
         text = f"{manner_adverb} {text}"
     if clause.is_negated:
-        is_never = any(child.lower_ == "never" for child in verb.children)
-        text = f"never {text}" if is_never else f"don't {text}"
+        text = f"don't {text}"
     return text, {verb, *chain(*complements)}
 
 
@@ -303,8 +228,7 @@ def _manner_before(verb: "Token") -> str | None:
         if child.dep_ != "advmod" or child.i >= verb.i:
             continue
         word = str(child.lower_)
-        is_filler = word in FILLER_ADVERBS or word in _NON_MANNER_ADVERBS
-        if word.endswith("ly") and not is_filler:
+        if word.endswith("ly") and word not in _NON_MANNER_ADVERBS:
             return word
     return None
 
@@ -327,19 +251,11 @@ def _names_of_pronouns(complements: "list[Complement]", resolve: Resolver) -> di
 
 def _imperative(verb: "Token") -> str:
     """Return a verb's base form as an order writes it, with the button of a click: "right-click"."""
-    word = str(verb.lower_)
     if verb.lemma_ == "click":
-        before = verb.doc[max(0, verb.i - 2) : verb.i]
-        buttons = [token.lower_ for token in before if token.text != "-"]
-        if buttons and buttons[-1] in CLICK_BUTTONS:
-            return f"{buttons[-1]}-click"
-    if re.search(r"(?:^|[^aeiou])[aeiou][^aeiouwxy]ing$", word):
-        with_final_e = f"{word.removesuffix('ing')}e"
-        if with_final_e in verbs():
-            return with_final_e  # "priming" is to prime: "to prim" would double its m
-    if word in verbs() and verb.tag_ != "VBG":
-        return word
-    return str(verb.lemma_).lower()
+        before = [token.lower_ for token in verb.doc[: verb.i] if token.text != "-"]
+        if before and before[-1] in CLICK_BUTTONS:
+            return f"{before[-1]}-click"
+    return str(verb.lower_ if verb.tag_ == "VB" else verb.lemma_).lower()
 
 
 def _join_tokens(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
@@ -367,8 +283,7 @@ def _word_text(token: "Token", resolved: dict[int, str]) -> str:
     if token.lower_ in POSSESSIVE_WORDS and token.dep_ in ("det", "poss"):
         # The parser takes "clockwise" for a noun, and the "one" of "check this one more time".
         noun = token.head
-        is_number = noun.pos_ == "NUM" or noun.lower_ == "one"
-        if noun.pos_ == "PROPN" or (noun.lemma_.lower() in nouns() and not is_number):
+        if noun.lemma_.lower() in nouns() and noun.lower_ != "one":
             return "the"
     if token.is_sent_start and token.text != "I":
         return str(token.lower_)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from stepline.records import Matrix, Step, covering_span
 from stepline.text import embed
-from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, instruction_kind
+from stepline.writing.types import instruction_kind
 
 # Sentences between two mentions of one action. Further apart it is done again.
 MAX_REPEAT_DISTANCE_SENTENCES = 6
@@ -20,7 +20,6 @@ def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 # Cosine from which two steps near each other say the same, by eye on narrations.
 MIN_SAME_STEP_COSINE = 0.92
-MIN_SAME_VERB_COSINE = 0.84  # the same of two steps with one verb
 
 
 def merge_by_meaning(
@@ -52,14 +51,8 @@ def merge_by_meaning(
             earlier = merged_steps[index]
             if step.sources[0] - earlier.sources[-1] > MAX_REPEAT_DISTANCE_SENTENCES:
                 break
-            # From the first mention: a chain of mentions does not last for minutes.
-            first = steps[rows[index]].said
-            if first and step.said and first.pause(step.said) > MAX_ACTION_PAUSE_SECONDS:
-                break
-            verbs = {text.lower().split()[0] for text in (step.text, earlier.text)}
-            min_cosine = MIN_SAME_VERB_COSINE if len(verbs) == 1 else MIN_SAME_STEP_COSINE
             if (
-                vectors[row] @ vectors[rows[index]] >= min_cosine
+                vectors[row] @ vectors[rows[index]] >= MIN_SAME_STEP_COSINE
                 and instruction_kind(step.text) == instruction_kind(earlier.text)
                 and not are_different(earlier.text, step.text)
             ):

@@ -264,8 +264,6 @@ class SentenceEditor:
         # what was said before and after it
         before = self._keep_words_in_range(action.begin, head, skip_negation=True)
         after = self._keep_words_in_range(head + 1, action.end)
-        if after and after[0].text == "of" and after[0].index != head + 1:
-            after = after[1:]  # "add a bit of water": "a bit" was dropped
         front_words, moved_words = self._split_front_words(
             before, has_object=self._has_object(after)
         )
@@ -309,8 +307,6 @@ class SentenceEditor:
         if first in FRONT_PHRASE_OPENERS and len(words) > 1:
             last = _strip_punctuation(words.pop())
             words.append(replace(last, text=f"{last.text},"))
-            return words, []
-        if len(words) == 1 and first.endswith("ly"):
             return words, []
         if self._has_noun(words) and not has_object:
             return [], [_strip_punctuation(word) for word in words]

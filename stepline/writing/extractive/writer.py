@@ -54,16 +54,14 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 # P(a sentence describes a step) from which it is written, fitted on narrations of YouCook2.
 MIN_STEP_PROBABILITY = {"few": 0.5, "usual": 0.41, "all": 0.2}
-# The same of a sentence without a verb that no list goes before: of 52 below it 13 describe a step.
-MIN_LISTED_PROBABILITY = 0.5
 # P from which the most likely step is written, if none is made out
 MIN_SURE_STEP_PROBABILITY = 0.5
+# The same of a sentence without a verb that no list goes before: of 52 below it 13 describe a step.
+MIN_LISTED_PROBABILITY = 0.5
 # Times that words are left out within a step. Of 12 steps of long transcripts with more, read one
 # by one, none was good. Of 9 with two, four were.
 MAX_STEP_GAPS = 2
-# P that an action begins with a verb that the grammar passed over
-MIN_EXTRA_ACTION_PROBABILITY = 0.5
-MIN_EXTRA_STEP_WORDS = 3  # of its step
+MIN_EXTRA_STEP_WORDS = 3  # of an action that the grammar passed over
 # P(step) from which a refused sentence is worth a record
 MIN_REPORTED_STEP_PROBABILITY = 0.1
 NO_ACTION_REASON = "states a step, but no action was found in its words"
@@ -248,8 +246,7 @@ def _sentence_drafts(
     # Grammar first, and next to its actions those that it passed over.
     drafts = grammar_drafts(unit.text, number, editor.tags, name)
     if drafts:
-        if any(_draft_flaw(draft, editor.tokens) is None for draft in drafts):
-            drafts += _extra_drafts(drafts, editor, tagger.front_verbs)
+        drafts += _extra_drafts(drafts, editor, tagger.front_verbs)
         return sorted(drafts, key=lambda draft: draft.word_indices[0])
     # Word by word, where grammar finds nothing.
     steps = editor.steps(tagger.front_verbs)
@@ -276,9 +273,7 @@ def _extra_drafts(
     for draft in editor.steps(front_verbs):
         is_new = word_indices.isdisjoint(draft.word_indices)
         is_order = draft.verb is not None and not draft.is_negated
-        if not is_new or not is_order or len(draft.words) < MIN_EXTRA_STEP_WORDS:
-            continue
-        if editor.action_probabilities[draft.verb] >= MIN_EXTRA_ACTION_PROBABILITY:
+        if is_new and is_order and len(draft.words) >= MIN_EXTRA_STEP_WORDS:
             drafts.append(draft)
     return drafts
 
