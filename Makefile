@@ -10,6 +10,8 @@ NEW_VENV := ($(PYTHON) -m venv --without-pip $(VENV) && ($(PYTHON) -m pip --pyth
             install --quiet --no-compile pip || $(BIN)/python -m ensurepip --default-pip))
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make test TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
+# Tests start many processes; a machine that keeps no bytecode would compile the package in each.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test coverage test-without-shared test-slow rehearsal check lint setup setup-dev bench bench-quick docs site fuzz clean
 

@@ -10,19 +10,11 @@ import time
 from pathlib import Path
 
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--mute-audio",
-    "--autoplay-policy=no-user-gesture-required",
-    "--remote-debugging-pipe",
-)
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync "
+    "--disable-dev-shm-usage --mute-audio --autoplay-policy=no-user-gesture-required "
+    "--remote-debugging-pipe"
+).split()
 PATIENCE = 30.0  # s after which an unanswered command is an error
 # What Chromium answers for a page that is about to be another.
 GOING = ("navigated or closed", "context was destroyed", "Cannot find context")

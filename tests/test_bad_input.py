@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from option_words import option_words
 
 # (scratch folder, a good video) -> the command's arguments
 Make = Callable[[Path, Path], list[object]]
@@ -82,12 +83,7 @@ def features(values: object, *extra: object) -> Make:
         np.savez(folder / "t.npz", text=np.array(["cut"]), features=np.ones((1, 4), np.float32))
         (folder / "l.txt").write_text("cut\n")
         given = options(
-            "--backbone",
-            "precomputed",
-            "--weights",
-            "{folder}/f.npy",
-            "--texts",
-            "{folder}/l.txt",
+            *option_words(backbone="precomputed", weights="{folder}/f.npy", texts="{folder}/l.txt"),
             *extra,
         )
         return given(folder, video)
@@ -122,12 +118,7 @@ def a_file_for_a_folder(folder: Path, video: Path) -> list[object]:
     return [
         "steps",
         video,
-        "--texts",
-        folder / "l.txt",
-        "--backbone",
-        "none",
-        "--out",
-        folder / "taken",
+        *option_words(texts=folder / "l.txt", backbone="none", out=folder / "taken"),
     ]
 
 
@@ -311,12 +302,10 @@ CASES = (
     Case(
         "two language models",
         options(
-            "--writer",
-            "llm",
-            "--set",
-            "writing.llm.base_url=http://127.0.0.1:9/v1",
-            "--set",
-            "writing.llm.gguf=m.gguf",
+            *option_words(
+                writer="llm",
+                set=["writing.llm.base_url=http://127.0.0.1:9/v1", "writing.llm.gguf=m.gguf"],
+            )
         ),
         "llm.base_url",
     ),
@@ -340,12 +329,13 @@ CASES = (
     Case(
         "two vision-language models",
         options(
-            "--set",
-            "vision.vlm.base_url=http://127.0.0.1:9/v1",
-            "--set",
-            "vision.vlm.gguf=m.gguf",
-            "--set",
-            "vision.vlm.projector=p.gguf",
+            *option_words(
+                set=[
+                    "vision.vlm.base_url=http://127.0.0.1:9/v1",
+                    "vision.vlm.gguf=m.gguf",
+                    "vision.vlm.projector=p.gguf",
+                ]
+            )
         ),
         "vision.vlm: needs one of two settings",
     ),
@@ -368,14 +358,9 @@ CASES = (
     ),
     Case(
         "a link where no server answers",
-        lambda folder, video: [
-            "steps",
-            "http://127.0.0.1:9/v.mp4",
-            "--set",
-            "links.private=true",
-            "--set",
-            "links.attempts=1",
-        ],
+        lambda folder, video: (
+            "steps http://127.0.0.1:9/v.mp4 --set links.private=true --set links.attempts=1".split()
+        ),
         "see whether its server is up",
     ),
     Case("a page's captions of a file", options("--captions", "site"), "which has no page"),
@@ -427,12 +412,7 @@ def test_a_full_disk_leaves_the_earlier_result_whole(
     run = (
         "steps",
         small_video,
-        "--captions",
-        captions_file,
-        "--out",
-        tmp_path,
-        "--backbone",
-        "none",
+        *option_words(captions=captions_file, out=tmp_path, backbone="none"),
     )
     assert stepline(*run).exit_code == 0
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -454,10 +434,7 @@ def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_repairs(
     run = [
         "steps",
         str(small_video),
-        "--captions",
-        str(captions_file),
-        "--out",
-        str(tmp_path / "out"),
+        *option_words(captions=str(captions_file), out=str(tmp_path / "out")),
     ]
     code = """
         import os, signal, sys

@@ -181,19 +181,7 @@ def test_recognition_stays_on_the_cpu_where_its_library_knows_no_gpu(caplog):
     assert "recognition stays on the CPU: CTranslate2 cannot use cuda:0 here" in caplog.text
 
 
-VERBS = (
-    "Stir",
-    "Chop",
-    "Fold",
-    "Bake",
-    "Rinse",
-    "Slice",
-    "Whisk",
-    "Pour",
-    "Knead",
-    "Peel",
-    "Grate",
-)
+VERBS = "Stir Chop Fold Bake Rinse Slice Whisk Pour Knead Peel Grate".split()
 
 
 class Recorded:

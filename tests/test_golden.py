@@ -25,6 +25,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from option_words import option_words
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "stepline" / "cli" / "demo" / "demo.mp4"
@@ -226,14 +227,7 @@ def curate(folder, engine):
         folder,
         "curate",
         "videos.csv",
-        "--recipe",
-        "recipe.toml",
-        "--out",
-        engine,
-        "--engine",
-        engine,
-        "--workers",
-        "2",
+        *option_words(recipe="recipe.toml", out=engine, engine=engine, workers="2"),
     )
     made["files.json"] = _names(out)
     for name in ("README.md", "dataset.json"):
@@ -250,12 +244,8 @@ def curate(folder, engine):
         made[f"{EXACT}{path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (refined,) = (out / "stages" / "refine").glob("*/run/aligner.safetensors")
     made["network.json"] = tensors(refined)
-    keep(
-        made,
-        "left_out.txt",
-        next((out / "stages" / "clean").glob("*/left_out.jsonl")).read_text(),
-        folder,
-    )
+    left_out = next((out / "stages" / "clean").glob("*/left_out.jsonl"))
+    keep(made, "left_out.txt", left_out.read_text(), folder)
     for name in ("run.json", "items.jsonl", "refused.jsonl"):
         text = (out / name).read_text(encoding="utf-8")
         text = text.replace(f'"name": "{engine}"', '"name": "ENGINE"')
@@ -290,6 +280,10 @@ def ray(folder):
 def predict(folder):
     """What one network of each system says of ready features and of a real video."""
     made = {}
+
+    def say(name, *command):
+        keep(made, name, run(folder, *command), folder)
+
     given = ("--features", "features")
     placing = ("--aligner", "networks/aligner.safetensors", *given)
     asked = (
@@ -300,81 +294,29 @@ def predict(folder):
         ("crosstask", "crosstask", "crosstask-given.json"),
     )
     for benchmark, reference, name in asked:
+        files = ("--reference", f"references/{reference}", "--out", name)
         order = ("--order", "given") if "given" in name else ()
-        run(
-            folder,
-            "predict",
-            benchmark,
-            *placing,
-            "--reference",
-            f"references/{reference}",
-            "--out",
-            name,
-            *order,
-        )
+        run(folder, "predict", benchmark, *placing, *files, *order)
         keep(made, name.replace(".csv", ".csv.txt"), (folder / name).read_text(), folder)
-    run(
-        folder,
-        "predict",
-        "youcook2",
-        "--model",
-        "networks/procx.safetensors",
-        *given,
-        "--reference",
-        "references/youcook2.json",
-        "--out",
-        "youcook2.json",
-    )
+    files = ("--reference", "references/youcook2.json", "--out", "youcook2.json")
+    run(folder, "predict", "youcook2", "--model", "networks/procx.safetensors", *given, *files)
     keep(made, "youcook2.json", (folder / "youcook2.json").read_text(), folder)
     lines = json.loads((folder / "references" / "youcook2.json").read_text())["a2"]["sentences"]
     (folder / "lines.txt").write_text("\n".join(lines) + "\n")
     for mode in ("step", "narration"):
-        told = run(
-            folder,
-            "ground",
-            "features/a2.npy",
-            "--texts",
-            "lines.txt",
-            *placing[:2],
-            "--mode",
-            mode,
-            "--json",
-        )
-        keep(made, f"ground-{mode}.json", told, folder)
+        texts = ("--texts", "lines.txt", *placing[:2], "--mode", mode, "--json")
+        say(f"ground-{mode}.json", "ground", "features/a2.npy", *texts)
     describing = ("--describe", "networks/procx.safetensors", "--set", "procx.when=alone")
     describing += ("--format", "json", "--json", "--out", "described")
-    keep(made, "describe.json", run(folder, "steps", "features/a1.npy", *describing), folder)
-    keep(
-        made,
-        "describe-counted.json",
-        run(
-            folder,
-            "steps",
-            "features/a3.npy",
-            *describing,
-            "--set",
-            "procx.count=3",
-            "--set",
-            "procx.caption_weight=0.5",
-        ),
-        folder,
-    )
+    say("describe.json", "steps", "features/a1.npy", *describing)
+    counted = _sets(("count=3", "caption_weight=0.5"), "procx.")
+    say("describe-counted.json", "steps", "features/a3.npy", *describing, *counted)
     video = ("media/small.mp4", "--captions", "captions/small.srt", "--json", "--out")
-    keep(
-        made,
-        "judge.json",
-        run(folder, "judge", *video, "judged", "--detector", "networks/detector.safetensors"),
-        folder,
-    )
-    keep(made, "judge-untrained.json", run(folder, "judge", *video, "plain"), folder)
-    summarizing = ("--length", "50%")
-    keep(made, "summary.json", run(folder, "summarize", *video, "plain", *summarizing), folder)
-    keep(
-        made,
-        "steps.json",
-        run(folder, "steps", *video, "aligned", "--aligner", "networks/aligner.safetensors"),
-        folder,
-    )
+    detector = ("--detector", "networks/detector.safetensors")
+    say("judge.json", "judge", *video, "judged", *detector)
+    say("judge-untrained.json", "judge", *video, "plain")
+    say("summary.json", "summarize", *video, "plain", "--length", "50%")
+    say("steps.json", "steps", *video, "aligned", *placing[:2])
     for name in ("aligner", "procx", "detector"):
         made[f"network-{name}.json"] = tensors(folder / "networks" / f"{name}.safetensors")
     return made
@@ -394,27 +336,16 @@ def evaluate(folder):
         "ivsum": ("ivsum.json", "frames", "official"),
     }
     for benchmark, (reference, *names) in conventions.items():
-        files = (
-            "--predictions",
-            f"predictions/{reference.removesuffix('.json')}.json",
-            "--reference",
-            f"references/{reference}",
-        )
+        predictions = f"predictions/{reference.removesuffix('.json')}.json"
+        files = ("--predictions", predictions, "--reference", f"references/{reference}")
         for name in names:
-            told = run(
-                folder, "evaluate", benchmark, *files, "--convention", name, "--draws", 50, "--json"
-            )
+            scoring = ("--convention", name, "--draws", 50, "--json")
+            told = run(folder, "evaluate", benchmark, *files, *scoring)
             keep(made, f"{benchmark}-{name}.json", told, folder)
     against = (
-        "--predictions",
-        "predictions/vnd.json",
-        "--against",
-        "references/vnd.json",
-        "--reference",
-        "references/vnd.json",
-        "--per-video",
-        "rows.parquet",
-    )
+        "--predictions predictions/vnd.json --against references/vnd.json --reference "
+        "references/vnd.json --per-video rows.parquet"
+    ).split()
     keep(made, "table.txt", run(folder, "evaluate", "vnd", *against, "--draws", 50), folder)
     made["rows.json"] = table(folder / "rows.parquet")
     for benchmark in conventions:
@@ -425,60 +356,24 @@ def evaluate(folder):
 def train(folder):
     """A short run of NaSVA and of ProcX: its files, its run.json, and the keys of its
     network."""
-    made, sizes = (
-        {},
-        (
-            "width=16",
-            "heads=2",
-            "encoder_layers=1",
-            "decoder_layers=1",
-            "feed_forward=24",
-            "projection=8",
-        ),
+    made = {}
+    nasva = "width=16 heads=2 encoder_layers=1 decoder_layers=1 feed_forward=24 projection=8"
+    procx = (
+        "rows=16 attention.width=16 attention.heads=2 attention.levels=2 encoder_layers=1 "
+        "decoder_layers=1 feed_forward=24 queries=4 captioner.width=16 captioner.heads=2 "
+        "captioner.text_layers=1 captioner.joint_layers=1 captioner.feed_forward=24 "
+        "captioner.projection=8"
     )
     run(folder, "features", "import", "features", "--out", "store", "--backbone", "conse")
     keep(made, "features.json", run(folder, "features", "check", "store", "--json"), folder)
     steps = ("--features", "store", "--steps", "youcook2:references/youcook2.json")
     runs = {
-        "nasva": (*steps, "--step-vectors", "minilm", *_sets(sizes, "model.")),
-        "procx": (
-            *steps,
-            *_sets(
-                (
-                    "rows=16",
-                    "attention.width=16",
-                    "attention.heads=2",
-                    "attention.levels=2",
-                    "encoder_layers=1",
-                    "decoder_layers=1",
-                    "feed_forward=24",
-                    "queries=4",
-                    "captioner.width=16",
-                    "captioner.heads=2",
-                    "captioner.text_layers=1",
-                    "captioner.joint_layers=1",
-                    "captioner.feed_forward=24",
-                    "captioner.projection=8",
-                ),
-                "model.",
-            ),
-            "--set",
-            "vocabulary.size=300",
-        ),
+        "nasva": (*steps, "--step-vectors", "minilm", *_sets(nasva.split(), "model.")),
+        "procx": (*steps, *_sets(procx.split(), "model."), "--set", "vocabulary.size=300"),
     }
     for name, given in runs.items():
-        run(
-            folder,
-            "train",
-            name,
-            *given,
-            "--out",
-            name,
-            "--set",
-            "train.epochs=1",
-            "--set",
-            "train.device=cpu",
-        )
+        more = option_words(out=name, set=["train.epochs=1", "train.device=cpu"])
+        run(folder, "train", name, *given, *more)
         out = folder / name
         told = json.loads(plain((out / "run.json").read_text(), folder))
         told.pop("versions", None)
@@ -507,34 +402,15 @@ def sieve_swap(folder):
         "parts": [{**part, "files": sorted(part["files"])} for part in base["parts"]],
     }
     made[f"{EXACT}base"] = base
-    keep(
-        made,
-        "ask.txt",
-        run(folder, "text-base", "ask", "base", "slice the lemons", "boil the potatoes"),
-        folder,
-    )
+    asked = run(folder, "text-base", "ask", "base", "slice the lemons", "boil the potatoes")
+    keep(made, "ask.txt", asked, folder)
     swapping = (
-        "--text-base",
-        "base",
-        "--set",
-        "pairing.smallest_category=1",
-        "--set",
-        "pairing.iou=0.1",
-        "--set",
-        "pairing.recall=0.1",
-        "--set",
-        "pairing.validation_iou=0.6",
-        "--set",
-        "match.similarity=0.4",
-        "--set",
-        "match.swap_similarity=0.5",
-    )
-    keep(
-        made,
-        "counts.json",
-        run(folder, "sieve-swap", "narrations", "--out", "swapped", *swapping, "--json"),
-        folder,
-    )
+        "--text-base base --set pairing.smallest_category=1 --set pairing.iou=0.1 --set "
+        "pairing.recall=0.1 --set pairing.validation_iou=0.6 --set match.similarity=0.4 --set "
+        "match.swap_similarity=0.5"
+    ).split()
+    counts = run(folder, "sieve-swap", "narrations", "--out", "swapped", *swapping, "--json")
+    keep(made, "counts.json", counts, folder)
     for part in ("base", "swapped"):
         names = files_below(folder / part)
         made[f"{part}-files.json"] = [

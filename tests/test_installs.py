@@ -11,6 +11,7 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 from installs import ENVIRONMENT, ROOT, install_command, run_installed
+from option_words import option_words
 
 from stepline.cli import COMMANDS, main
 
@@ -63,10 +64,7 @@ CALLS = {
     "schema": ("--out", "schemas"),
     "evaluate": (
         "vnd",
-        "--predictions",
-        "predictions/vnd.json",
-        "--reference",
-        "references/vnd.json",
+        *option_words(predictions="predictions/vnd.json", reference="references/vnd.json"),
     ),
     "annotate": ("vnd", "out/small.json", "--out", "vnd", "--port", "0"),
     "features": FEATURES[1:],

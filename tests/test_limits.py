@@ -14,6 +14,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 import torch
+from option_words import option_words
 from small_video import draw_video
 
 from stepline.datasets.files import read_json_files
@@ -138,12 +139,7 @@ def test_captions_with_half_a_surrogate_pair_are_read_and_written(small_video, t
     result = stepline(
         "steps",
         small_video,
-        "--captions",
-        captions,
-        "--out",
-        tmp_path / "out",
-        "--backbone",
-        "none",
+        *option_words(captions=captions, out=tmp_path / "out", backbone="none"),
     )
     assert result.exit_code == 0, result.output
     assert "�" in read_record(tmp_path / "out" / "small.json").transcript.sentences[0].text
@@ -173,14 +169,7 @@ def odd_record(small_video, captions_file, tmp_path, stepline):
     run = (
         "steps",
         small_video,
-        "--captions",
-        captions_file,
-        "--out",
-        tmp_path,
-        "--backbone",
-        "none",
-        "--format",
-        "json",
+        *option_words(captions=captions_file, out=tmp_path, backbone="none", format="json"),
     )
     assert stepline(*run).exit_code == 0
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from option_words import option_words
 
 from stepline.errors import SettingsError, StoreError
 from stepline.files.locks import LOCK_NAME, lock_output
@@ -36,17 +37,7 @@ COMMANDS = {
     "text-base build": ("text-base", "build", "recipes.json", "--out"),
     "sieve-swap": ("sieve-swap", "records", "--text-base", "base", "--out"),
     "curate": ("curate", "videos.csv", "--out"),
-    "predict": (
-        "predict",
-        "ht-step",
-        "--aligner",
-        "net",
-        "--features",
-        "f",
-        "--reference",
-        "r",
-        "--out",
-    ),
+    "predict": "predict ht-step --aligner net --features f --reference r --out".split(),
 }
 
 
@@ -176,15 +167,8 @@ def test_a_disk_without_locks_holds_nothing_and_says_so(tmp_path, monkeypatch, c
 def test_two_runs_over_one_video_make_it_once(
     small_video, captions_file, tmp_path, stepline, caplog
 ):
-    common = (
-        "--captions",
-        captions_file,
-        "--backbone",
-        "none",
-        "--format",
-        "json",
-        "--out",
-        tmp_path / "out",
+    common = option_words(
+        captions=captions_file, backbone="none", format="json", out=tmp_path / "out"
     )
     begun = threading.Event()
     caplog.handler.addFilter(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from option_words import option_words
 
 import stepline as package
 from stepline.curate.stage import Recipe
@@ -106,16 +107,13 @@ def test_an_output_plugin_is_written_and_known_again_by_the_command(
     job = (
         "steps",
         small_video,
-        "--captions",
-        captions_file,
-        "--format",
-        "csv",
-        "--writer",
-        "every-sentence",
-        "--backbone",
-        "colours",
-        "--out",
-        tmp_path,
+        *option_words(
+            captions=captions_file,
+            format="csv",
+            writer="every-sentence",
+            backbone="colours",
+            out=tmp_path,
+        ),
     )
     result = stepline(*job)
     assert result.exit_code == 0, result.output
@@ -161,12 +159,7 @@ def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
     common = (
         "steps",
         small_video,
-        "--captions",
-        captions_file,
-        "--backbone",
-        "none",
-        "--out",
-        tmp_path / "out",
+        *option_words(captions=captions_file, backbone="none", out=tmp_path / "out"),
     )
     try:
         for job in ((*common, "--format", "csv"), (*common, "--writer", "every-sentence")):

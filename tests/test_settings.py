@@ -283,14 +283,10 @@ def test_every_number_that_can_be_set_has_a_range():
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "asr.pause=1e300",
-        "asr.longest=1e308",
-        "vision.frame_size=100000",
-        "media.threads=5000",
-        "asr.threads=5000",
-        "nasva.ground.window=1e-9",
-    ],
+    (
+        "asr.pause=1e300 asr.longest=1e308 vision.frame_size=100000 media.threads=5000 "
+        "asr.threads=5000 nasva.ground.window=1e-9"
+    ).split(),
 )
 def test_a_number_beyond_its_range_is_refused_by_name_with_the_range(override):
     from stepline.pipeline.request import StepsSettings

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import test_golden
+from option_words import option_words
 
 import stepline
 
@@ -50,42 +51,29 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 TRAINING = (
-    "train.epochs=1",
-    "model.width=16",
-    "model.heads=2",
-    "model.feed_forward=24",
-    "model.projection=8",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-)
+    "train.epochs=1 model.width=16 model.heads=2 model.feed_forward=24 model.projection=8 "
+    "model.encoder_layers=1 model.decoder_layers=1"
+).split()
+STAGES = "probe transcribe write filter encode coarse ground judge gather clean export".split()
 STEPS = ("steps", "demo.mp4", "--out", "out")  # with the recogniser, and its voice detector
 JOBS = (
     ("features", "import", "features", "--out", "store", "--backbone", "conse"),
     (
         "train",
         "nasva",
-        "--features",
-        "store",
-        "--steps",
-        "youcook2:references/youcook2.json",
-        "--out",
-        "net",
+        *option_words(features="store", steps="youcook2:references/youcook2.json", out="net"),
         *(part for setting in TRAINING for part in ("--set", setting)),
     ),
     (
         "curate",
         "videos.csv",
-        "--recipe",
-        "recipe.toml",
-        "--out",
-        "data",
-        "--limit",
-        "3",
-        "--workers",
-        "1",
-        "--set",
-        'stages=["probe", "transcribe", "write", "filter", "encode", "coarse", "ground", "judge", "gather", "clean", '
-        '"export"]',
+        *option_words(
+            recipe="recipe.toml",
+            out="data",
+            limit="3",
+            workers="1",
+            set=f"stages={json.dumps(STAGES)}",
+        ),
     ),
     STEPS,
 )
@@ -100,30 +88,16 @@ OTHERS = (
     ("datasets",),
     ("transcribe", "demo.mp4"),
     (
-        "steps",
-        "media/small.mp4",
-        "--describe",
-        "networks/procx.safetensors",
-        "--set",
-        "procx.when=alone",
-        "--out",
-        "told",
-    ),
+        "steps media/small.mp4 --describe networks/procx.safetensors --set procx.when=alone "
+        "--out told"
+    ).split(),
     ("curate", "excluded", "youcook2=references/youcook2.json", "--out", "excluded.txt"),
     ("features", "extract", "media/small.mp4", "--out", "extracted"),
 )
 PREDICTION = (
-    "predict",
-    "ht-step",
-    "--aligner",
-    "networks/aligner.safetensors",
-    "--features",
-    "features",
-    "--reference",
-    "references/htstep",
-    "--out",
-    "answers.json",
-)
+    "predict ht-step --aligner networks/aligner.safetensors --features features --reference "
+    "references/htstep --out answers.json"
+).split()
 
 
 @pytest.fixture

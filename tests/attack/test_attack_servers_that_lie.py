@@ -17,7 +17,6 @@ import pytest
 from web_server import serve
 
 from stepline.errors import MediaError, SettingsError, WriterError
-from stepline.files.remote.addresses import is_public
 from stepline.llm.servers import OpenAiServer, RequestError
 from stepline.llm.settings import ChatSettings
 from stepline.media.http import MAX_WHOLE_BYTES, LinkLimits, TransferLimits, open_url
@@ -138,9 +137,9 @@ def little_memory():
 @pytest.mark.parametrize("lie", LIES)
 def test_a_language_model_that_lies_ends_in_one_fault(lie, status):
     with LyingServer(lambda: LIES[lie](status)) as server, little_memory():
-        model = OpenAiServer(ChatSettings(base_url=f"{server.url}/v1", timeout=20.0))
+        model = OpenAiServer(ChatSettings(base_url=f"{server.url}/v1", timeout=300.0))
         with pytest.raises((RequestError, WriterError)) as caught:
-            model.ask("Which step?", seed=1, until=time.monotonic() + 20.0)
+            model.ask("Which step?", seed=1, until=time.monotonic() + 300.0)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
     assert "in time" not in str(caught.value)  # a limit of bytes ends it, not the clock
@@ -250,40 +249,3 @@ def test_a_webhook_that_lies_holds_nothing_up(outbox, lie):
 def test_a_webhook_at_no_address_is_refused_at_the_start(url, tmp_path):
     with pytest.raises(SettingsError, match="correct the address"):
         open_webhook(url, tmp_path / "key", QUICK)
-
-
-# ---------------------------------------------------------------- addresses
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "::127.0.0.1",
-        "::10.0.0.1",
-        "::8.8.8.8",
-        "::ffff:0:127.0.0.1",
-        "::ffff:0:8.8.8.8",
-        "::ffff:168.63.129.16",
-        "64:ff9b:1::1",
-        "64:ff9b:1::8.8.8.8",
-        "64:ff9b::168.63.129.16",
-        "fec0::1",
-        "feff::1",
-        "168.63.129.16",
-        "2002:a83f:8110::1",
-        "2001:470::5efe:7f00:1",
-        "2001:470::200:5efe:a00:1",
-        "192.88.99.1",
-        "5f00::1",
-        "3fff::1" if not __import__("ipaddress").ip_address("3fff::1").is_global else "fd00::1",
-        "fd00:ec2::254",
-        "100.100.100.200",
-    ],
-)
-def test_an_address_that_leads_inside_is_not_public(address):
-    assert not is_public(address)
-
-
-@pytest.mark.parametrize("address", ["2606:4700::1111", "::ffff:8.8.8.8", "2001:470::200:1:a00:1"])
-def test_an_address_of_the_internet_is_public(address):
-    assert is_public(address)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from fake_stages import STAGES
+from option_words import option_words
 
 from stepline.cli.curate import _sigterm_as_interrupt
 
@@ -26,12 +27,7 @@ def test_a_run_says_what_went_through_and_status_reports_it_again(films, steplin
     asked = (
         "curate",
         films / "films",
-        "--recipe",
-        films / "fake.toml",
-        "--out",
-        films / "out",
-        "--workers",
-        1,
+        *option_words(recipe=films / "fake.toml", out=films / "out", workers=1),
     )
     done = stepline(*asked)
     assert done.exit_code == 0, done.output

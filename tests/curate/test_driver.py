@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fake_stages import recipe, videos
+from option_words import option_words
 from s3_server import SECRET
 from small_video import CAPTIONS, draw_video
 from threadpoolctl import threadpool_info
@@ -115,10 +116,7 @@ def test_of_two_commands_on_one_out_in_gs_one_makes_the_bytes_of_a_local_one(
         "-m",
         "stepline",
         "curate",
-        "--recipe",
-        "visual_narration",
-        "--workers",
-        "1",
+        *option_words(recipe="visual_narration", workers="1"),
     ]
 
     def begun(source, out):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from option_words import option_words
 
 from stepline.curate.stages.gather import read_left_out
 from stepline.storage import read_parquet
@@ -35,10 +36,7 @@ def test_the_recipe_howtostep_refuses_a_copy_and_places_the_steps_that_are_shown
         "stepline",
         "curate",
         corpus / "videos.csv",
-        "--recipe",
-        "lab/curate_howtostep.toml",
-        "--out",
-        out,
+        *option_words(recipe="lab/curate_howtostep.toml", out=out),
         *settings,
     )
     (gathered,) = (out / "stages" / "gather").glob("*/records.parquet")

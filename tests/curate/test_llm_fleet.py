@@ -9,18 +9,7 @@ from stepline.curate.stage import load_recipe
 from stepline.curate.stages import STAGE_TABLE
 
 THINGS = ("lemons", "carrots", "onions", "apples", "leeks", "plums", "limes", "beans")
-STAGES_ASKED = [
-    "probe",
-    "transcribe",
-    "write",
-    "filter",
-    "encode",
-    "coarse",
-    "ground",
-    "judge",
-    "gather",
-    "export",
-]
+STAGES_ASKED = "probe transcribe write filter encode coarse ground judge gather export".split()
 
 
 @pytest.fixture

@@ -15,29 +15,10 @@ from stepline.datasets import DATASETS, DatasetRecords, read, read_predictions
 from stepline.errors import DatasetError
 
 KEYS = st.sampled_from(
-    [
-        "database",
-        "a",
-        "results",
-        "timestamps",
-        "sentences",
-        "annotations",
-        "segment",
-        "start",
-        "end",
-        "text",
-        "steps",
-        "id",
-        "video_id",
-        "timestamp",
-        "sentence",
-        "chapters",
-        "00:01:20",
-        "segments",
-        "duration",
-        "videos",
-        "version",
-    ]
+    (
+        "database a results timestamps sentences annotations segment start end text steps id "
+        "video_id timestamp sentence chapters 00:01:20 segments duration videos version"
+    ).split()
 )
 LEAVES = (
     st.none()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from option_words import option_words
 
 from lab.cli import lab
 from stepline.cli import main
@@ -57,19 +58,14 @@ def test_json_against_another_system_and_a_row_a_video(files):
 
     result = run(
         "vnd",
-        "--predictions",
-        files / "one.json",
-        "--reference",
-        files / "truth.json",
-        "--against",
-        files / "other.json",
-        "--per-video",
-        files / "rows.parquet",
+        *option_words(
+            predictions=files / "one.json",
+            reference=files / "truth.json",
+            against=files / "other.json",
+            per_video=files / "rows.parquet",
+        ),
         "--json",
-        "--draws",
-        50,
-        "--seed",
-        3,
+        *option_words(draws=50, seed=3),
     )
     tree = json.loads(result.stdout)
     assert tree["videos"] == 40

@@ -163,18 +163,7 @@ def archives(given: Material, rng: random.Random, scratch: Path) -> Iterator[Cas
 
 def locales(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
     """Terminals that hold other letters, and the variables that say so."""
-    encodings = (
-        "ascii",
-        "latin-1",
-        "cp1252",
-        "cp437",
-        "utf-16",
-        "shift_jis",
-        "gb18030",
-        "koi8-r",
-        "cp1140",
-        "utf-7",
-    )
+    encodings = "ascii latin-1 cp1252 cp437 utf-16 shift_jis gb18030 koi8-r cp1140 utf-7".split()
     for number, encoding in enumerate(encodings * 3):
         for name, arguments in commands(given, scratch / f"out{number}").items():
             value = rng.choice(
@@ -331,22 +320,12 @@ def homes(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
         changed = {
             rng.choice(
                 (
-                    "HOME",
-                    "XDG_CACHE_HOME",
-                    "STEPLINE_CACHE",
-                    "TMPDIR",
-                    "XDG_CONFIG_HOME",
-                    "STEPLINE_CONFIG",
-                )
+                    "HOME XDG_CACHE_HOME STEPLINE_CACHE TMPDIR XDG_CONFIG_HOME STEPLINE_CONFIG"
+                ).split()
             ): rng.choice(places)
         }
         variables = (
-            "STEPLINE_ASR__BEAM",
-            "STEPLINE_X__Y",
-            "STEPLINE_MEDIA__THREADS",
-            "COLUMNS",
-            "TERM",
-            "NO_COLOR",
+            "STEPLINE_ASR__BEAM STEPLINE_X__Y STEPLINE_MEDIA__THREADS COLUMNS TERM NO_COLOR".split()
         )
         changed[rng.choice(variables)] = rng.choice(
             ("", "-1", "many", "1e308", "9" * 500, "\x1b[2J")

@@ -95,22 +95,7 @@ def test_a_narration_and_its_marks_can_be_learned_by_heart(folder, tmp_path):
     texts = ["Hello and welcome.", "So we're going to cut two slices of bread."]
     talk, step = NarrationTagger(path).tag_sentences(texts)
     assert step.step_probability > talk.step_probability + 0.3
-    words = [
-        "so",
-        "we're",
-        "going",
-        "to",
-        "cut",
-        "two",
-        "slices",
-        "of",
-        "bread",
-        "put",
-        "it",
-        "in",
-        "the",
-        "toaster",
-    ]
+    words = "so we're going to cut two slices of bread put it in the toaster".split()
     marks = (
         PunctuationModel(path.parent / PUNCTUATION_FILE).predict_punctuation(words).argmax(axis=1)
     )

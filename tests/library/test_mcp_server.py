@@ -16,6 +16,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import stepline as package
+from stepline.library import SearchIndex
 from stepline.library import mcp_server as module
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
@@ -31,10 +32,10 @@ FILM = Path(package.__file__).parent / "cli" / "demo" / "demo.mp4"
 TOOLS = {"list_videos", "search_moments", "get_steps", "get_frame", "cut_clip", "process_video"}
 
 
-@pytest.fixture
-def library(tmp_path):
-    folder = tmp_path / "library"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory):
+    """A library whose index is made once; tests work on copies."""
+    folder = tmp_path_factory.mktemp("indexed")
     record = read_record(DEMO)
     pancakes = record.video.model_copy(update={"path": str(FILM), "title": "Banana pancakes"})
     write_record(record.model_copy(update={"video": pancakes}), folder / "demo.json")
@@ -47,13 +48,21 @@ def library(tmp_path):
         status="said_only",
         score=0.2,
     )
-    video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(tmp_path / "gone.mp4"))
+    video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(folder / "gone.mp4"))
     transcript = Transcript(sentences=(said,))
     write_record(
         Record(id="lawn", video=video, transcript=transcript, steps=(step,)), folder / "lawn.json"
     )
     (folder / "notes.json").write_text("{}")
+    index = SearchIndex(folder)
+    index.update()
+    index.close()
     return folder
+
+
+@pytest.fixture
+def library(indexed, tmp_path):
+    return shutil.copytree(indexed, tmp_path / "library")
 
 
 @pytest.fixture

@@ -55,19 +55,31 @@ def sink() -> Record:
     )
 
 
-@pytest.fixture
-def folder(tmp_path):
-    shutil.copy(DEMO, tmp_path / "demo.json")
-    (tmp_path / "demo.html").touch()
-    write_record(sink(), tmp_path / "sink.json")
-    (tmp_path / "notes.json").write_text('{"no": "record"}')
-    return tmp_path
-
-
-@pytest.fixture
-def index(folder):
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory):
+    """A folder whose index is made once; tests work on copies."""
+    folder = tmp_path_factory.mktemp("indexed")
+    shutil.copy(DEMO, folder / "demo.json")
+    (folder / "demo.html").touch()
+    write_record(sink(), folder / "sink.json")
+    (folder / "notes.json").write_text('{"no": "record"}')
     index = SearchIndex(folder)
-    index.update()
+    assert index.update().read == 3
+    index.close()
+    return folder
+
+
+@pytest.fixture
+def folder(indexed, tmp_path):
+    no_index = shutil.ignore_patterns(f"{INDEX_FILE}*")
+    return shutil.copytree(indexed, tmp_path, ignore=no_index, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def index(indexed, folder):
+    shutil.copy2(indexed / INDEX_FILE, folder / INDEX_FILE)
+    index = SearchIndex(folder)
+    assert index.update().read == 0
     yield index
     index.close()
 

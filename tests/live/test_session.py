@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 from live_server import cut_stream
+from option_words import option_words
 from small_video import encode_video, measure_activity
 from spoken import Hearer, loudness, sound, speak
 from web_server import serve
@@ -479,10 +480,7 @@ def test_a_run_killed_in_the_middle_goes_on_within_ten_seconds(shared, tmp_path)
         "stepline",
         "live",
         str(DEMO_VIDEO),
-        "--out",
-        str(tmp_path),
-        "--backbone",
-        "none",
+        *option_words(out=str(tmp_path), backbone="none"),
     ]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from llm_fakes import Answers, FakeServer
+from option_words import option_words
 
 from stepline.errors import ModelError, WriterError
 from stepline.llm import availability
@@ -105,12 +106,7 @@ def test_a_missing_writer_ends_the_job_in_one_line_before_speech_is_recognised(
         done = stepline(
             "steps",
             small_video,
-            "--writer",
-            "llm",
-            "--set",
-            f"writing.llm.{named}",
-            "--out",
-            tmp_path / "out",
+            *option_words(writer="llm", set=f"writing.llm.{named}", out=tmp_path / "out"),
         )
         assert done.exit_code == 1
         assert done.stderr.count("\n") == 1

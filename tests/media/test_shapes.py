@@ -12,20 +12,7 @@ from made_videos import index_of
 from stepline.media import AudioBlock, Frame, MediaReader, frames_at, probe
 
 # containers whose pictures come at any time, and those that count a frame rate
-FREE = [
-    "mp4",
-    "m4v",
-    "f4v",
-    "fragments.mp4",
-    "mov",
-    "3gp",
-    "mkv",
-    "webm",
-    "ts",
-    "mts",
-    "flv",
-    "nut",
-]
+FREE = "mp4 m4v f4v fragments.mp4 mov 3gp mkv webm ts mts flv nut".split()
 ALL = list(CONTAINERS)
 COMMON = ["mp4", "mkv"]
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from aligner_samples import tiny
+from option_words import option_words
 
 from lab.simulate import EASY_WORLD, simulate, write_dataset
 from lab.simulate.texts import texts as worded
@@ -119,10 +120,7 @@ def answered(stepline, world, trained, benchmark, reference, out, *more):
         "--aligner",
         trained,
         *given,
-        "--reference",
-        world / reference,
-        "--out",
-        out,
+        *option_words(reference=world / reference, out=out),
         *more,
     )
 
@@ -131,10 +129,7 @@ def score(stepline, benchmark, predictions, reference, *more):
     result = stepline(
         "evaluate",
         benchmark,
-        "--predictions",
-        predictions,
-        "--reference",
-        reference,
+        *option_words(predictions=predictions, reference=reference),
         "--json",
         *more,
     )
@@ -237,16 +232,13 @@ def test_missing_and_broken_videos_are_named_and_listed(
     job = (
         "predict",
         "htm-align",
-        "--aligner",
-        trained,
-        "--features",
-        features,
-        "--texts",
-        texts,
-        "--reference",
-        world / "htm_align.json",
-        "--out",
-        tmp_path / "out.json",
+        *option_words(
+            aligner=trained,
+            features=features,
+            texts=texts,
+            reference=world / "htm_align.json",
+            out=tmp_path / "out.json",
+        ),
     )
     result = stepline(*job)
     assert result.exit_code == 1
@@ -299,10 +291,7 @@ def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_p
         "calibrate",
         "ht-step",
         *job,
-        "--reference",
-        world / "ht-step",
-        "--subset",
-        "train",
+        *option_words(reference=world / "ht-step", subset="train"),
         "--json",
     )
     assert result.exit_code == 0, result.output
@@ -341,14 +330,9 @@ def test_predict_refuses_networks_features_and_references_that_do_not_match(
         result = stepline(
             "predict",
             "htm-align",
-            "--aligner",
-            aligner,
-            "--features",
-            features,
-            "--reference",
-            told,
-            "--out",
-            tmp_path / "out.json",
+            *option_words(
+                aligner=aligner, features=features, reference=told, out=tmp_path / "out.json"
+            ),
         )
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
         assert reason in result.stderr

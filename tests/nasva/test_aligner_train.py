@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from aligner_samples import sample, tiny
+from option_words import option_words
 from safetensors import safe_open
 from safetensors.torch import load_file
 from training_data import WIDTH, command, write_stores
@@ -262,20 +263,13 @@ def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
     made = stepline(
         "train",
         "nasva",
-        "--features",
-        tmp_path / "video",
-        "--steps",
-        tmp_path / "step",
-        "--start",
-        path,
-        "--out",
-        tmp_path / "run",
-        "--set",
-        "train.epochs=1",
-        "--set",
-        "train.learning_rate=1e-9",
-        "--set",
-        "train.device=cpu",
+        *option_words(
+            features=tmp_path / "video",
+            steps=tmp_path / "step",
+            start=path,
+            out=tmp_path / "run",
+            set=["train.epochs=1", "train.learning_rate=1e-9", "train.device=cpu"],
+        ),
     )
     assert made.exit_code == 0, made.stderr
     trained = load_file(tmp_path / "run" / "aligner.safetensors")
@@ -493,10 +487,7 @@ def test_torchrun_killed_in_mid_epoch_and_started_again_ends_as_one_process(
     launcher = (
         "-m",
         "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-port",
-        str(free_port()),
+        *option_words(nproc_per_node="2", master_port=str(free_port())),
     )
     child = started(arguments, *launcher)
     checkpoint = tmp_path / "two" / CHECKPOINT_FILE

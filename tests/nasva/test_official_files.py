@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from aligner_samples import WIDTH, released_layout, tiny
+from option_words import option_words
 
 from stepline.curate.stage import Recipe, VideoContext, VideoItem
 from stepline.curate.stages import per_video
@@ -88,13 +89,8 @@ def test_the_released_network_is_loaded_as_its_copy_in_our_format(files, tmp_pat
 
 def test_predict_answers_alike_with_the_released_network_and_its_copy(stepline, files, tmp_path):
     def run(path):
-        given = (
-            "--features",
-            files / "features",
-            "--texts",
-            files / "texts",
-            "--reference",
-            files / "htm_align.json",
+        given = option_words(
+            features=files / "features", texts=files / "texts", reference=files / "htm_align.json"
         )
         result = stepline(
             "predict", "htm-align", "--aligner", path, *given, "--out", tmp_path / "out.json"
@@ -107,14 +103,12 @@ def test_predict_answers_alike_with_the_released_network_and_its_copy(stepline, 
     bare = stepline(
         "predict",
         "htm-align",
-        "--aligner",
-        files / "released.pth",
-        "--features",
-        files / "features",
-        "--reference",
-        files / "htm_align.json",
-        "--out",
-        tmp_path / "out.json",
+        *option_words(
+            aligner=files / "released.pth",
+            features=files / "features",
+            reference=files / "htm_align.json",
+            out=tmp_path / "out.json",
+        ),
     )
     assert (
         "its texts are vectors 12 wide of an encoder that it does not name; give --texts"
@@ -138,15 +132,8 @@ def test_ground_answers_alike_with_the_released_network_and_its_copy(stepline, f
 
 def test_steps_takes_it_for_ready_features(stepline, files, small_video, captions_file, tmp_path):
     def run(path, *more):
-        given = (
-            "--captions",
-            captions_file,
-            "--texts",
-            files / "lines.txt",
-            "--format",
-            "json",
-            "--out",
-            tmp_path,
+        given = option_words(
+            captions=captions_file, texts=files / "lines.txt", format="json", out=tmp_path
         )
         ready = (
             f"vision.path={files / 'features' / 'one.pth.tar'}",
@@ -176,13 +163,8 @@ def test_steps_takes_it_for_ready_features(stepline, files, small_video, caption
 def test_calibrate_takes_it_and_stores_the_fit_next_to_it(stepline, files, tmp_path):
     path = tmp_path / "released.pth"
     path.write_bytes((files / "released.pth").read_bytes())
-    given = (
-        "--features",
-        files / "features",
-        "--texts",
-        files / "texts",
-        "--reference",
-        files / "htm_align.json",
+    given = option_words(
+        features=files / "features", texts=files / "texts", reference=files / "htm_align.json"
     )
     result = stepline("train", "calibrate", "htm-align", "--aligner", path, *given)
     assert result.exit_code == 0, result.output
@@ -220,13 +202,8 @@ def test_a_curated_dataset_is_grounded_by_it(files):
 
 
 def test_a_rate_that_it_does_not_take_is_refused(stepline, files):
-    given = (
-        "--texts",
-        files / "lines.txt",
-        "--text-features",
-        files / "texts" / "one.pth",
-        "--set",
-        "vision.rate=2",
+    given = option_words(
+        texts=files / "lines.txt", text_features=files / "texts" / "one.pth", set="vision.rate=2"
     )
     result = stepline(
         "ground", files / "features" / "one.pth.tar", *given, "--aligner", files / "released.pth"
@@ -247,13 +224,8 @@ def predict_and_score(stepline, files, tmp_path, truth):
     """Return the predictions for an HTM-Align of one video, and the scores that `evaluate` gives
     them."""
     (tmp_path / "htm_align.json").write_text(json.dumps({"one": truth}))
-    given = (
-        "--reference",
-        tmp_path / "htm_align.json",
-        "--features",
-        files / "features",
-        "--texts",
-        files / "texts",
+    given = option_words(
+        reference=tmp_path / "htm_align.json", features=files / "features", texts=files / "texts"
     )
     out = tmp_path / "out.json"
     result = stepline(
@@ -334,15 +306,8 @@ def htstep(tmp_path):
 
 
 def answer_htstep(stepline, files, reference, out, *more):
-    given = (
-        "--features",
-        files / "features",
-        "--texts",
-        files / "texts",
-        "--reference",
-        reference,
-        "--out",
-        out,
+    given = option_words(
+        features=files / "features", texts=files / "texts", reference=reference, out=out
     )
     return stepline("predict", "ht-step", "--aligner", files / "released.pth", *given, *more)
 
@@ -400,12 +365,7 @@ def test_ht_steps_validation_has_the_same_form_and_is_scored(stepline, files, ht
     scored = stepline(
         "evaluate",
         "ht-step",
-        "--predictions",
-        out,
-        "--reference",
-        htstep,
-        "--subset",
-        "val_seen",
+        *option_words(predictions=out, reference=htstep, subset="val_seen"),
         "--json",
     )
     hits = [3.0 <= given[id][0] <= 9.5 for id in given] + [
@@ -420,12 +380,7 @@ def test_what_hidden_splits_cannot_give_is_refused(stepline, files, htstep, tmp_
         "name a .json" in answer_htstep(stepline, files, htstep, tmp_path / "out.csv", *test).stderr
     )
     given = (
-        "--features",
-        files / "features",
-        "--texts",
-        files / "texts",
-        "--reference",
-        htstep,
+        *option_words(features=files / "features", texts=files / "texts", reference=htstep),
         *test,
     )
     calibrated = stepline(
@@ -473,18 +428,14 @@ def test_the_answers_are_those_of_the_released_code(stepline, shared, tmp_path, 
     result = stepline(
         "predict",
         benchmark,
-        "--aligner",
-        folder / "tiny_checkpoint_fp32.pth",
-        "--features",
-        tmp_path / "features",
-        "--texts",
-        tmp_path / "texts",
-        "--reference",
-        tmp_path / "asked.json",
-        "--out",
-        tmp_path / "out.json",
-        "--set",
-        "nasva.aligner.compete=0",
+        *option_words(
+            aligner=folder / "tiny_checkpoint_fp32.pth",
+            features=tmp_path / "features",
+            texts=tmp_path / "texts",
+            reference=tmp_path / "asked.json",
+            out=tmp_path / "out.json",
+            set="nasva.aligner.compete=0",
+        ),
     )
     assert result.exit_code == 0, result.output
     answers = json.loads((tmp_path / "out.json").read_text())

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from option_words import option_words
 
 from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
@@ -29,17 +30,10 @@ from stepline.settings import load_settings
 from stepline.storage import read_parquet, write_parquet
 
 SMALL = (
-    "model.width=32",
-    "model.heads=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "model.feed_forward=64",
-    "model.projection=16",
-    "train.epochs=2",
-    "train.learning_rate=2e-3",
-    "rounds.teacher_epochs=1",
-    "rounds.teachers=1",
-)
+    "model.width=32 model.heads=2 model.encoder_layers=1 model.decoder_layers=1 "
+    "model.feed_forward=64 model.projection=16 train.epochs=2 train.learning_rate=2e-3 "
+    "rounds.teacher_epochs=1 rounds.teachers=1"
+).split()
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +52,7 @@ def dataset(tmp_path_factory):
 
 
 def command(dataset, out, *more):
-    sources = [
-        "--features",
-        dataset / "features",
-        "--step-vectors",
-        dataset / "steps",
-        "--out",
-        out,
-    ]
+    sources = option_words(features=dataset / "features", step_vectors=dataset / "steps", out=out)
     given = [part for pair in SMALL for part in ("--set", pair)]
     return ["refine", str(dataset / "records.parquet"), *map(str, sources), *given, *more]
 

@@ -21,18 +21,9 @@ from stepline.storage import read_parquet, write_parquet
 
 WEIGHTS = 1e-4  # as of one training in two processes (test_aligner_train.py)
 STILL = (
-    "--set",
-    "model.dropout=0",
-    "--set",
-    "model.attention_dropout=0",
-    "--set",
-    "rounds.teachers=2",
-    "--set",
-    "rounds.rounds=2",
-    "--set",
-    "--set",
-    "train.batch=4",
-)
+    "--set model.dropout=0 --set model.attention_dropout=0 --set rounds.teachers=2 --set "
+    "rounds.rounds=2 --set train.batch=4"
+).split()
 
 
 @pytest.fixture(scope="module")

@@ -27,13 +27,10 @@ def test_the_crosses_of_table_8_can_be_typed():
 
 
 TABLE_9 = (
-    "rounds.rounds=3",
-    "rounds.by_round.2.threshold=0.7",
-    "rounds.by_round.2.position=center",
-    "rounds.by_round.2.seconds=none",
-    "rounds.by_round.3.position=center",
-    "rounds.by_round.3.seconds=none",
-)
+    "rounds.rounds=3 rounds.by_round.2.threshold=0.7 rounds.by_round.2.position=center "
+    "rounds.by_round.2.seconds=none rounds.by_round.3.position=center "
+    "rounds.by_round.3.seconds=none"
+).split()
 
 
 def test_the_rounds_of_table_9_can_be_typed():

@@ -7,14 +7,9 @@ from stepline.features import FeatureWriter, RowTexts
 
 WIDTH = 12
 SMALL = (
-    "width=32",
-    "heads=4",
-    "encoder_layers=1",
-    "decoder_layers=2",
-    "feed_forward=48",
-    "projection=8",
-    "text_positions=16",
-)
+    "width=32 heads=4 encoder_layers=1 decoder_layers=2 feed_forward=48 projection=8 "
+    "text_positions=16"
+).split()
 
 
 def write_stores(folder, videos=8, seed=0, texts=4):

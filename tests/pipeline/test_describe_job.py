@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from option_words import option_words
 from small_video import draw_video
 
 from stepline.features.files import write_feature_file
@@ -127,12 +128,7 @@ def test_speech_goes_before_pictures_unless_both_are_asked_for(
     job = (
         "steps",
         small_video,
-        "--captions",
-        captions_file,
-        "--format",
-        "json",
-        "--describe",
-        network,
+        *option_words(captions=captions_file, format="json", describe=network),
     )
     assert stepline(*job, "--out", tmp_path / "one").exit_code == 0
     spoken = read_record(tmp_path / "one" / "small.json")

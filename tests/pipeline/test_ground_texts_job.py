@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from option_words import option_words
 
 import stepline
 from stepline.compare import compare
@@ -98,14 +99,7 @@ def test_the_main_job_uses_a_trained_network(
     job = (
         "steps",
         DEMO,
-        "--out",
-        tmp_path,
-        "--format",
-        "json",
-        "--texts",
-        lines,
-        "--captions",
-        captions_file,
+        *option_words(out=tmp_path, format="json", texts=lines, captions=captions_file),
     )
     result = stepline(*job, "--aligner", trained)
     assert result.exit_code == 0, result.output
@@ -248,12 +242,7 @@ def test_ready_vectors_stand_for_an_encoder(stepline, trained, features, lines, 
     result = stepline(
         "ground",
         file,
-        "--texts",
-        lines,
-        "--aligner",
-        trained,
-        "--text-features",
-        tmp_path / "some.pth",
+        *option_words(texts=lines, aligner=trained, text_features=tmp_path / "some.pth"),
     )
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert f"no features for {texts[0]!r}" in result.stderr

@@ -4,6 +4,7 @@ command's arguments."""
 import json
 
 import numpy as np
+from option_words import option_words
 
 from stepline.features import FeatureWriter
 from stepline.models.procx.batch import StepSample
@@ -34,27 +35,14 @@ TINY = ModelSettings(
     ),
 )
 OPTIONS = (
-    "model.rows=16",
-    "model.attention.width=16",
-    "model.attention.heads=2",
-    "model.attention.levels=2",
-    "model.attention.points=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=2",
-    "model.feed_forward=32",
-    "model.dropout=0.0",
-    "model.queries=6",
-    "model.most_steps=4",
-    "model.captioner.width=16",
-    "model.captioner.heads=2",
-    "model.captioner.text_layers=1",
-    "model.captioner.joint_layers=1",
-    "model.captioner.feed_forward=32",
-    "model.captioner.projection=8",
-    "model.captioner.dropout=0.0",
-    "model.captioner.longest=12",
-    "train.device=cpu",
-)
+    "model.rows=16 model.attention.width=16 model.attention.heads=2 model.attention.levels=2 "
+    "model.attention.points=2 model.encoder_layers=1 model.decoder_layers=2 "
+    "model.feed_forward=32 model.dropout=0.0 model.queries=6 model.most_steps=4 "
+    "model.captioner.width=16 model.captioner.heads=2 model.captioner.text_layers=1 "
+    "model.captioner.joint_layers=1 model.captioner.feed_forward=32 "
+    "model.captioner.projection=8 model.captioner.dropout=0.0 model.captioner.longest=12 "
+    "train.device=cpu"
+).split()
 
 
 def records(count=6, seed=0):
@@ -141,12 +129,7 @@ def train_command(store, steps, out, *settings, options=()):
     return [
         "train",
         "procx",
-        "--features",
-        str(store),
-        "--steps",
-        str(steps),
-        "--out",
-        str(out),
+        *option_words(features=str(store), steps=str(steps), out=str(out)),
         *sets,
         *options,
     ]

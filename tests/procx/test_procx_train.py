@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from option_words import option_words
 from silent_videos import OPTIONS, SECONDS, TINY, features, records, train_command, write_videos
 
 from stepline.cli import main
@@ -89,10 +90,7 @@ def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stor
     run = (
         "predict",
         "youcook2",
-        "--model",
-        tmp_path,
-        "--features",
-        store,
+        *option_words(model=tmp_path, features=store),
         *reference,
         "--out",
         prediction,
@@ -157,13 +155,8 @@ def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, ste
         store, swapped, tmp_path / "first", *QUICK, *multiple, options=("--words", flat)
     )
     assert stepline(*first).exit_code == 0
-    asked = (
-        "--features",
-        store,
-        "--reference",
-        flat.partition(":")[2],
-        "--out",
-        tmp_path / "zero-shot.json",
+    asked = option_words(
+        features=store, reference=flat.partition(":")[2], out=tmp_path / "zero-shot.json"
     )
     assert stepline("predict", "youcook2", "--model", tmp_path / "first", *asked).exit_code == 0
     start = ("--start", tmp_path / "first")
@@ -171,10 +164,7 @@ def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, ste
     run = (
         "train",
         "procx",
-        "--features",
-        store,
-        "--steps",
-        flat,
+        *option_words(features=store, steps=flat),
         *sets,
         *start,
         "--set",
@@ -257,13 +247,9 @@ pytest.importorskip("accelerate", reason="several processes need the extra `trai
 
 # contrast compares the sentences that one process holds, so that only without it two are as one
 SETTINGS = (
-    "train.epochs=4",
-    "train.batch=4",
-    "train.learning_rate=1e-3",
-    "vocabulary.size=300",
-    "data.held_out=0.2",
-    "loss.contrast_weight=0.0",
-)
+    "train.epochs=4 train.batch=4 train.learning_rate=1e-3 vocabulary.size=300 "
+    "data.held_out=0.2 loss.contrast_weight=0.0"
+).split()
 
 
 def one_of_two(rank, port, arguments):

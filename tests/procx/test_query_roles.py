@@ -18,7 +18,7 @@ from stepline.models.procx.losses import (
     compute_localization_losses,
     compute_weighted_losses,
 )
-from stepline.models.procx.matcher import Matches, QueryIndex
+from stepline.models.procx.matcher import QueryIndex
 from stepline.models.procx.settings import LossSettings
 
 OLD_FILE = Path(__file__).parents[1] / "golden" / "inputs" / "networks" / "procx.safetensors"
@@ -100,12 +100,6 @@ def test_words_are_read_at_the_boxes_and_other_videos_change_nothing(form, kind,
         boxes = alone.predictions.boxes
         moved = model._decode_words((boxes + 0.3) % 1, alone.levels, alone.lengths, None)
     assert (moved - alone.word_queries).abs().max() > 1e-3
-
-
-def matches_of(count, video=None):
-    number = torch.arange(count)
-    zero = torch.zeros(count, dtype=torch.int64)
-    return Matches(zero, zero if video is None else torch.tensor(video), number, number)
 
 
 def test_a_network_with_roles_is_read_back_as_it_was_written(tmp_path):

@@ -309,14 +309,8 @@ def write_htm_align(folder, videos):
 def write_ht_step(folder, splits):
     """Write HT-Step's release, whose test videos have no annotation, the server's queries, and
     apart what it knows."""
-    head = (
-        "global_step_index",
-        "activity",
-        "step_index",
-        "variation",
-        "variation_index",
-        "headline",
-        "paragraph",
+    head = tuple(
+        "global_step_index activity step_index variation variation_index headline paragraph".split()
     )
     table, annotations, queries, hidden = [head], {}, {}, {}
     for split, videos in splits.items():

@@ -22,6 +22,7 @@ import official_files
 import pytest
 import second_opinion as opinion
 from click.testing import CliRunner
+from option_words import option_words
 
 from stepline.cli import main
 from stepline.networks.weights import weights_fetched
@@ -30,37 +31,17 @@ ROOT = Path(__file__).resolve().parents[2]
 NEAR = 1e-6  # by which two ways to the same number may differ
 
 ALIGNER = (
-    "model.width=32",
-    "model.heads=4",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "model.projection=16",
-    "model.feed_forward=48",
-    "train.epochs=2",
-    "train.learning_rate=0.003",
-)
+    "model.width=32 model.heads=4 model.encoder_layers=1 model.decoder_layers=1 "
+    "model.projection=16 model.feed_forward=48 train.epochs=2 train.learning_rate=0.003"
+).split()
 PROCX = (
-    "model.rows=16",
-    "model.attention.width=16",
-    "model.attention.heads=2",
-    "model.attention.levels=2",
-    "model.attention.points=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "model.feed_forward=24",
-    "model.queries=8",
-    "model.most_steps=6",
-    "model.captioner.width=16",
-    "model.captioner.heads=2",
-    "model.captioner.text_layers=1",
-    "model.captioner.joint_layers=1",
-    "model.captioner.feed_forward=24",
-    "model.captioner.projection=8",
-    "model.captioner.longest=16",
-    "vocabulary.size=300",
-    "train.epochs=3",
-    "train.learning_rate=0.003",
-)
+    "model.rows=16 model.attention.width=16 model.attention.heads=2 model.attention.levels=2 "
+    "model.attention.points=2 model.encoder_layers=1 model.decoder_layers=1 "
+    "model.feed_forward=24 model.queries=8 model.most_steps=6 model.captioner.width=16 "
+    "model.captioner.heads=2 model.captioner.text_layers=1 model.captioner.joint_layers=1 "
+    "model.captioner.feed_forward=24 model.captioner.projection=8 model.captioner.longest=16 "
+    "vocabulary.size=300 train.epochs=3 train.learning_rate=0.003"
+).split()
 SMALLER = {
     "train nasva": ALIGNER,
     "train procx": PROCX,
@@ -226,12 +207,7 @@ class Walk:
             [
                 "evaluate",
                 "ht-step",
-                "--predictions",
-                answer,
-                "--reference",
-                "hidden",
-                "--subset",
-                subset,
+                *option_words(predictions=answer, reference="hidden", subset=subset),
             ]
         )
 

@@ -28,45 +28,27 @@ def server():
         yield running
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1",
-        "127.8.8.8",
-        "10.1.2.3",
-        "172.16.0.1",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "0.0.0.0",
-        "224.0.0.1",
-        "239.1.1.1",
-        "240.0.0.1",
-        "255.255.255.255",
-        "198.18.0.1",
-        "::1",
-        "::",
-        "fe80::1%eth0",
-        "fc00::1",
-        "ff02::1",
-        "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1",
-        "64:ff9b::7f00:1",
-        "64:ff9b::a9fe:a9fe",
-        "2002:7f00:1::",
-        "2002:c0a8:101::1",
-        "2001:db8::1",
-    ],
-)
-def test_private_addresses_are_known_in_every_form(address):
-    assert not is_public(address)
+PRIVATE = """
+127.0.0.1 127.8.8.8 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1
+239.1.1.1 240.0.0.1 255.255.255.255 198.18.0.1 192.88.99.1 ::1 :: fe80::1%eth0 fc00::1 ff02::1
+fec0::1 feff::1 2001:db8::1 5f00::1 fd00::1 fd00:ec2::254 100.100.100.200 168.63.129.16
+::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:168.63.129.16 ::ffff:0:127.0.0.1 ::ffff:0:8.8.8.8
+::127.0.0.1 ::10.0.0.1 ::8.8.8.8 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b::168.63.129.16
+64:ff9b:1::1 64:ff9b:1::8.8.8.8 2002:7f00:1:: 2002:c0a8:101::1 2002:a83f:8110::1
+2001:470::5efe:7f00:1 2001:470::200:5efe:a00:1
+""".split()
+PUBLIC = """
+8.8.8.8 93.184.216.34 2606:2800:220:1::1 2606:4700::1111 64:ff9b::808:808 ::ffff:8.8.8.8
+2001:470::200:1:a00:1
+""".split()
 
 
-@pytest.mark.parametrize(
-    "address", ["8.8.8.8", "93.184.216.34", "2606:2800:220:1::1", "64:ff9b::808:808"]
-)
-def test_public_addresses_are_public(address):
-    assert is_public(address)
+def test_private_addresses_are_known_in_every_form():
+    assert [address for address in PRIVATE if is_public(address)] == []
+
+
+def test_public_addresses_are_public():
+    assert [address for address in PUBLIC if not is_public(address)] == []
 
 
 def test_a_private_address_is_refused_before_anything_is_sent(server):
@@ -265,17 +247,18 @@ def test_a_table_of_too_many_videos_is_refused(server):
 
 @pytest.mark.parametrize("name", ["v.csv.gz", "v.jsonl.gz"])
 def test_a_packed_list_that_goes_on_and_on_is_refused(server, name):
+    patient = OURS.model_copy(update={"seconds": 300.0})
     line = b'{"id": "a", "video": "' if "json" in name else b"id,video\na,"
     server.pages[f"/{name}"] = gzip.compress(line + b"x" * 2**21)
     with pytest.raises(DatasetError, match="a line has 1048576 characters and more"):
-        listed(f"{server.url}/{name}", OURS)
+        listed(f"{server.url}/{name}", patient)
     server.pages[f"/{name}"] = gzip.compress(
         b'{"id": "a", "video": "v.mp4"}\n' * 50_000
         if "json" in name
         else b"id,video\n" + b"a,v.mp4\n" * 200_000
     )
     with pytest.raises(DatasetError, match="unpacks to more than places.largest"):
-        listed(f"{server.url}/{name}", OURS.model_copy(update={"largest": 1}))
+        listed(f"{server.url}/{name}", patient.model_copy(update={"largest": 1}))
 
 
 def test_a_listing_of_too_many_files_is_refused(server):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from option_words import option_words
 from test_sieve_swap_run import VIDEOS, records_of, write_videos
 
 from stepline.cli import main
@@ -83,14 +84,7 @@ def test_a_damaged_file_is_reported_and_counts_as_a_failure_while_the_rest_is_do
     videos = write_videos(tmp_path / "in")
     folder = videos if videos.is_dir() else videos.parent
     (folder / name).write_bytes(damaged)
-    options = (
-        "--text-base",
-        base,
-        "--out",
-        tmp_path / "out",
-        "--set",
-        "pairing.smallest_category=1",
-    )
+    options = option_words(text_base=base, out=tmp_path / "out", set="pairing.smallest_category=1")
     for _ in range(2):
         done = invoke("sieve-swap", folder, *options, "--json")
         assert done.exit_code == 1

@@ -19,6 +19,7 @@ from pathlib import Path
 import kills as killing
 import pytest
 from http_client import ask
+from option_words import option_words
 from studio_server import library, serving
 
 from stepline.errors import SettingsError
@@ -480,13 +481,10 @@ def test_kills_lose_nothing_that_was_answered(
     shutil.copyfile(captions_file, folder / "words.srt")
     id, rng = video_id("v0.json"), random.Random(17)
     (tmp_path / "key").write_text("0123456789abcdef")
-    hook = (
-        "--webhook",
-        f"http://127.0.0.1:{receiver.server_port}/",
-        "--webhook-secret",
-        tmp_path / "key",
-        "--set",
-        "links.private=true",
+    hook = option_words(
+        webhook=f"http://127.0.0.1:{receiver.server_port}/",
+        webhook_secret=tmp_path / "key",
+        set="links.private=true",
     )
     film = small_video.read_bytes()
     answered, jobs, uploaded, upload_id = [], [], 0, None

@@ -2,7 +2,6 @@
 errors, over a real port."""
 
 import json
-import re
 import stat
 
 import pytest
@@ -14,13 +13,6 @@ from stepline.studio.keys import KEY_ROLES, KeyFile, needed_role
 
 LEMONADE = video_id("v0.json")
 EDIT = {"by": "ann", "base": 0, "edits": [{"do": "change", "step": "a", "text": "Cut"}]}
-SAMPLE = re.compile(r'(\w+)(\{\w+="[^"\n]*"(?:,\w+="[^"\n]*")*\})? (-?\d+(?:\.\d+)?)')
-SUFFIXES = {
-    "counter": ("_total",),
-    "summary": ("_count", "_sum"),
-    "info": ("_info",),
-    "gauge": ("",),
-}
 
 
 @pytest.fixture

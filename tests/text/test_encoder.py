@@ -12,20 +12,7 @@ from stepline.text import embed, encoder
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "cut",
-    "the",
-    "banana",
-    "paper",
-    "fold",
-    "mix",
-    "slowly",
-    "now",
-]
+WORDS = "[PAD] [UNK] [CLS] [SEP] cut the banana paper fold mix slowly now".split()
 TEXTS = ["cut the banana", "fold", "mix slowly now " * 9, "fold the paper slowly"]
 SIZES = {
     "vocab_size": len(WORDS),

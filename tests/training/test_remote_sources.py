@@ -14,14 +14,9 @@ from stepline.files.remote import RemotePath
 from stepline.storage import write_parquet
 
 TINY = (
-    "model.width=16",
-    "model.heads=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "model.feed_forward=16",
-    "model.projection=8",
-    "train.epochs=1",
-)
+    "model.width=16 model.heads=2 model.encoder_layers=1 model.decoder_layers=1 "
+    "model.feed_forward=16 model.projection=8 train.epochs=1"
+).split()
 TRAINERS = {
     "nasva": (
         ("train", "nasva", "--steps", "RECORDS", "--step-vectors", "VECTORS"),
@@ -36,19 +31,11 @@ TRAINERS = {
     "procx": (
         ("train", "procx", "--steps", "RECORDS"),
         (
-            "model.attention.width=16",
-            "model.attention.heads=2",
-            "model.captioner.width=16",
-            "model.captioner.heads=2",
-            "model.captioner.feed_forward=16",
-            "model.captioner.projection=8",
-            "model.encoder_layers=1",
-            "model.decoder_layers=1",
-            "model.feed_forward=16",
-            "model.rows=16",
-            "vocabulary.size=300",
-            "train.epochs=1",
-        ),
+            "model.attention.width=16 model.attention.heads=2 model.captioner.width=16 "
+            "model.captioner.heads=2 model.captioner.feed_forward=16 "
+            "model.captioner.projection=8 model.encoder_layers=1 model.decoder_layers=1 "
+            "model.feed_forward=16 model.rows=16 vocabulary.size=300 train.epochs=1"
+        ).split(),
         "procx.safetensors",
     ),
     "wys2": (

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from checkpoints import write_clip
 from numpy.testing import assert_allclose
+from option_words import option_words
 from vision_samples import NOISE
 
 from stepline.errors import ModelError, SettingsError
@@ -110,13 +111,8 @@ def test_a_checkpoint_in_a_folder_asks_no_hub(tmp_path, small_video, captions_fi
 
     from test_telemetry import COMMANDS, addresses_asked
 
-    given = (
-        "--captions",
-        captions_file,
-        "--backbone",
-        "clip",
-        "--weights",
-        write_clip(tmp_path / "clip"),
+    given = option_words(
+        captions=captions_file, backbone="clip", weights=write_clip(tmp_path / "clip")
     )
     command = [str(part) for part in ("steps", small_video, *given, "--out", tmp_path / "out")]
     assert addresses_asked(tmp_path, "-c", COMMANDS, json.dumps([command]), 0) == []

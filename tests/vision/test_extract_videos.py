@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from checkpoints import write_s3d
 from click.testing import CliRunner
+from option_words import option_words
 from small_video import draw_video
 
 from stepline.cli import main
@@ -213,12 +214,7 @@ def test_curate_makes_the_same_store(videos, tmp_path):
     stepline(
         "curate",
         videos,
-        "--recipe",
-        "features",
-        "--out",
-        tmp_path / "out",
-        "--set",
-        "engine.workers=1",
+        *option_words(recipe="features", out=tmp_path / "out", set="engine.workers=1"),
     )
     assert list(FeatureStore(tmp_path / "out" / "features")) == ["v0", "v1", "v2", "v3"]
     store = {
@@ -251,10 +247,7 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
         told = stepline(
             "transcribe",
             tmp_path / "videos" / f"v{number}.mp4",
-            "--captions",
-            tmp_path / "said.srt",
-            "--format",
-            "json",
+            *option_words(captions=tmp_path / "said.srt", format="json"),
         )
         (tmp_path / "narrations").mkdir(exist_ok=True)
         (tmp_path / "narrations" / f"v{number}.json").write_text(told.stdout)
@@ -269,14 +262,12 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
     trained = stepline(
         "train",
         "wys2",
-        "--features",
-        tmp_path / "store",
-        "--key-steps",
-        f"youcook2:{tmp_path / 'steps.json'}",
-        "--narrations",
-        tmp_path / "narrations",
-        "--out",
-        tmp_path / "run",
+        *option_words(
+            features=tmp_path / "store",
+            key_steps=f"youcook2:{tmp_path / 'steps.json'}",
+            narrations=tmp_path / "narrations",
+            out=tmp_path / "run",
+        ),
         "--json",
     )
     (first,) = json.loads(trained.stdout.splitlines()[-1])["rounds"]
@@ -288,14 +279,12 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
     stepline(
         "predict",
         "vnd",
-        "--detector",
-        tmp_path / "run",
-        "--features",
-        tmp_path / "store",
-        "--reference",
-        tmp_path / "clips.json",
-        "--out",
-        tmp_path / "vnd.json",
+        *option_words(
+            detector=tmp_path / "run",
+            features=tmp_path / "store",
+            reference=tmp_path / "clips.json",
+            out=tmp_path / "vnd.json",
+        ),
     )
     assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
 

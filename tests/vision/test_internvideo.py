@@ -16,62 +16,35 @@ from stepline.vision.internvideo_network import GlobalBlock
 
 # names of the released checkpoint, after its "clip."; N: a number
 LAYOUT = (
-    "visual.conv1.weight",
-    "visual.class_embedding",
-    "visual.positional_embedding",
-    "visual.ln_pre.weight",
-    "visual.ln_pre.bias",
-    "visual.transformer.temporal_cls_token",
-    "visual.transformer.balance",
-    "visual.transformer.resblocks.N.attn.in_proj_weight",
-    "visual.transformer.resblocks.N.attn.in_proj_bias",
-    "visual.transformer.resblocks.N.attn.out_proj.weight",
-    "visual.transformer.resblocks.N.attn.out_proj.bias",
-    "visual.transformer.resblocks.N.ln_1.weight",
-    "visual.transformer.resblocks.N.ln_1.bias",
-    "visual.transformer.resblocks.N.ln_2.weight",
-    "visual.transformer.resblocks.N.ln_2.bias",
-    "visual.transformer.resblocks.N.mlp.c_fc.weight",
-    "visual.transformer.resblocks.N.mlp.c_fc.bias",
-    "visual.transformer.resblocks.N.mlp.c_proj.weight",
-    "visual.transformer.resblocks.N.mlp.c_proj.bias",
-    "visual.transformer.dpe.N.weight",
-    "visual.transformer.dpe.N.bias",
-    "visual.transformer.dec.N.attn.in_proj_weight",
-    "visual.transformer.dec.N.attn.in_proj_bias",
-    "visual.transformer.dec.N.attn.out_proj.weight",
-    "visual.transformer.dec.N.attn.out_proj.bias",
-    "visual.transformer.dec.N.ln_1.weight",
-    "visual.transformer.dec.N.ln_1.bias",
-    "visual.transformer.dec.N.ln_2.weight",
-    "visual.transformer.dec.N.ln_2.bias",
-    "visual.transformer.dec.N.ln_3.weight",
-    "visual.transformer.dec.N.ln_3.bias",
-    "visual.transformer.dec.N.mlp.c_fc.weight",
-    "visual.transformer.dec.N.mlp.c_fc.bias",
-    "visual.transformer.dec.N.mlp.c_proj.weight",
-    "visual.transformer.dec.N.mlp.c_proj.bias",
-    "visual_ln_post.weight",
-    "visual_ln_post.bias",
-    "visual_proj",
-    "transformer.resblocks.N.attn.in_proj_weight",
-    "transformer.resblocks.N.attn.in_proj_bias",
-    "transformer.resblocks.N.attn.out_proj.weight",
-    "transformer.resblocks.N.attn.out_proj.bias",
-    "transformer.resblocks.N.ln_1.weight",
-    "transformer.resblocks.N.ln_1.bias",
-    "transformer.resblocks.N.ln_2.weight",
-    "transformer.resblocks.N.ln_2.bias",
-    "transformer.resblocks.N.mlp.c_fc.weight",
-    "transformer.resblocks.N.mlp.c_fc.bias",
-    "transformer.resblocks.N.mlp.c_proj.weight",
-    "transformer.resblocks.N.mlp.c_proj.bias",
-    "token_embedding.weight",
-    "positional_embedding",
-    "ln_final.weight",
-    "ln_final.bias",
-    "text_projection",
-)
+    "visual.conv1.weight visual.class_embedding visual.positional_embedding "
+    "visual.ln_pre.weight visual.ln_pre.bias visual.transformer.temporal_cls_token "
+    "visual.transformer.balance visual.transformer.resblocks.N.attn.in_proj_weight "
+    "visual.transformer.resblocks.N.attn.in_proj_bias "
+    "visual.transformer.resblocks.N.attn.out_proj.weight "
+    "visual.transformer.resblocks.N.attn.out_proj.bias "
+    "visual.transformer.resblocks.N.ln_1.weight visual.transformer.resblocks.N.ln_1.bias "
+    "visual.transformer.resblocks.N.ln_2.weight visual.transformer.resblocks.N.ln_2.bias "
+    "visual.transformer.resblocks.N.mlp.c_fc.weight "
+    "visual.transformer.resblocks.N.mlp.c_fc.bias "
+    "visual.transformer.resblocks.N.mlp.c_proj.weight "
+    "visual.transformer.resblocks.N.mlp.c_proj.bias visual.transformer.dpe.N.weight "
+    "visual.transformer.dpe.N.bias visual.transformer.dec.N.attn.in_proj_weight "
+    "visual.transformer.dec.N.attn.in_proj_bias visual.transformer.dec.N.attn.out_proj.weight "
+    "visual.transformer.dec.N.attn.out_proj.bias visual.transformer.dec.N.ln_1.weight "
+    "visual.transformer.dec.N.ln_1.bias visual.transformer.dec.N.ln_2.weight "
+    "visual.transformer.dec.N.ln_2.bias visual.transformer.dec.N.ln_3.weight "
+    "visual.transformer.dec.N.ln_3.bias visual.transformer.dec.N.mlp.c_fc.weight "
+    "visual.transformer.dec.N.mlp.c_fc.bias visual.transformer.dec.N.mlp.c_proj.weight "
+    "visual.transformer.dec.N.mlp.c_proj.bias visual_ln_post.weight visual_ln_post.bias "
+    "visual_proj transformer.resblocks.N.attn.in_proj_weight "
+    "transformer.resblocks.N.attn.in_proj_bias transformer.resblocks.N.attn.out_proj.weight "
+    "transformer.resblocks.N.attn.out_proj.bias transformer.resblocks.N.ln_1.weight "
+    "transformer.resblocks.N.ln_1.bias transformer.resblocks.N.ln_2.weight "
+    "transformer.resblocks.N.ln_2.bias transformer.resblocks.N.mlp.c_fc.weight "
+    "transformer.resblocks.N.mlp.c_fc.bias transformer.resblocks.N.mlp.c_proj.weight "
+    "transformer.resblocks.N.mlp.c_proj.bias token_embedding.weight positional_embedding "
+    "ln_final.weight ln_final.bias text_projection"
+).split()
 COUNTS = {
     "visual.transformer.resblocks": 3,
     "visual.transformer.dpe": 2,

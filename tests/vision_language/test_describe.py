@@ -5,6 +5,7 @@ import json
 
 import pytest
 from llm_fakes import Answers, FakeServer, completion
+from option_words import option_words
 from small_video import draw_video
 
 from stepline.grounding.vision_language.describe import SEEN_BY_VLM, describe_places
@@ -120,16 +121,15 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
         done = stepline(
             "steps",
             video,
-            "--format",
-            "json",
-            "--out",
-            tmp_path / "out",
-            "--set",
-            f"vision.vlm.base_url={server.url}",
-            "--set",
-            "vision.screen_text=false",
-            "--set",
-            "vision.faces=false",
+            *option_words(
+                format="json",
+                out=tmp_path / "out",
+                set=[
+                    f"vision.vlm.base_url={server.url}",
+                    "vision.screen_text=false",
+                    "vision.faces=false",
+                ],
+            ),
         )
     assert done.exit_code == 0, done.stderr
     assert "a vision-language model describes the steps from the pictures" in done.stderr

@@ -7,20 +7,14 @@ from pathlib import Path
 
 import pytest
 from llm_fakes import Answers, FakeServer, completion
+from option_words import option_words
 from PIL import Image
 
 from stepline.settings import current_setting_name, validate
 from stepline.storage import read_record
 from stepline.vision.settings import VisionSettings
 
-QUICK = (
-    "--set",
-    "vision.vlm.pause=0.0",
-    "--set",
-    "vision.screen_text=false",
-    "--set",
-    "vision.faces=false",
-)
+QUICK = "--set vision.vlm.pause=0.0 --set vision.screen_text=false --set vision.faces=false".split()
 
 
 def says_a(handler):
@@ -38,12 +32,7 @@ def run(stepline, small_video, captions_file, tmp_path, monkeypatch):
         given = (
             "steps",
             small_video,
-            "--captions",
-            captions_file,
-            "--format",
-            "json",
-            "--out",
-            tmp_path / "out",
+            *option_words(captions=captions_file, format="json", out=tmp_path / "out"),
         )
         return stepline(*given, *QUICK, *options)
 
@@ -80,13 +69,12 @@ def test_a_dry_run_says_what_it_would_take_and_asks_no_one(run):
 
 def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_again(run):
     with FakeServer(Answers.says("yes"), Answers.status(503), says_a) as server:
-        options = (
-            "--set",
-            f"vision.vlm.base_url={server.url}",
-            "--set",
-            "vision.vlm.retries=0",
-            "--set",
-            "vision.vlm.concurrency=1",
+        options = option_words(
+            set=[
+                f"vision.vlm.base_url={server.url}",
+                "vision.vlm.retries=0",
+                "vision.vlm.concurrency=1",
+            ]
         )
         first, second = run(*options), run(*options)
         assert len(server.asked) > 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
+from option_words import option_words
 
 from stepline.errors import ModelError, SettingsError, WriterError
 from stepline.records import Span, Step, Transcript
@@ -477,19 +478,12 @@ def test_only_one_model_may_be_named() -> None:
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "form=steps",
-        "form=steps_from_timed",
-        "prompt=steps_with_times",
-        "prompt=edit",
-        "base_url=ftp://host/v1",
-        "base_url=localhost:8000",
-        "base_url=http://me:secret@host/v1",
-        "base_url=http://host/v1?key=secret",
-        "api_key_variable=sk-123-456",
-        "sentences_per_chunk=0",
-        "timeout=0",
-    ],
+    (
+        "form=steps form=steps_from_timed prompt=steps_with_times prompt=edit "
+        "base_url=ftp://host/v1 base_url=localhost:8000 base_url=http://me:secret@host/v1 "
+        "base_url=http://host/v1?key=secret api_key_variable=sk-123-456 sentences_per_chunk=0 "
+        "timeout=0"
+    ).split(),
 )
 def test_settings_that_the_main_job_does_not_take_are_refused(override: str) -> None:
     with pytest.raises(SettingsError, match="setting"):
@@ -564,21 +558,15 @@ def test_a_dry_run_of_the_writer_is_reported_by_the_command(
     done = stepline(
         "steps",
         small_video,
-        "--captions",
-        captions_file,
-        "--format",
-        "json",
-        "--out",
-        tmp_path / "out",
-        "--writer",
-        "llm",
-        "--set",
-        "writing.llm.base_url=http://127.0.0.1:9/v1",
+        *option_words(
+            captions=captions_file,
+            format="json",
+            out=tmp_path / "out",
+            writer="llm",
+            set="writing.llm.base_url=http://127.0.0.1:9/v1",
+        ),
         "--dry-run",
-        "--set",
-        "vision.screen_text=false",
-        "--set",
-        "vision.faces=false",
+        *option_words(set=["vision.screen_text=false", "vision.faces=false"]),
     )
     assert done.exit_code == 0, done.stderr
     assert (

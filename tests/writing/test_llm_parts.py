@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
+from option_words import option_words
 
 from lab.cli import lab
 from lab.nasva.prompts import experiment_prompts, write_from_timed_sentences, write_timed_lines
@@ -355,10 +356,7 @@ def test_the_three_prompts_of_table_6_stand_side_by_side(
         given = [
             "writer-prompts",
             str(captions),
-            "--set",
-            f"base_url={server.url}",
-            "--set",
-            "concurrency=1",
+            *option_words(set=[f"base_url={server.url}", "concurrency=1"]),
             "--json",
         ]
         done = CliRunner().invoke(lab, given, catch_exceptions=False)

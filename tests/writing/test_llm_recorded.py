@@ -5,6 +5,7 @@ stands here.
 """
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -44,29 +45,47 @@ def narrations() -> dict[str, MarkedNarration]:
     return {narration.name: narration for narration in read_marked_narrations(NARRATIONS)}
 
 
-def write(narration: MarkedNarration) -> tuple[WrittenSteps, str]:
-    """The steps of a narration by its recorded reply, and the prompt."""
+def write(narration: MarkedNarration, reply_to: str) -> tuple[WrittenSteps, str]:
+    """The steps of a narration by the recorded reply to one, and the prompt."""
     sentences = tuple(
         Sentence(text=sentence.text, span=Span(5.0 * number, 5.0 * number + 5.0))
         for number, sentence in enumerate(narration.sentences)
     )
     lines = (NARRATIONS / f"{narration.name}.txt").read_text(encoding="utf-8").splitlines()
     title = next(line.partition(":")[2].strip() for line in lines if line.startswith("# title"))
-    reply = (RECORDED / f"{narration.name}.txt").read_text(encoding="utf-8")
+    reply = (RECORDED / f"{reply_to}.txt").read_text(encoding="utf-8")
     with FakeServer(Answers.says(reply)) as server:
         settings = LlmSettings(base_url=server.url, form="write", cache=False)
         written = write_llm(Transcript(language="en", sentences=sentences), settings, title=title)
         return written, server.asked[0]["messages"][-1]["content"]
 
 
-def test_a_strong_models_steps_are_those_that_people_marked(
+def test_the_prompts_are_those_that_the_replies_answer(
     narrations: dict[str, MarkedNarration],
 ) -> None:
+    prompts = {name: write(narrations[name], TALK)[1] for name in PROMPTS}
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in prompts.items()}
+    assert {name: digest[:16] for name, digest in digests.items()} == PROMPTS
+
+
+def test_talk_has_no_steps(narrations: dict[str, MarkedNarration]) -> None:
+    assert write(narrations[TALK], TALK)[0].steps == ()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("cookB_17", "handA_22"),
+        pytest.param(sorted(set(PROMPTS) - {TALK}), marks=pytest.mark.slow, id="all"),
+    ],
+)
+def test_a_strong_models_steps_are_those_that_people_marked(
+    narrations: dict[str, MarkedNarration], names: Sequence[str]
+) -> None:
     marked_count = found = step_count = on_marked = 0
-    for name, digest in PROMPTS.items():
+    for name in names:
         narration = narrations[name]
-        written, prompt = write(narration)
-        assert hashlib.sha256(prompt.encode()).hexdigest().startswith(digest), name
+        written, _ = write(narration, name)
         kinds = enumerate(sentence.kind for sentence in narration.sentences)
         marked = {number for number, kind in kinds if kind in ("step", "warning")}
         cited = [set(step.sources) for step in written.steps]
@@ -77,8 +96,7 @@ def test_a_strong_models_steps_are_those_that_people_marked(
         found += len(marked.intersection(*[set().union(*cited)]))
         step_count += len(cited)
         on_marked += sum(not marked.isdisjoint(sources) for sources in cited)
-        assert (not written.steps) is (name == TALK)
-    assert found / marked_count > 0.95  # .975 as it was recorded
+    assert found / marked_count > 0.95  # .975 for all as it was recorded
     assert on_marked / step_count > 0.9  # .911
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from option_words import option_words
 from small_video import draw_video
 from wys2_samples import clip
 
@@ -196,16 +197,13 @@ def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(c
     trained = stepline(
         "train",
         "wys2",
-        "--videos",
-        corpus / "videos",
-        "--weights",
-        weights,
-        "--vectors",
-        f"s3d:{weights}",
-        "--preset",
-        "paper",
-        "--set",
-        "train.learning_rate=1e-3",
+        *option_words(
+            videos=corpus / "videos",
+            weights=weights,
+            vectors=f"s3d:{weights}",
+            preset="paper",
+            set="train.learning_rate=1e-3",
+        ),
         *given,
         *small,
         "--out",
@@ -223,14 +221,12 @@ def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(c
         "features",
         "extract",
         corpus / "videos" / "v0.mp4",
-        "--backbone",
-        "s3d-mixed5c",
-        "--weights",
-        run / "s3d_wys2.pth",
-        "--set",
-        "vision.rate=0.25",
-        "--out",
-        tmp_path / "store",
+        *option_words(
+            backbone="s3d-mixed5c",
+            weights=run / "s3d_wys2.pth",
+            set="vision.rate=0.25",
+            out=tmp_path / "store",
+        ),
     )
     assert FeatureStore(tmp_path / "store").matrix("v0").shape == (2, 1024)
     clips = [{"id": "a", "video": "v0.mp4", "span": {"start": 1.0, "end": 4.0}, "text": SAID[0]}]
@@ -238,26 +234,21 @@ def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(c
     stepline(
         "predict",
         "vnd",
-        "--detector",
-        run,
-        "--features",
-        corpus / "videos",
-        "--reference",
-        tmp_path / "clips.json",
-        "--out",
-        tmp_path / "vnd.json",
+        *option_words(
+            detector=run,
+            features=corpus / "videos",
+            reference=tmp_path / "clips.json",
+            out=tmp_path / "vnd.json",
+        ),
     )
     assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
 
 
 def test_what_does_not_go_together_is_reported(corpus, tmp_path):
-    given = (
-        "--key-steps",
-        f"youcook2:{corpus / 'steps.json'}",
-        "--narrations",
-        corpus / "narrations",
-        "--out",
-        tmp_path,
+    given = option_words(
+        key_steps=f"youcook2:{corpus / 'steps.json'}",
+        narrations=corpus / "narrations",
+        out=tmp_path,
     )
     neither = stepline("train", "wys2", *given, code=1)
     assert "give --features or --videos" in neither.stderr
@@ -266,10 +257,7 @@ def test_what_does_not_go_together_is_reported(corpus, tmp_path):
     head = stepline(
         "train",
         "wys2",
-        "--videos",
-        corpus / "videos",
-        "--set",
-        "detector.video=head",
+        *option_words(videos=corpus / "videos", set="detector.video=head"),
         *given,
         code=1,
     )

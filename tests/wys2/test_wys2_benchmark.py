@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from option_words import option_words
 
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.models.wys2.clips import make_feature_pair
@@ -58,15 +59,11 @@ def folder(tmp_path, detector):
 
 
 def given(folder, reference, detector="detector.safetensors"):
-    return (
-        "--detector",
-        folder / detector,
-        "--features",
-        folder / "store",
-        "--reference",
-        folder / reference,
-        "--out",
-        folder / "out.json",
+    return option_words(
+        detector=folder / detector,
+        features=folder / "store",
+        reference=folder / reference,
+        out=folder / "out.json",
     )
 
 

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from option_words import option_words
 from small_video import CAPTIONS
 
 from lab.simulate import SimulationSettings, simulate
@@ -201,13 +202,8 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
             )
             writer.add(sample.id, values, rate=1.0, backbone="conse")
     sizes = ("labels.kind=vr", "clips.resolve=false", "train.epochs=1", "train.learning_rate=1e-3")
-    paths = (
-        "--features",
-        tmp_path / "store",
-        "--key-steps",
-        tmp_path / "records.parquet",
-        "--out",
-        tmp_path / "run",
+    paths = option_words(
+        features=tmp_path / "store", key_steps=tmp_path / "records.parquet", out=tmp_path / "run"
     )
     chosen = [part for one in sizes for part in ("--set", one)]
     result = CliRunner().invoke(main, ["train", "wys2", *map(str, paths), "--json", *chosen])
@@ -221,12 +217,9 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
     assert f"expected calibration error {error:.3f} on" in result.stderr
     (tmp_path / "said.srt").write_text(CAPTIONS)
     words = (
-        "--captions",
-        tmp_path / "said.srt",
-        "--detector",
-        tmp_path / "run",
-        "--out",
-        tmp_path / "out",
+        *option_words(
+            captions=tmp_path / "said.srt", detector=tmp_path / "run", out=tmp_path / "out"
+        ),
         "--json",
     )
     judged = CliRunner().invoke(main, ["judge", str(small_video), *map(str, words)])

@@ -30,7 +30,7 @@ def touched(*overrides: str) -> set[str]:
         ("coarse.said=cited", {"coarse"}),
         ("steps.nasva.coarse.grow=0.5", {"coarse"}),
         ("steps.nasva.coarse.matching=line-model", {"coarse"}),
-        ("steps.nasva.ground.order=0.5", {"ground"}),
+        ("steps.nasva.ground.typical=7.5", {"ground"}),
         ("steps.asr.beam=1", {"transcribe"}),
         ("steps.vision.rate=2.0", {"encode"}),
         ("steps.judge.seconds=4.0", {"judge"}),
@@ -49,17 +49,11 @@ def test_a_setting_touches_the_stages_that_read_it_alone(override: str, stages: 
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "steps.asr.threads=4",
-        "steps.vision.batch=8",
-        "steps.writing.llm.concurrency=8",
-        "train.train.readers=0",
-        "refine.train.save_every=5",
-        "engine.workers=2",
-        "limits.seconds=5.0",
-        "source.kind=folder",
-        "export.rows=10",
-    ],
+    (
+        "steps.asr.threads=4 steps.vision.batch=8 steps.writing.llm.concurrency=8 "
+        "train.train.readers=0 refine.train.save_every=5 engine.workers=2 limits.seconds=5.0 "
+        "source.kind=folder export.rows=10"
+    ).split(),
 )
 def test_speed_and_places_touch_no_result(override: str) -> None:
     assert touched(override) == set()

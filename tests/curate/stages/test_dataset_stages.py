@@ -45,14 +45,9 @@ SMALL = [
     f"{stage}.{setting}"
     for stage in ("train", "refine")
     for setting in (
-        "model.width=16",
-        "model.heads=2",
-        "model.encoder_layers=1",
-        "model.decoder_layers=1",
-        "model.feed_forward=16",
-        "model.projection=8",
-        "train.epochs=1",
-    )
+        "model.width=16 model.heads=2 model.encoder_layers=1 model.decoder_layers=1 "
+        "model.feed_forward=16 model.projection=8 train.epochs=1"
+    ).split()
 ]
 
 
