@@ -33,9 +33,9 @@ from stepline.grounding.ground import SHOWN_RATE, line_seconds, shown_time_prior
 from stepline.grounding.inputs import GroundingInputs, WeightedPassages
 from stepline.grounding.line_model import (
     FEATURE_NAMES,
-    LineHmm,
     LinePosterior,
     LineWeights,
+    StepTextHmm,
     line_features,
     load_line_weights,
     match_features,
@@ -278,7 +278,7 @@ def fit_said(
         features_of_parts = item.features
         if so_far:
             features_of_parts = np.repeat(item.features, item.parts, axis=1)
-        chain = LineHmm(features_of_parts, weights, so_far=so_far)
+        chain = StepTextHmm(features_of_parts, weights, so_far=so_far)
         _, total = chain.posterior()
         rows.append(said_features(item.features, chain.log_never(total)))
         labels += [float(span is not None) for span in item.spans]

@@ -100,7 +100,7 @@ class Correspondence:
 
     @property
     def is_known(self) -> bool:
-        """Whether any of the three kinds of evidence is known."""
+        """Whether cuts, topic or on-screen text give any evidence."""
         return bool(self.cuts or self.text or self.topic is not None)
 
     def log_odds(self, weights: CorrespondenceWeights | None = None) -> float:
