@@ -20,22 +20,16 @@ from browser import Browser, Page  # noqa: E402
 
 DEMO = ROOT / "stepline" / "cli" / "demo" / "demo.mp4"
 MAX_BYTES = 150_000  # of a picture
-SCREENS = {
-    "page": {"width": 1280, "height": 860},
-    "page_phone": {"width": 390, "height": 844, "dark": True, "scale": 1.5},
-}
 
 
 def make_pictures(folder: Path) -> None:
-    """Write a picture of the demo's page for each screen, its player at the second step, and one of
-    the studio."""
+    """Write pictures of the demo's page, of the studio's library and of its review of the demo."""
     stepline.steps(DEMO, out=folder)
     browser = Browser(folder / "profile")
-    for name, screen in SCREENS.items():
-        page = browser.open(folder / "demo.html", **screen)
-        page.run("document.getElementById('player').currentTime = 18")
-        page.wait_until("!document.getElementById('player').seeking")
-        save_picture(page, name, folder)
+    page = browser.open(folder / "demo.html", width=1280, height=860)
+    page.run("document.getElementById('player').currentTime = 18")
+    page.wait_until("!document.getElementById('player').seeking")
+    save_picture(page, "page", folder)
     studio = Studio(folder, [DEMO.parent])
     server = StudioServer(studio, at_once=0)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -44,11 +38,10 @@ def make_pictures(folder: Path) -> None:
     page = browser.open(server.address, width=1280, height=860)
     page.wait_until("document.querySelector('.card img[src]')")
     save_picture(page, "studio", folder)
-    page = browser.open(f"{server.address}annotate/", width=1280, height=860)
-    page.run("document.getElementById('name').value = 'ann'")
-    page.click("#who button")
-    page.wait_until("document.getElementById('clip').currentTime > 0.2")
-    save_picture(page, "annotate", folder)
+    page = browser.open(page.run("document.querySelector('.card a').href"), width=1280, height=860)
+    page.wait_until("document.querySelectorAll('#list .step').length > 3")
+    page.wait_until("document.getElementById('player').readyState > 1")
+    save_picture(page, "review", folder)
     server.stop()
     thread.join()
     studio.close()

@@ -456,6 +456,12 @@ class Record(FrozenModel):
         text: str = registry.render(self, output)
         return text
 
+    def __str__(self) -> str:
+        """Return the table of the steps that `stepline steps` prints."""
+        terminal = import_module("stepline.outputs.terminal")
+        table: str = terminal.step_table(self)
+        return table
+
     def to_html(self) -> str:
         """Return the record as an HTML page without pictures."""
         return self.to_text("html")

@@ -1,5 +1,6 @@
 """The examples of docs/howto.md for Python run, and what they take is as they say."""
 
+import inspect
 import os
 import re
 import shutil
@@ -54,6 +55,23 @@ def test_steps_takes_language_and_formats_by_the_names_of_the_command_line(
     assert ".html" not in names
     with pytest.raises(package.SteplineError, match="formats='vtt': no folder to write them to"):
         package.steps(small_video, formats="vtt", **options)
+
+
+def test_every_function_that_listens_takes_language(small_video, captions_file, tmp_path):
+    for function in (package.steps, package.batch, package.scores, package.transcribe):
+        assert "language" in inspect.signature(function).parameters
+    options = {"language": "en", "settings": BLIND, "out": tmp_path, "formats": "json"}
+    (result,) = package.batch(small_video, **options)
+    assert result.record.settings["asr"]["language"] == "en"
+    with pytest.raises(package.SteplineError, match="klingon"):
+        package.transcribe(small_video, language="klingon", captions=captions_file)
+
+
+def test_a_printed_record_is_the_table_of_its_steps(record):
+    head, *rows = str(record).splitlines()
+    assert head.startswith("v: 2 steps, ")
+    assert "0:02 – 0:05" in rows[1]
+    assert rows[1].endswith("Cut it")
 
 
 def test_one_text_is_one_line_and_several_lines_are_several(small_video, tmp_path):

@@ -40,10 +40,15 @@ class Finding:
 
 # distribution, what for, needed for the main job, how to get it
 PACKAGE_ROWS = (
-    ("av", "reads and writes video", True, "pip install av"),
-    ("faster-whisper", "speech to text", True, "pip install faster-whisper"),
-    ("onnxruntime", "runs the networks of texts and pictures", True, "pip install onnxruntime"),
-    ("spacy", "writes steps without a language model", True, "pip install spacy"),
+    ("av", "reads and writes video", True, "pip install -c constraints.txt ."),
+    ("faster-whisper", "speech to text", True, "pip install -c constraints.txt ."),
+    (
+        "onnxruntime",
+        "runs the networks of texts and pictures",
+        True,
+        "pip install -c constraints.txt .",
+    ),
+    ("spacy", "writes steps without a language model", True, "pip install -c constraints.txt ."),
     ("torch", "trained networks, GPUs", False, "pip install -c constraints.txt 'stepline[train]'"),
     ("pyarrow", "datasets, text bases", False, "pip install -c constraints.txt 'stepline[data]'"),
     (

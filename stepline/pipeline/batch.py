@@ -130,10 +130,7 @@ def steps(
         set_device(device)
 
     # what is asked
-    settings = settings or StepsSettings()
-    if language is not None:
-        asr = validate(AsrSettings, {**settings.asr.model_dump(mode="json"), "language": language})
-        settings = settings.model_copy(update={"asr": asr})
+    settings = _with_language(settings, language)
     folder = None if out is None else Path(out)
     if folder is None and formats is not None:
         raise SettingsError(f"formats={formats!r}: no folder to write them to; give out=FOLDER")
@@ -168,6 +165,7 @@ def scores(
     *,
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
+    language: str | None = None,
     part: Span | None = None,
     device: str | None = None,
     progress: Progress | None = None,
@@ -183,6 +181,8 @@ def scores(
             `compare.read_task_graph`.
         captions: a caption file, used instead of speech recognition. None: speech is recognised.
         settings: settings of all stages. None: the defaults.
+        language: language of the speech, a code of ISO 639-1 such as "es". None: that of the
+            settings.
         part: start and end in seconds of the part to use. None: the whole video.
         device: where networks run: auto, cpu, cuda, cuda:N or mps. None: unchanged.
         progress: called with the stage's name, the second reached and the video's duration in
@@ -198,7 +198,7 @@ def scores(
         set_device(device)
 
     # the lines, placed as `steps` places them
-    settings = settings or StepsSettings()
+    settings = _with_language(settings, language)
     with open_single_source(video, settings, None, **options) as request:
         networks = load_networks(settings, several=True)  # another call may follow
         result = understand(request, settings, networks=networks, progress=progress)
@@ -211,6 +211,14 @@ def scores(
         return VideoScores(values, np.arange(float(seconds)))
     columns = np.arange(alignment.scores.shape[1])  # (T,)
     return VideoScores(alignment.scores, columns / alignment.rate)
+
+
+def _with_language(settings: StepsSettings | None, language: str | None) -> StepsSettings:
+    settings = settings or StepsSettings()
+    if language is None:
+        return settings
+    asr = validate(AsrSettings, {**settings.asr.model_dump(mode="json"), "language": language})
+    return settings.model_copy(update={"asr": asr})
 
 
 def _output_names(formats: Sequence[str] | str | None) -> tuple[str, ...]:
@@ -264,6 +272,7 @@ def batch(
     *,
     texts: "Sequence[str] | str | TaskGraph" = (),
     settings: StepsSettings | None = None,
+    language: str | None = None,
     out: Path | str = "out",
     formats: Sequence[str] | str | None = None,
     device: str | None = None,
@@ -275,6 +284,8 @@ def batch(
         videos: files, folders and http(s) addresses, one or several.
         texts: lines to find in each video, instead of steps that are written from the speech.
         settings: settings of all stages. None: the defaults.
+        language: language of the speech, a code of ISO 639-1 such as "es". None: that of the
+            settings.
         out: folder for the files. Results of an earlier run in it are reused.
         formats: keys of `outputs.OUTPUTS` to write. None: the usual ones.
         device: where networks run: auto, cpu, cuda, cuda:N or mps. None: unchanged.
@@ -289,7 +300,7 @@ def batch(
         set_device(device)
 
     # what all videos share
-    settings = settings or StepsSettings()
+    settings = _with_language(settings, language)
     if isinstance(videos, Path | str):
         videos = (videos,)
     options = OutputOptions(Path(out), _output_names(formats))
@@ -317,6 +328,7 @@ def transcribe(
     *,
     captions: Path | str | None = None,
     settings: StepsSettings | None = None,
+    language: str | None = None,
     part: Span | None = None,
     progress: Progress | None = None,
 ) -> Record:
@@ -326,13 +338,15 @@ def transcribe(
         video: a file or an http(s) address.
         captions: a caption file, used instead of speech recognition. None: speech is recognised.
         settings: settings of all stages. None: the defaults.
+        language: language of the speech, a code of ISO 639-1 such as "es". None: that of the
+            settings.
         part: start and end in seconds of the part to use. None: the whole video.
         progress: called with the stage's name, the second reached and the video's duration in
             seconds.
 
     Raises MediaError or CaptionError if a file cannot be read.
     """
-    settings = settings or StepsSettings()
+    settings = _with_language(settings, language)
 
     # what is said
     options = _source_options((), captions, part)

@@ -80,7 +80,7 @@ def test_steps_go_on_and_back_by_keys_and_by_tap(follow):
     assert page.run(TEXT).startswith("Pour the juice")
     page.click("#next")
     assert page.run(TEXT) == "Whisk the sugar"
-    assert "said 0:11, not shown" in page.run("document.getElementById('where').textContent")
+    assert "said only, 0:11" in page.run("document.getElementById('where').textContent")
     page.wait_until("Math.abs(document.getElementById('player').currentTime - 11) < 1")
     assert page.run(colour.format("next")) == disabled  # not the colour of what can be pressed
     assert page.run("document.getElementById('next').disabled")

@@ -58,7 +58,7 @@ def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
     assert page.run("document.getElementById('sort').value") == "newest"
     enter(page, "sort", "title", "change")
     page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Bread,Lemonade'")
-    assert "0:16 · 3 steps · 2 shown" in page.run("document.querySelector('.card').textContent")
+    assert "0:16 · 3 steps · 2 seen" in page.run("document.querySelector('.card').textContent")
     enter(page, "filter", "BENCH")
     page.wait_until(f"{TITLES}.length === 1")
     enter(page, "filter", "nothing")

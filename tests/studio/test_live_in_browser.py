@@ -108,7 +108,7 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     log.add("gap", 10.0, seconds=2.5, reason="the connection ended")
     page.wait_until(f"{FACTS}.includes('2.5 s are missing')")
     assert page.run(ROWS) == [
-        "Slice <b>the</b> lemons shown 0:03 to 0:06",
+        "Slice <b>the</b> lemons placed 0:03 to 0:06",
         "Pour the juice said 0:05",
     ]
     assert page.run(AT_HAND) is None

@@ -156,7 +156,7 @@ def test_a_step_that_is_only_said_is_dragged_from_where_it_is_said_to_where_it_i
     )
     page.drag(".bar-box[data-id=c] .bar-body", 1.5 * pixel)
     shown = steps(server, page)["c"]
-    assert shown["status"] == "shown"
+    assert shown["status"] == "seen"
     assert (shown["start"], shown["end"]) == pytest.approx((12.5, 15.5), abs=0.06)
     assert page.run("document.querySelectorAll('.bar-box.dashed').length") == 0
     press(page, "z")
@@ -203,7 +203,7 @@ def test_a_step_is_split_merged_added_and_deleted_by_keys(review, server):
         "Taste it",
         12.0,
         16.0,
-        "shown",
+        "seen",
     )
     press(page, "x")
     assert "Taste it" not in texts(server, page)
@@ -363,7 +363,7 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     other.type("Half typed")
     page.wait_until(SAVED)
     press(page, "2")  # what is typed in the other window is neither lost nor in the way
-    other.wait_until("document.querySelector('#list .step').classList.contains('said')")
+    other.wait_until("document.querySelector('#list .step').classList.contains('said_only')")
     assert other.run("document.activeElement.value") == "Half typed"
     other.wait_until(
         "document.querySelector('#list .machine').textContent.includes('Pour the juice')"
