@@ -216,7 +216,7 @@ class StudioApplication(FastAPI):
         tree = get_openapi(
             title="Stepline studio",
             version=__version__,
-            description=f"What a browser sends needs the header `X-Stepline: {HEADER_VALUE}`.",
+            description=f"What a browser sends needs the header X-Stepline: {HEADER_VALUE}.",
             routes=described,
         )
         # A record is JSON already when it is sent: its schema is that of `stepline schema record`.
