@@ -31,10 +31,9 @@ from stepline.records import Record, Step
 from stepline.text import embed
 
 WEIGHTS_PATH = Path(package.__file__).with_name("correspondence.json")
-CUE_NAMES = ("cuts", "topic", "text")
-SINGLE_CUES = (("cuts",), ("topic",), ("text",))
-CUE_SUBSETS = (*SINGLE_CUES, ("cuts", "topic"), ("cuts", "text"), CUE_NAMES)
-LIMITS_OF_LOG_ODDS = (-1.5, -1.0, -0.75, -0.7, -0.5, 0.0, 0.5)
+CUE_NAMES = ("topic", "text")
+CUE_SUBSETS = (("topic",), ("text",), CUE_NAMES)
+LIMITS_OF_LOG_ODDS = (-0.75, -0.5, 0.0, 0.25, 0.35, 0.4, 0.5, 0.75)
 
 Array = npt.NDArray[np.float64]
 
@@ -46,25 +45,23 @@ def maker(name: str) -> str:
 def cues(
     record: Record, vectors: npt.NDArray[np.float32], visual: VisualFeatures, centre: Array
 ) -> list[float]:
-    """Return the three cues of one clip's words over one clip's pictures. An unknown topic is 0."""
+    """Return the cues of one clip's words over one clip's pictures. An unknown topic is 0."""
     mean_pictures = {"conse": centre.tolist()}
-    weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, 0.0, mean_pictures)
+    weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, mean_pictures)
     evidence = package.measure_correspondence(
         record.sentences,
-        visual.end,
-        cuts=visual.activity.cuts if visual.activity else (),
         features=visual.features,
         sentence_vectors=vectors,
         on_screen=visual.cues.lines if visual.cues else (),
         weights=weights,
     )
     topic = evidence.topic or 0.0
-    return [evidence.cuts, topic, evidence.text]
+    return [topic, evidence.text]
 
 
 def fit(rows: Array, own: npt.NDArray[np.bool_]) -> Any:
     """Return the regression. Each pair counts twice, once as if no text could be read."""
-    blind = rows * [1.0, 1.0, 0.0]
+    blind = rows * [1.0, 0.0]
     both = np.concatenate([rows, blind])
     labels = np.concatenate([own, own])
     model = LogisticRegression(C=10.0, class_weight="balanced")
@@ -149,7 +146,7 @@ def read_clips(folder: Path, cache: Path, labels: dict[str, Any]) -> Clips:
 
 
 def pair_cues(clips: Clips, centre_of: Callable[[str, str], Array]) -> Array:
-    """Return the cues (N, N, 3) of every clip's words over every clip's pictures.
+    """Return the cues (N, N, 2) of every clip's words over every clip's pictures.
 
     centre_of: the mean of pictures for words and pictures of two clips.
     """
@@ -263,11 +260,10 @@ def write_weights(clips: Clips) -> None:
     own = np.eye(len(rows), dtype=bool)
     flat_rows = rows.reshape(-1, len(CUE_NAMES))
     model = fit(flat_rows, own.ravel())
-    cut, topic, text = model.coef_[0].tolist()
+    topic, text = model.coef_[0].tolist()
     usual = -float(model.intercept_[0]) / topic
     rounded_centre = [round(float(value), 4) for value in centre]
     weights: dict[str, Any] = {
-        "cuts": round(cut, 2),
         "topic": round(topic, 1),
         "usual_topic": round(usual, 3),
         "text": round(text, 2),

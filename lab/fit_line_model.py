@@ -17,7 +17,6 @@ Numbers without --write are of dishes that the weights were not fitted on, by FO
 import argparse
 import gzip
 import json
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,9 +27,7 @@ import numpy as np
 import torch
 from line_chain import Batch, TrainedChain
 
-from stepline.grounding.fusion import SpeechPrior, fuse
-from stepline.grounding.ground import SHOWN_RATE, line_seconds, shown_time_prior
-from stepline.grounding.inputs import GroundingInputs, WeightedPassages
+from stepline.grounding.fusion import WORDS_LAG_SECONDS
 from stepline.grounding.line_model import (
     FEATURE_NAMES,
     LinePosterior,
@@ -42,10 +39,8 @@ from stepline.grounding.line_model import (
     said_features,
     sentence_parts,
 )
-from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import USUAL_LAG_SECONDS
 from stepline.numeric import fit_logistic_weights
-from stepline.records import Span, Step
+from stepline.records import Span
 from stepline.text import embed
 
 WEIGHTS_PATH = Path(__file__).resolve().parents[1] / "stepline/grounding/line_model.json"
@@ -170,19 +165,9 @@ def sentence_spans(rows: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
 
 
 def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
-    """Return the second at which each line is most likely shown, (K,), as the product grounds it by
-    words alone."""
-    lines = len(item.spans)
-    seconds = math.ceil(item.sentences[-1].end)
-    steps = [Step(id=str(number), text="line") for number in range(lines)]
-    inputs = GroundingInputs(steps, seconds)
-    settings = GroundSettings(typical=line_seconds(inputs))
-    passages = [WeightedPassages(item.sentences, row) for row in match.sentence_distribution]
-    prior = shown_time_prior(passages, USUAL_LAG_SECONDS, seconds)
-    shown_rates = np.full(lines, SHOWN_RATE)
-    speech = SpeechPrior(prior, shown_rates, np.ones(lines, bool))
-    posterior = fuse(speech, np.zeros(prior.shape), 0.0, settings)
-    return posterior.best_seconds + 0.5
+    """Return the second at which each line is most likely shown, (K,), by its likeliest sentence."""
+    best = match.sentence_distribution.argmax(axis=1)
+    return np.array([item.sentences[n].center + WORDS_LAG_SECONDS for n in best])
 
 
 def pad_lists(lists: Sequence[LineList]) -> Batch:

@@ -32,7 +32,6 @@ from lab.drawn_videos import (
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Span, Step, Transcript
-from stepline.text.visibility import predict_visibility
 from stepline.vision import Activity
 
 RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
@@ -138,11 +137,8 @@ def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -
     record = true_record(script)
     steps = [unplaced(step) for step in record.reference]
     transcript = record.transcript or Transcript()
-    wording = [float(p) for p in predict_visibility(pictures.vectors)]
     # the same steps by speech alone, and with pictures
-    alone = ground(
-        steps, duration=script.duration, transcript=transcript, visible=wording, settings=settings
-    )
+    alone = ground(steps, duration=script.duration, transcript=transcript, settings=settings)
     fused = ground(
         steps,
         duration=script.duration,
@@ -150,7 +146,6 @@ def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -
         features=pictures.features,
         step_vectors=pictures.vectors,
         activity=pictures.activity,
-        visible=wording,
         settings=settings,
     )
     # what each method says of a true step
@@ -160,9 +155,8 @@ def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -
         scores = []
         verdicts = []
         for grounding in (alone, fused):
-            second = int(grounding.alignment.scores[number].argmax()) + 0.5
             step = grounding.steps[number]
-            hits.append(is_in_spans(second, true))
+            hits.append(is_in_spans(step.at, true))
             scores.append(float(step.score or 0.0))
             verdicts.append(bool(step.spans) and step.doubt is None)
         item = Item(

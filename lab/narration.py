@@ -64,20 +64,19 @@ def given_rows(transcript: Transcript, texts: list[str]) -> list[Row]:
     if not texts:
         return []
     settings = StepsSettings()
-    placed = place_user_lines(texts, transcript, settings)
+    steps = place_user_lines(texts, transcript, settings).steps
     grounding = ground_steps(
-        placed.steps,
+        steps,
         transcript.sentences[-1].span.end,
         transcript,
         VisualFeatures(),
         settings,
         written=False,
-        lines=placed.placement,
     )
     rows = []
     for step, scores in zip(grounding.steps, grounding.alignment.scores, strict=True):
-        second = float(scores.argmax())
-        rows.append({"at": second + 0.5, "shown": step.status in ("seen", "placed")})
+        second = float(scores.argmax()) + 0.5 if step.at is None else step.at
+        rows.append({"at": second, "shown": step.status in ("seen", "placed")})
     return rows
 
 

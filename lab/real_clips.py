@@ -102,7 +102,7 @@ def pictures(clip: Path, cache: Path) -> VisualFeatures:
     if not store.exists():
         request = Request(clip, id=clip.stem)
         info = probe(clip, settings.media)
-        options = VisualOptions(backbone=backbone)
+        options = VisualOptions(backbone=backbone, key_frames=True)
         write_pictures(extract_features(request, info, settings, options), store)
     rate = settings.vision.rate
     with np.load(store) as arrays:
@@ -193,7 +193,7 @@ def counts(truth: Row, record: Record) -> Counts:
     shown_pairs = [pair for pair in pairs if is_shown(pair)]
     right_verdicts = 0
     for pair in pairs:
-        right_verdicts += is_shown(pair) == without_doubt(pair[1])
+        right_verdicts += is_shown(pair) == (pair[1].status in ("seen", "placed"))
     row = {
         "found": len(pairs) - paired_tips,
         "found of": len(labels) - tips,
@@ -282,21 +282,16 @@ def placed_anew(record: Record, visual: VisualFeatures, texts: Sequence[str] = (
     """
     settings = StepsSettings()
     transcript = record.transcript or Transcript()
-    placement = None
     if texts:
         path = Path(record.video.path or "")
         request = Request(path, record.id, texts=tuple(texts))
-        lines = place_user_lines(request.texts, transcript, settings)
-        steps = lines.steps
-        placement = lines.placement
+        steps = place_user_lines(request.texts, transcript, settings).steps
     else:
         steps = tuple(spoken_step(step) for step in record.steps)
     if not steps:
         return record
     duration = record.video.duration or 0.0
-    grounding = ground_steps(
-        steps, duration, transcript, visual, settings, written=not texts, lines=placement
-    )
+    grounding = ground_steps(steps, duration, transcript, visual, settings, written=not texts)
     return record.model_copy(update={"steps": grounding.steps})
 
 

@@ -122,6 +122,8 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
         "clear_log_probability": -0.4,
     },
     "ground": {
+        "order": 0.8,
+        "wording": 0.5,
         "shown_rate": 0.9,
         "shown_rate_shots": 0.81,
         "unsaid_rate": 0.3,

@@ -13,7 +13,6 @@ import pytest
 import stepline
 from lab.cli import lab
 from stepline.cli import main
-from stepline.grounding.shots import USUAL_LAG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOT_PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
@@ -100,11 +99,6 @@ def test_every_command_that_runs_networks_takes_a_device():
         if "--device" not in options:
             without.add(name)
     assert without == RUNS_NO_NETWORK
-
-
-def test_the_usual_lag_is_the_default():
-    lag = re.search(r"usual lag of ([\d.]+) s", prose("docs/grounding.md"))[1]
-    assert float(lag) == USUAL_LAG_SECONDS
 
 
 def paper_items():

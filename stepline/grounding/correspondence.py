@@ -3,14 +3,13 @@
 No network here recognises actions, so a single step can hardly be matched to a picture. A whole
 video can:
 
-    cuts    editors cut where a sentence begins
     topic   the objects in the pictures are related to the words
     text    text in the picture is being said (burned-in captions, titles, cards)
 
-    log odds = w_cuts cuts + w_topic (topic - usual) + w_text text     pictures of this video against those of another
+    log odds = w_topic (topic - usual) + w_text text     pictures of this video against those of another
 
-`cuts` and `text` are log Bayes factors of coincidences: h of n trials, against a chance probability
-whose odds are raised by a fixed ratio in matching pictures. The four weights are a logistic
+`text` is a log Bayes factor of coincidences: h of n trials, against a chance probability whose odds
+are raised by a fixed ratio in matching pictures. The three weights are a logistic
 regression on real clips, with their own pictures against those of all others
 (`lab/correspondence.py`). docs/real_clips.md has results on video makers that were not in the fit.
 The task is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn", without a network.
@@ -37,15 +36,10 @@ from stepline.grounding.said_to_shown import Array
 from stepline.numeric import cosine
 from stepline.records import FeatureSequence, Matrix, Sentence
 
-# seconds that a cut may come before or after the first word of a sentence
-BEFORE_SECONDS = 0.8
-AFTER_SECONDS = 0.5
-CUT_ODDS_RATIO = 2.0  # of such a cut in matching pictures, against chance
-SAMPLE_SECONDS = 0.1  # between the times at which chance is sampled
 CHANCE_LINE_PROBABILITY = 0.03  # P(a line of text is being said) in a video with other pictures
-LINE_ODDS_RATIO = 12.0  # of a line that is being said in matching pictures, against chance
+LINE_ODDS_RATIO = 8.0  # of a line that is being said in matching pictures, against chance
 MIN_SAID_FRACTION = 0.6  # of a line's words that must be said, for the line to count as said
-TEXT_MARGIN_SECONDS = 4.0  # before and after a line is visible, in which it may be said
+TEXT_MARGIN_SECONDS = 2.0  # before and after a line is visible, in which it may be said
 MAX_TEXT_SECONDS = 20.0  # text that is visible longer is a watermark
 MIN_WORD_LETTERS = 3  # shorter words do not count
 MIN_LINE_WORDS = 2  # shorter lines do not count, except
@@ -60,24 +54,21 @@ TALK_FRACTION = 0.091
 # a warning of the video, and the doubt of a step
 TALK_WARNING = "the speech hardly instructs, as in a talk: perhaps the video is no how-to"
 PICTURES_DO_NOT_FIT = "the pictures of the whole video hardly fit its words"
-MAX_CUT_NATS = 2.0  # limit of the evidence of cuts, since another film can have similar cuts
 
 
 @dataclass(frozen=True)
 class CorrespondenceWeights:
-    """Fitted weights of the three kinds of evidence that the frames of a video belong to its
+    """Fitted weights of the two kinds of evidence that the frames of a video belong to its
     speech.
 
     Attributes:
-        cuts: weight of the evidence that cuts coincide with the starts of sentences.
-        topic: weight of the cosine between the topics of frames and speech, less `usual_topic`.
+        topic: weight of `Correspondence.topic`, less `usual_topic`.
         usual_topic: cosine that is no evidence for or against.
         text: weight of the evidence that on-screen text is being said.
         mean_pictures: name of the backbone -> mean unit feature vector of frames of how-to videos,
             D numbers.
     """
 
-    cuts: float
     topic: float
     usual_topic: float
     text: float
@@ -89,19 +80,17 @@ class Correspondence:
     """Evidence that the pictures of a video belong to its speech.
 
     Attributes:
-        cuts: log Bayes factor that cuts coincide with the starts of sentences, 0 if unknown.
         topic: cosine of the mean sentence vector and the mean picture, None if unknown.
         text: log Bayes factor that text in the picture is being said, 0 if unknown.
     """
 
-    cuts: float
     topic: float | None
     text: float
 
     @property
     def is_known(self) -> bool:
-        """Whether cuts, topic or on-screen text give any evidence."""
-        return bool(self.cuts or self.text or self.topic is not None)
+        """Whether the topic or on-screen text gives any evidence."""
+        return bool(self.text or self.topic is not None)
 
     def log_odds(self, weights: CorrespondenceWeights | None = None) -> float:
         """Return the log odds that the pictures belong to this speech, not to that of another video.
@@ -110,14 +99,12 @@ class Correspondence:
         """
         w = weights or load_weights()
         topic = self.topic - w.usual_topic if self.topic is not None else 0.0
-        return w.cuts * self.cuts + w.topic * topic + w.text * self.text
+        return w.topic * topic + w.text * self.text
 
 
 def measure_correspondence(
     sentences: Sequence[Sentence],
-    duration: float,
     *,
-    cuts: Sequence[float] = (),
     features: FeatureSequence | None = None,
     sentence_vectors: Matrix | None = None,
     on_screen: Sequence[TimedText] = (),
@@ -125,13 +112,11 @@ def measure_correspondence(
 ) -> Correspondence:
     """Return the evidence that the pictures of a video belong to its speech.
 
-    There are three kinds: cuts at sentence starts (log Bayes factor), the cosine between the topics of
-    pictures and speech, and spoken text in the picture (log Bayes factor).
+    There are two kinds: the cosine between the topics of pictures and speech, and spoken text in the
+    picture (log Bayes factor).
 
     Args:
         sentences: S sentences with their times.
-        duration: duration of the video in seconds.
-        cuts: times of cuts in seconds.
         features: feature rows of the pictures, width D. None: the topic is unknown.
         sentence_vectors: (S, D) text vectors of the sentences, in the space of the features. None: the
             topic is unknown.
@@ -145,11 +130,7 @@ def measure_correspondence(
         centre = (weights or load_weights()).mean_pictures.get(features.backbone)
         if centre is not None:
             topic = _topic_cosine(features.values, sentence_vectors, np.array(centre))
-    # The cuts, against the beginnings of sentences in the video.
-    starts = sorted(s.span.start for s in sentences if s.span.start < duration)
-    cut_times = np.array(cuts, dtype=np.float64)
-    cut_nats = _cut_evidence(cut_times, np.array(starts), duration)
-    return Correspondence(cut_nats, topic, _said_line_evidence(on_screen, sentences))
+    return Correspondence(topic, _said_line_evidence(on_screen, sentences))
 
 
 def coincidence_log_bayes(
@@ -193,36 +174,6 @@ def instruction_log_bayes(with_step: int, sentences: int) -> float:
 
 def _log_beta(a: float, b: float) -> float:
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-
-
-def _cut_evidence(cuts: Array, starts: Array, duration: float) -> float:
-    """Return the log Bayes factor that cuts coincide with the starts of sentences.
-
-    Args:
-        cuts: times of cuts in seconds.
-        starts: sorted starts of the sentences in seconds.
-        duration: duration of the video in seconds.
-    """
-    if not len(cuts) or not len(starts):
-        return 0.0
-    # Chance is the fraction of the video that is near the beginning of a sentence.
-    sampled_seconds = np.arange(SAMPLE_SECONDS / 2, duration, SAMPLE_SECONDS)
-    chance_probability = float(_is_near_start(sampled_seconds, starts).mean())
-    hits = int(_is_near_start(cuts, starts).sum())
-    nats = coincidence_log_bayes(hits, len(cuts), chance_probability, CUT_ODDS_RATIO)
-    return float(np.clip(nats, -MAX_CUT_NATS, MAX_CUT_NATS))
-
-
-def _is_near_start(times: Array, starts: Array) -> Array:
-    """Return whether a sentence starts near each of N times, boolean (N,).
-
-    Args:
-        times: N times in seconds.
-        starts: sorted starts of the sentences in seconds.
-    """
-    first = np.searchsorted(starts, times - AFTER_SECONDS)
-    next_starts = np.append(starts, np.inf)[first]
-    return np.asarray(next_starts <= times + BEFORE_SECONDS)
 
 
 def _topic_cosine(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:

@@ -28,8 +28,6 @@ from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Tran
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
-# smaller P(the sentence describes the step) count as 0
-MIN_SENTENCE_PROBABILITY = 0.001
 
 
 @dataclass(frozen=True)
@@ -167,14 +165,9 @@ class GroundingInputs:
         activity: motion, cuts and thumbnails of the pictures.
         sentence_vectors: (S, D) text vectors in the space of the features.
         on_screen: lines of text in the picture.
-        visible: (K,) P(shown) by the wording alone.
         written: whether the steps are all that the transcript says, not a user's own lines.
-        sentence_probabilities: (K, S) P(the sentence describes the step). Rows sum to P(said). None:
-            all passages that say a step describe it equally.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences. None:
             by the number of sentences that steps cite.
-        lines: indices of the user's lines among the steps. The other steps only claim their seconds.
-            None: all steps.
         ahead: seconds after `duration` in which a running video may still show a step.
 
     Raises ShapeError when arrays do not fit together.
@@ -188,11 +181,8 @@ class GroundingInputs:
     activity: "Activity | None" = None
     sentence_vectors: Matrix | None = None
     on_screen: Sequence[TimedText] = ()
-    visible: Sequence[float] | None = None
     written: bool = True
-    sentence_probabilities: Array | None = None
     instruction: float | None = None
-    lines: Sequence[int] | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -201,16 +191,6 @@ class GroundingInputs:
             raise ShapeError(
                 f"step vectors must have one row per step: {steps}, not {len(self.step_vectors)}"
             )
-        if self.visible is not None and len(self.visible) != steps:
-            raise ShapeError(
-                f"visible must hold one probability per step: {steps}, not {len(self.visible)}"
-            )
-        sentences = len(self.transcript.sentences) if self.transcript is not None else 0
-        shape = (steps, sentences)
-        probabilities = self.sentence_probabilities
-        if probabilities is not None and probabilities.shape != shape:
-            expected = f"steps by sentences: {shape}, not {probabilities.shape}"
-            raise ShapeError(f"P(a sentence describes a step) must be {expected}")
 
     @property
     def past_seconds(self) -> int:
@@ -255,20 +235,6 @@ class GroundingInputs:
         """For each of K steps, the spans of the speech that say it."""
         return [spoken_passages(step, self.transcript, self.end) for step in self.steps]
 
-    @functools.cached_property
-    def weighted_passages(self) -> "list[WeightedPassages]":
-        """For each of K steps, the spans of the speech that may say it, with probabilities."""
-        if self.sentence_probabilities is None or self.transcript is None:
-            return [WeightedPassages(spans) for spans in self.passages]
-        spans = [sentence.span for sentence in self.transcript.sentences]
-        items = []
-        for row in self.sentence_probabilities:
-            is_likely = row >= MIN_SENTENCE_PROBABILITY
-            likely = [n for n, span in enumerate(spans) if is_likely[n] and span.start < self.end]
-            inside = [Span(spans[n].start, min(spans[n].end, self.end)) for n in likely]
-            items.append(WeightedPassages(inside, row[likely]))
-        return items
-
     def before(self, second: float) -> "GroundingInputs":
         """Return the inputs with the pictures before a second only, and with the whole transcript."""
         past = self._cut_pictures(Span(0.0, second))
@@ -282,12 +248,6 @@ class GroundingInputs:
         changes: dict[str, Any] = {"steps": steps, "transcript": transcript}
         if self.step_vectors is not None:
             changes["step_vectors"] = self.step_vectors[rows]
-        if self.visible is not None:
-            changes["visible"] = [self.visible[row] for row in rows]
-        if self.sentence_probabilities is not None and self.transcript is not None:
-            sentences = self.transcript.sentences
-            is_inside = [item.span.overlap(window.context) > 0 for item in sentences]
-            changes["sentence_probabilities"] = self.sentence_probabilities[rows][:, is_inside]
         duration = min(window.context.end, self.duration) - window.context.start
         return replace(self._cut_pictures(window.context), duration=duration, **changes)
 
@@ -311,20 +271,6 @@ class GroundingInputs:
                 thumbnails=activity.thumbnails[rows],
             )
         return replace(self, features=features, activity=activity)
-
-
-@dataclass(frozen=True)
-class WeightedPassages:
-    """Spans of the speech that may say a step, with the probability of each.
-
-    Attributes:
-        spans: P spans of the speech, in seconds.
-        weights: (P,) P(the span says the step). Their sum is at most 1. None: all spans are equally
-            likely, with a sum of 1.
-    """
-
-    spans: Sequence[Span]
-    weights: Array | None = None
 
 
 def spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
@@ -396,8 +342,6 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
         sentences = tuple(Sentence(text=text, span=span) for text, span in said_steps)
     evidence = measure_correspondence(
         sentences,
-        inputs.duration,
-        cuts=inputs.cuts,
         features=inputs.features,
         sentence_vectors=inputs.sentence_vectors,
         on_screen=inputs.on_screen,

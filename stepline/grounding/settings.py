@@ -41,13 +41,6 @@ class GroundSettings(Settings):
     """Settings of grounding: how speech and pictures decide where a step is shown."""
 
     shown_threshold: Fraction = Field(0.5, description='P(shown) below which a step is only "said"')
-    order: NonNegative = Field(
-        0.8, description="nats that a pair of steps shown in another order costs"
-    )
-    wording: Fraction = Field(
-        0.5,
-        description="how far a step's wording decides whether it is shown. 1 as in WhenAct's vlogs",
-    )
     typical: Positive = Field(8.0, description="seconds an action is shown; WhenAct's median")
     grow: Fraction = Field(0.5, description="share of the peak at which a shown span stops growing")
     window: Window = Field(

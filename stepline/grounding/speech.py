@@ -13,7 +13,6 @@ A user's own lines, such as a recipe, become steps that are said where `line_mod
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -220,21 +219,6 @@ def grow_window(
     return start, end
 
 
-@dataclass(frozen=True)
-class TextPlacement:
-    """A user's own lines as steps, placed where the narration says them.
-
-    Attributes:
-        steps: one step per line, in the order of the lines.
-        sentence_probabilities: (K, S) P(sentence s says line k). Row k sums to P(line k is said).
-        step_probabilities: (S,) P(sentence s describes a step). None: unknown.
-    """
-
-    steps: tuple[Step, ...]
-    sentence_probabilities: npt.NDArray[np.float64]
-    step_probabilities: npt.NDArray[np.float64] | None = None
-
-
 class TaskGraph(FrozenModel):
     """The common steps of several videos of one task, from `stepline compare`.
 
@@ -260,7 +244,7 @@ def steps_from_texts(
     so_far: bool = False,
     step_probabilities: npt.NDArray[np.float64] | None = None,
     graph: TaskGraph | None = None,
-) -> TextPlacement:
+) -> tuple[Step, ...]:
     """Return a user's own lines as steps, with `said` set to where the narration says them.
 
     `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence that the line cites is
@@ -280,8 +264,7 @@ def steps_from_texts(
     steps = line_steps(texts, graph)
     sentences = transcript.sentences
     if not steps or not sentences:
-        no_probabilities = np.zeros((len(steps), len(sentences)))
-        return TextPlacement(steps, no_probabilities, step_probabilities)
+        return steps
     _check_vector_shapes(text_vectors, sentence_vectors, (len(steps), len(sentences)))
     match = match_lines(
         texts,
@@ -317,8 +300,7 @@ def steps_from_texts(
             said_span = Span(first.start, max(first.end, last.end))
             step = step.model_copy(update={"said": said_span, "sources": sources})
         placed.append(step)
-    sentence_probabilities = match.sentence_distribution * match.said_probabilities[:, None]
-    return TextPlacement(tuple(placed), sentence_probabilities, step_probabilities)
+    return tuple(placed)
 
 
 def _near_best(
@@ -329,62 +311,6 @@ def _near_best(
     return tuple(
         index for index in passage if span.pause(sentences[index].span) <= MAX_ACTION_PAUSE_SECONDS
     )
-
-
-@dataclass(frozen=True)
-class ExtendedPlacement(TextPlacement):
-    """A user's lines together with the steps that the narration tells and no line names.
-
-    Attributes:
-        steps: lines and other steps, in the order of the narration. Lines keep their order.
-        sentence_probabilities: (N, S) P(sentence s describes step n).
-        lines: index in `steps` of each of the user's lines.
-    """
-
-    lines: tuple[int, ...] = ()
-
-
-def add_unlisted_steps(placement: TextPlacement, transcript: Transcript) -> ExtendedPlacement:
-    """Return the lines of a list, and each sentence that describes a step and that no line cites.
-
-    A part of a recipe is then grounded like the whole: the other steps claim their own seconds.
-
-    Args:
-        placement: the K lines, as `steps_from_texts` returns them. Nothing is added if its
-            `step_probabilities` are unknown.
-        transcript: the S sentences of the narration.
-    """
-    count = len(transcript.sentences)
-    probabilities = placement.step_probabilities
-    if probabilities is None:
-        probabilities = np.zeros(count)
-    cited = {source for step in placement.steps for source in step.sources}
-    likely = np.flatnonzero(probabilities >= MIN_UNLISTED_PROBABILITY).tolist()
-    unlisted = [index for index in likely if index not in cited]
-    steps: list[Step] = []
-    rows: list[npt.NDArray[np.float64]] = []
-    lines = []
-
-    def add_unlisted(until: int) -> None:
-        while unlisted and unlisted[0] < until:
-            index = unlisted.pop(0)
-            sentence = transcript.sentences[index]
-            steps.append(
-                Step(
-                    id=f"unlisted-{index}", text=sentence.text, said=sentence.span, sources=(index,)
-                )
-            )
-            rows.append(np.eye(1, count, index)[0] * probabilities[index])
-
-    for step, row in zip(placement.steps, placement.sentence_probabilities, strict=True):
-        if step.sources:
-            add_unlisted(step.sources[0])
-        lines.append(len(steps))
-        steps.append(step)
-        rows.append(row)
-    add_unlisted(count)
-    all_rows = np.array(rows).reshape(len(steps), count)
-    return ExtendedPlacement(tuple(steps), all_rows, placement.step_probabilities, tuple(lines))
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:

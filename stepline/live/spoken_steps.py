@@ -174,7 +174,7 @@ class SpokenSteps:
             so_far=True,
             step_probabilities=self._read_step_probabilities(transcript, language),
             graph=self._graph,
-        ).steps
+        )
         # Lines that are now said for the first time.
         for line in self._lines:
             if line.said is not None and self._log.steps[line.id].step.said is None:

@@ -8,7 +8,16 @@ from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.clips import copy_with_chapters, cut_clip, join_clips, join_tracks
 from stepline.media.frames import MAX_KEYFRAME_BYTES, Frame, Thumbnails, encode_jpeg
 from stepline.media.probe import MediaInfo, probe
-from stepline.media.reader import MediaReader, frames_at, read_frames, read_frames_at, read_sound
+from stepline.media.reader import (
+    KeyFrame,
+    KeyFrameReader,
+    MediaReader,
+    SparseKeyFramesError,
+    frames_at,
+    read_frames,
+    read_frames_at,
+    read_sound,
+)
 from stepline.media.settings import MediaSettings
 
 __all__ = [
@@ -16,9 +25,12 @@ __all__ = [
     "SAMPLE_RATE",
     "AudioBlock",
     "Frame",
+    "KeyFrame",
+    "KeyFrameReader",
     "MediaInfo",
     "MediaReader",
     "MediaSettings",
+    "SparseKeyFramesError",
     "Thumbnails",
     "copy_with_chapters",
     "cut_clip",

@@ -257,6 +257,19 @@ class OpenMedia:
         self.damage.packet_count += len(frames) - len(intact)
         return intact
 
+    def drain(self) -> list[Any]:
+        """Return the frames that the video decoder still holds. It can then start at a key frame."""
+        import av
+
+        context = self.video_stream.codec_context
+        try:
+            frames = list(context.decode(None))
+        except av.error.FFmpegError:
+            self.damage.packet_count += 1
+            frames = []
+        context.flush_buffers()
+        return frames
+
     def packet_end(self, packet: Any) -> float:
         """Return the second at which a packet ends, 0 if it has no valid time stamp."""
         stamp = presentation_stamp(packet)

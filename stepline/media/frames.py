@@ -140,7 +140,7 @@ def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
 
 
 class Thumbnails:
-    """JPEG thumbnails of the frames at the middle of each second, collected while a video is read.
+    """JPEG thumbnails of a video's frames, collected while it is read.
 
     They take at most MAX_THUMBNAIL_BYTES, so a long video has thumbnails only at its start.
     """
@@ -154,15 +154,14 @@ class Thumbnails:
         self._last: tuple[Any, bytes] | None = None  # the last frame, which is encoded only once
 
     def add(self, time: float, frame: Any, aspect: float) -> None:
-        """Add a decoded frame if its time is the middle of a second.
+        """Add a decoded frame.
 
         Args:
             time: second at which the frame is on the screen.
             frame: decoded frame of PyAV.
             aspect: width over height of a stored pixel.
         """
-        second = math.floor(time) + 0.5
-        if abs(time - second) > ROUNDING_SECONDS or self._byte_count >= MAX_THUMBNAIL_BYTES:
+        if self._byte_count >= MAX_THUMBNAIL_BYTES:
             return
         if self._last is None or self._last[0] is not frame:
             if self._scaler is None:
@@ -170,19 +169,23 @@ class Thumbnails:
             jpeg = encode_jpeg(self._scaler.image(frame), MAX_KEYFRAME_BYTES)
             self._last = (frame, jpeg)
             self._byte_count += len(jpeg)
-        self._jpegs[second] = self._last[1]
+        self._jpegs[time] = self._last[1]
 
-    def jpeg_at(self, second: float, side: int) -> bytes | None:
-        """Return the thumbnail at a second k + 0.5 as JPEG bytes. None if there is none.
+    def nearest_jpeg(self, second: float, within: tuple[float, float], side: int) -> bytes | None:
+        """Return the thumbnail nearest to a second as JPEG bytes. None if there is none near.
 
         Args:
             second: time in seconds.
+            within: first and last second at which the frame may be.
             side: maximal pixels of the longer side.
         """
         from PIL import Image as Pillow
 
-        jpeg = self._jpegs.get(round(second, 3))
-        if jpeg is None or side == self._side:
+        times = [time for time in self._jpegs if within[0] <= time <= within[1]]
+        if not times:
+            return None
+        jpeg = self._jpegs[min(times, key=lambda time: abs(time - second))]
+        if side == self._side:
             return jpeg
         with Pillow.open(io.BytesIO(jpeg)) as image:
             scale = min(1.0, side / max(image.size))
@@ -246,6 +249,7 @@ class FrameSampler:
             self._image = self._scaler.image(self._shown)
         time = (self._count + 0.5) / self._rate
         self._count += 1
-        if self._thumbnails is not None:
+        is_middle = abs(time - math.floor(time) - 0.5) <= ROUNDING_SECONDS  # of a second
+        if self._thumbnails is not None and is_middle:
             self._thumbnails.add(time, self._shown, self._scaler.aspect)
         return Frame(time, self._image)

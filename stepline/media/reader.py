@@ -1,12 +1,14 @@
-"""Reads a video: frames at a rate and audio in one pass, or single frames by seeking."""
+"""Reads a video: frames at a rate and audio in one pass, key frames alone, or single frames by seeking."""
 
 import math
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from stepline.errors import MediaError
 from stepline.media.audio import AudioBlock, AudioTimeline
+from stepline.media.clock import decoding_second
 from stepline.media.container import (
     MICROSECONDS_PER_SECOND,
     OpenMedia,
@@ -14,7 +16,7 @@ from stepline.media.container import (
     frame_rate,
     open_media,
 )
-from stepline.media.frames import Frame, FrameSampler, FrameScaler, Thumbnails
+from stepline.media.frames import Frame, FrameSampler, FrameScaler, Image, Thumbnails
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
@@ -27,6 +29,13 @@ MAX_GAP_SECONDS = 4.0
 # s after the last frame ends during which it still counts as on screen. Rows of features are that
 # long
 LINGER_SECONDS = 1.0
+MIN_KEY_SECONDS = 1.0  # s between two key frames that are decoded
+# s between two key frames, beyond which they do not stand for the video. Encoders have 10 s or less
+MAX_KEY_SECONDS = 12.5
+MIN_KEY_FRAMES = 3
+# s after a key frame at which a second frame shows whether the picture moves, and s between such pairs
+PAIR_SECONDS = 0.34
+PAIR_INTERVAL_SECONDS = 6.0
 
 # Start and duration in seconds, and PyAV's decoded frame.
 TimedFrame: TypeAlias = tuple[float, float, Any]
@@ -121,6 +130,132 @@ class MediaReader:
             if media.is_seekable and media.duration:
                 claimed = min(media.duration, self._start + self._length)
             self.warnings = media.damage.warnings(self._start + self.end, claimed)
+
+
+class SparseKeyFramesError(MediaError):
+    """Raised for a video whose key frames are too few to stand for it."""
+
+
+@dataclass(frozen=True)
+class KeyFrame:
+    """A key frame of a video.
+
+    Attributes:
+        time: second at which it appears.
+        end: second at which the next one appears.
+        image: (H, W, 3) uint8 RGB, upright.
+        later: the picture 0.34 s later, None where it was not decoded.
+    """
+
+    time: float
+    end: float
+    image: Image
+    later: Image | None = None
+
+
+class KeyFrameReader:
+    """Iterator over the key frames of a video, which are decoded alone, at most one a second.
+
+    A tenth of them or more come with a picture shortly after, so that motion can be measured. Iteration
+    raises MediaError if the file cannot be read, and SparseKeyFramesError if key frames are too rare or
+    the file is damaged.
+
+    Attributes:
+        end: the last second read.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        frame_size: int | None = None,
+        settings: MediaSettings | None = None,
+        part: Span | None = None,
+        thumbnails: Thumbnails | None = None,
+    ) -> None:
+        """Choose what is read. The arguments are those of `MediaReader`."""
+        self._path = Path(path)
+        self._size = frame_size
+        self._settings = settings or MediaSettings()
+        self._start = 0.0 if part is None else part.start
+        self._length = math.inf if part is None else part.duration
+        self._thumbnails = thumbnails
+        self.end = 0.0
+
+    def __iter__(self) -> "Generator[KeyFrame]":
+        self.end = 0.0
+        with open_media(self._path, self._settings) as media:
+            if not media.is_seekable:
+                raise SparseKeyFramesError(f"{self._path}: has no seekable key frames")
+            if self._start > 0:
+                seek_before(media, self._start)
+            scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
+            shown: KeyFrame | None = None
+            count = 0
+            for packets in self._packet_runs(media):
+                key = self._decode(media, packets, scaler)
+                if key is None or not 0 <= key.time < self._length:
+                    continue
+                self._check_gap(key.time - (shown.time if shown else 0.0))
+                if shown is not None:
+                    yield replace(shown, end=key.time)
+                shown = key
+                count += 1
+            if media.damage.packet_count or media.damage.has_broken_stamps:
+                raise SparseKeyFramesError(f"{self._path}: is damaged, so that all of it is read")
+            if shown is None or count < MIN_KEY_FRAMES:
+                raise SparseKeyFramesError(f"{self._path}: has {count} key frames")
+            self._check_gap(self.end - shown.time)
+            yield replace(shown, end=max(self.end, shown.time))
+
+    def _check_gap(self, seconds: float) -> None:
+        if seconds > MAX_KEY_SECONDS:
+            reason = f"has no key frame for {seconds:.1f} s"
+            raise SparseKeyFramesError(f"{self._path}: {reason}, more than {MAX_KEY_SECONDS:g}")
+
+    def _packet_runs(self, media: OpenMedia) -> Iterator[list[Any]]:
+        """Yield the packets to decode, from each key frame on: one, or those of a third of a second."""
+        stream = media.video_stream
+        run: list[Any] = []
+        until = next_key = next_pair = -math.inf
+        for packet in media.packets():
+            second = decoding_second(packet)
+            if packet.stream.index != stream.index or second is None:
+                continue
+            second -= media.start + self._start
+            if second >= self._length:
+                break
+            packet_end = media.packet_end(packet) - self._start
+            self.end = max(self.end, min(packet_end, self._length))
+            if packet.is_keyframe and second >= next_key:
+                if run:
+                    yield run
+                run = [packet]
+                next_key = second + MIN_KEY_SECONDS
+                until = second
+                if second >= next_pair:
+                    next_pair = second + PAIR_INTERVAL_SECONDS
+                    until = second + PAIR_SECONDS
+            elif second <= until:
+                run.append(packet)
+        if run:
+            yield run
+
+    def _decode(self, media: OpenMedia, packets: list[Any], scaler: FrameScaler) -> KeyFrame | None:
+        """Return the key frame of some packets, None if nothing can be decoded."""
+        decoded = [frame for packet in packets for frame in media.decode(packet)]
+        frames = [frame for frame in (*decoded, *media.drain()) if frame.pts is not None]
+        if not frames:
+            return None
+        first, last = frames[0], frames[-1]
+        # frames that are drained have no time base of their own
+        tick = float(media.video_stream.time_base)
+        time = first.pts * tick - media.start - self._start
+        if self._thumbnails is not None and time >= 0:
+            self._thumbnails.add(time, first, scaler.aspect)
+        is_pair = (last.pts - first.pts) * tick >= PAIR_SECONDS / 2
+        later = scaler.image(last) if is_pair else None
+        return KeyFrame(time, time, scaler.image(first), later)
 
 
 class _PartReader:

@@ -33,6 +33,8 @@ N = TypeVar("N", bound="LoadedNetwork")
 
 DEFAULT_BACKBONE = "conse"
 
+MINILM_WIDTH = 384  # of MiniLM's vectors, and so of ConSE's rows
+
 
 @dataclass(frozen=True)
 class Networks:
@@ -136,8 +138,6 @@ def _row_width(vision: VisionSettings, backbone: "Backbone | None") -> int | Non
         return None  # `check_ready_features` reads the rows of the video
     if backbone is not None:
         return backbone.dim
-    from stepline.grounding.ground import MINILM_WIDTH
-
     return MINILM_WIDTH if vision.text_model == "minilm" else None
 
 

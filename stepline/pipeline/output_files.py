@@ -150,11 +150,16 @@ def extract_keyframes(
 
     # each step's own second of it, where the span is long enough
     second_by_step: dict[str, float] = {}  # step id -> second of its picture
+    span_by_second: dict[float, Span] = {}  # in which another picture is as good
     for (second, span), ids in ids_by_span.items():
         count = min(len(ids), max(1, int(span.duration)))
         seconds = _spread_seconds(span, count, start) if count > 1 else [second]
         for number, id in enumerate(ids):
             second_by_step[id] = seconds[number * count // len(ids)]
+        reach = span.duration / (2 * count)
+        for middle in seconds:
+            near = Span(max(0.0, middle - reach), middle + reach)
+            span_by_second[middle] = near if count > 1 else span
 
     # a click is seen when it is made
     targets = {step.id: step.target for step in record.steps if step.target is not None}
@@ -169,9 +174,11 @@ def extract_keyframes(
         else SMALL_KEYFRAME_PIXELS
     )
     pictures: dict[float, bytes] = {}
-    for second in second_by_step.values():
-        picture = thumbnails.jpeg_at(second - start, side) if thumbnails is not None else None
-        if picture is not None:
+    for second, span in span_by_second.items():
+        within = (max(0.0, span.start - start), span.end - start)
+        if thumbnails is not None and (
+            picture := thumbnails.nearest_jpeg(second - start, within, side)
+        ):
             pictures[second] = picture
     missing = [second for second in second_by_step.values() if second not in pictures]
     try:

@@ -1,11 +1,14 @@
 """The visual features of a video: backbone features, motion, cuts, faces, text on screen."""
 
 import contextlib
+import logging
 import math
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from stepline.networks.device import current_device
 from stepline.pipeline.part import crop_features
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from stepline.vision.settings import VisionSettings
 
 
+log = logging.getLogger(__name__)
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
 PREFETCHED_FRAMES = 4  # of pictures, decoded while others are looked at
 # an odd number puts one frame on the middle of a feature row. The others measure motion
@@ -56,6 +60,7 @@ class VisualOptions:
 
     Attributes:
         backbone: a loaded network that several videos share. None: the network is loaded.
+        key_frames: whether key frames are enough, where the file has enough of them.
         measures_motion: whether motion, cuts, faces and text are measured.
         reads_screen: whether a screen recording is read. Its frames are decoded again for that.
         progress: called with the stage's name, the second reached and the duration in s.
@@ -66,6 +71,7 @@ class VisualOptions:
     """
 
     backbone: "Backbone | None" = None
+    key_frames: bool = False
     measures_motion: bool = True
     reads_screen: bool = False
     progress: Progress | None = None
@@ -146,7 +152,7 @@ def extract_features(
         return VisualFeatures(warnings=() if request.is_captions_only else (NO_PICTURE,))
     if vision.backbone == "none":
         return VisualFeatures()
-    from stepline.media import Frame, MediaReader
+    from stepline.media import Frame, MediaReader, SparseKeyFramesError
     from stepline.vision import PrecomputedBackbone, VideoEncoder, frames_per_row, load_backbone
 
     # what looks at the frames
@@ -155,6 +161,11 @@ def extract_features(
     ready = None
     if isinstance(backbone, PrecomputedBackbone):
         ready = crop_features(backbone.features(request.id), request.part)
+    if options.key_frames and ready is None:
+        try:
+            return _extract_from_key_frames(request, info, settings, options, backbone)
+        except SparseKeyFramesError as reason:
+            log.info("%s: every second is looked at", reason)
     encoder = VideoEncoder(
         backbone, rate=vision.rate, batch=current_device().scale_batch_size(vision.batch)
     )
@@ -205,3 +216,65 @@ def extract_features(
 
         screen = read_screen_recording(request, info, settings, motion.screen.finish())
     return replace(visual, activity=activity, cues=cues, screen=screen, warnings=(*warnings,))
+
+
+def _extract_from_key_frames(
+    request: Request,
+    info: "MediaInfo",
+    settings: StepsSettings,
+    options: VisualOptions,
+    backbone: "Backbone",
+) -> VisualFeatures:
+    """Extract the visual features of a video from its key frames, each of which holds until the next.
+
+    The arguments are those of `extract_features`, with the loaded backbone. Raises SparseKeyFramesError
+    if the key frames are too few.
+    """
+    from stepline.grounding.screens.changes import ScreenMeter, median_statistics
+    from stepline.media import Frame, KeyFrame, KeyFrameReader
+    from stepline.pipeline.screen import read_screen_recording
+    from stepline.vision import KeyFrameMeter
+    from stepline.vision.cues import start_cues
+
+    vision = settings.vision
+    first_rows: list[int] = []  # of each key frame
+    values = []
+    activity = KeyFrameMeter(rate=vision.rate)
+    cues, warnings = start_cues(vision)
+    pairs = []
+    reader = KeyFrameReader(
+        request.path,
+        frame_size=vision.frame_size,
+        settings=settings.media,
+        part=request.part,
+        thumbnails=options.thumbnails,
+    )
+    with contextlib.closing(read_ahead(reader, PREFETCHED_FRAMES)) as stream:
+        for key in with_progress(
+            stream, KeyFrame, "looking", info.duration, options.progress, options.stop_event
+        ):
+            activity.add_key(key)
+            cues.add_key(key)
+            first_rows.append(int(key.time * vision.rate))
+            values.append(backbone.encode_images(key.image[None])[0])
+            if key.later is not None:
+                pair = ScreenMeter()
+                pair.add_frame(Frame(key.time, key.image))
+                pair.add_frame(Frame(key.time, key.later))
+                pairs.append(pair.finish())
+    screen = None
+    if options.reads_screen:
+        screen = read_screen_recording(request, info, settings, median_statistics(pairs))
+    # the features of a key frame hold until the next
+    seconds = math.ceil(reader.end * vision.rate)
+    last = np.searchsorted(first_rows, np.arange(seconds), side="right") - 1
+    rows = np.stack(values)[np.maximum(last, 0)]
+    return VisualFeatures(
+        FeatureSequence(rows, vision.rate, backbone.name),
+        activity.finish(),
+        backbone,
+        reader.end,
+        warnings,
+        cues.finish(),
+        screen,
+    )

@@ -6,13 +6,12 @@ Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in wh
     'pour the flour into the bowl'        said (34.6, 36.1)  ->  "seen" (43, 50), score 0.68
     'let the batter rest for 10 minutes'  said (63.1, 65.1)  ->  "said_only", score 0.42
 
-The remark for the first: a new shot begins with its sentence. The remark against the last: a face
-looks into the camera.
+The remark against the last: a face looks into the camera.
 """
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError
-from stepline.grounding.correspondence import (
-    AFTER_SECONDS,
-    BEFORE_SECONDS,
-    MAX_TEXT_SECONDS,
-    is_phrase,
-    is_said,
-)
+from stepline.grounding.correspondence import MAX_TEXT_SECONDS, is_phrase, is_said
 from stepline.grounding.fusion import picture_status, without_place
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
@@ -41,7 +34,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stepline.grounding.ground import Grounding
-    from stepline.grounding.speech import TextPlacement
     from stepline.grounding.vision_language import VisualAnswers
     from stepline.llm.pictures import PictureReader
     from stepline.media import MediaInfo
@@ -95,8 +87,6 @@ def place_steps(
     settings: StepsSettings,
     networks: Networks,
     duration: float,
-    *,
-    lines: "TextPlacement | None" = None,
 ) -> GroundedVideoSteps:
     """Return the steps with the seconds in which each is shown, from speech and pictures.
 
@@ -111,8 +101,6 @@ def place_steps(
         settings: settings of all stages of finding steps.
         networks: the trained networks.
         duration: duration of the video in seconds.
-        lines: where the speech says the steps, if they are a user's own lines. The first sentences
-            are those of `speech`. None: the steps were written from the speech.
     """
     transcript, steps = speech.transcript, speech.steps
     grounding, answers, alignment = None, None, None
@@ -125,7 +113,6 @@ def place_steps(
             settings,
             networks.aligner,
             written=not request.texts,
-            lines=_crop_to_video(lines, steps, transcript),
         )
         if settings.vision.vlm.named:
             answers = ask_vlm(request, grounding, visual, settings, duration)
@@ -155,31 +142,6 @@ def _is_talk(
     return log_bayes is not None and log_bayes < MAX_TALK_LOG_BAYES
 
 
-def _crop_to_video(
-    lines: "TextPlacement | None", steps: Sequence[Step], transcript: Transcript
-) -> "TextPlacement | None":
-    """Return where the speech says the user's lines, restricted to the sentences inside the video,
-    which come first. None stays None.
-
-    Args:
-        lines: probabilities of lines and sentences. None: the steps are no lines of the user.
-        steps: K steps inside the video.
-        transcript: S sentences inside the video.
-    """
-    if lines is None or len(lines.sentence_probabilities) != len(steps):
-        return None
-    count = len(transcript.sentences)
-    step_probabilities = lines.step_probabilities
-    if step_probabilities is not None:
-        step_probabilities = step_probabilities[:count]
-    return replace(
-        lines,
-        steps=tuple(steps),
-        sentence_probabilities=lines.sentence_probabilities[:, :count],
-        step_probabilities=step_probabilities,
-    )
-
-
 def ground_steps(
     steps: Sequence[Step],
     duration: float,
@@ -189,7 +151,6 @@ def ground_steps(
     aligner: "LoadedAligner | None" = None,
     *,
     written: bool = True,
-    lines: "TextPlacement | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Ground steps: find the seconds in which each is shown.
 
@@ -201,7 +162,6 @@ def ground_steps(
         settings: settings of all stages of finding steps.
         aligner: a trained network. None: the method that needs no training.
         written: True if the steps were written from the transcript, False if the user gave them.
-        lines: where the speech says the steps, if they are a user's own lines. None: they are not.
 
     Returns the steps with spans and scores, the alignment and a report.
     """
@@ -219,37 +179,27 @@ def ground_steps(
     from stepline.grounding.correspondence import load_weights
     from stepline.grounding.ground import ground_inputs
     from stepline.grounding.inputs import GroundingInputs
-    from stepline.grounding.speech import add_unlisted_steps
-    from stepline.vision import PrecomputedBackbone
 
     # by all evidence without one
-    sentence_probabilities = None
-    line_rows = None
-    if lines is not None:
-        if isinstance(backbone, PrecomputedBackbone):
-            # Only the lines have vectors, so no other step is added.
-            lines = replace(lines, step_probabilities=None)
-        completed = add_unlisted_steps(lines, transcript)
-        steps, line_rows = completed.steps, completed.lines
-        sentence_probabilities = completed.sentence_probabilities
     sentences = [sentence.text for sentence in transcript.sentences]
     sentence_vectors = None
     # Only backbones with a stored mean picture compare sentences with pictures.
     if sentences and backbone and backbone.name in load_weights().mean_pictures:
         sentence_vectors = backbone.encode_texts(sentences)
+    step_vectors = None
+    if backbone and backbone.name != "conse":  # ConSE places no step
+        step_vectors = backbone.encode_texts([step.text for step in steps])
     inputs = GroundingInputs(
         steps,
         duration=duration,
         transcript=transcript,
         features=visual.features,
-        step_vectors=backbone.encode_texts([step.text for step in steps]) if backbone else None,
+        step_vectors=step_vectors,
         activity=visual.activity,
         sentence_vectors=sentence_vectors,
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
-        sentence_probabilities=sentence_probabilities,
         instruction=_instruction_log_odds(transcript, settings) if written else None,
-        lines=line_rows,
     )
     return ground_inputs(inputs, settings.nasva.ground)
 
@@ -379,18 +329,14 @@ def add_step_evidence(
         doing: (T seconds,) log odds that an action is shown and not a talking presenter. If they
             are positive, a face gives no remark. None: unknown.
 
-    Remarks for the step: a shot begins with its sentence, its words are on screen. Remark against
-    it: a presenter's face is visible for half of the time or longer. Other text on screen is
-    quoted.
+    Remark for the step: its words are on screen. Remark against it: a presenter's face is visible for
+    half of the time or longer. Other text on screen is quoted.
     """
     span = shown_span(step) or step.said
     if span is None:
         return step
     remarks: list[str] = []
-    # Whether a shot begins with its sentences, and what else is seen.
     sentences = [transcript.sentences[index] for index in step.sources]
-    if visual.activity is not None and _starts_at_cut(sentences, visual.activity.cuts):
-        remarks.append("for: a new shot begins with its sentence")
     if visual.cues is not None:
         # someone at work may look up: then a face says nothing
         is_action = doing is not None and doing[int(span.start) : math.ceil(span.end)].sum() > 0
@@ -399,12 +345,6 @@ def add_step_evidence(
         words = " ".join([step.text, *(sentence.text for sentence in sentences)])
         remarks += _screen_text_remarks(visual.cues, span, words)
     return step.model_copy(update={"seen": (*remarks, *step.seen)})
-
-
-def _starts_at_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
-    # The same window around the start of a sentence as the grounder uses for its evidence.
-    lags = [cut - sentence.span.start for sentence in sentences for cut in cuts]
-    return any(-BEFORE_SECONDS <= lag <= AFTER_SECONDS for lag in lags)
 
 
 def _shows_presenter(cues: "PictureCues", span: Span) -> bool:

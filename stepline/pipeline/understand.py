@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
 
 if TYPE_CHECKING:
-    from stepline.grounding.speech import TaskGraph, TextPlacement
+    from stepline.grounding.speech import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing.extractive.narration import ParsedNarration
 
@@ -225,10 +225,7 @@ def _make_record(
     inside = drop_speech_past_end(
         duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
     )
-    lines = written.placement if isinstance(written, PlacedUserLines) else None
-    placed = place_steps(
-        request, run.info, inside, visual, settings, networks, duration, lines=lines
-    )
+    placed = place_steps(request, run.info, inside, visual, settings, networks, duration)
     # The changes of a screen place its steps, unless a trained network has placed them.
     if visual.screen is not None and networks.aligner is None:
         placed = place_steps_at_clicks(placed, inside.transcript, visual.screen, duration)
@@ -356,6 +353,7 @@ def _read_sound_and_picture(
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = VisualOptions(
+            key_frames=_needs_key_frames_only(run),
             backbone=run.networks.backbone,
             reads_screen=True,
             progress=progress,
@@ -399,6 +397,14 @@ def _read_sound_and_picture(
             raise
         finally:
             stop.set()
+
+
+def _needs_key_frames_only(run: VideoRun) -> bool:
+    """Return whether no network or model of the user's needs a picture of every second."""
+    vision, networks = run.settings.vision, run.networks
+    is_usual = vision.look == "auto" and vision.backbone == "conse" and vision.rate == 1.0
+    users = (networks.aligner, networks.detector, networks.describer)
+    return is_usual and not vision.vlm.named and all(network is None for network in users)
 
 
 def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAndVisuals | None:
@@ -473,23 +479,12 @@ def propose_steps(
     )
 
 
-@dataclass(frozen=True)
-class PlacedUserLines(WrittenSteps):
-    """The user's lines as steps.
-
-    Attributes:
-        placement: where the speech says each line, with probabilities.
-    """
-
-    placement: "TextPlacement | None" = field(default=None, compare=False)
-
-
 def place_user_lines(
     lines: Sequence[str],
     transcript: Transcript,
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
-) -> PlacedUserLines:
+) -> WrittenSteps:
     """Return the user's lines as steps, in their order. A line that the speech says has `said`.
 
     Args:
@@ -512,7 +507,7 @@ def place_user_lines(
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
         graph=graph,
     )
-    return PlacedUserLines(placed.steps, placement=placed)
+    return WrittenSteps(placed)
 
 
 def _find_materials_and_tools(

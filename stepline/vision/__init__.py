@@ -14,7 +14,7 @@ from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.cues import CueMeter, PictureCues
 from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, frames_per_row
-from stepline.vision.motion import Activity, ActivityMeter
+from stepline.vision.motion import Activity, ActivityMeter, KeyFrameMeter
 from stepline.vision.on_screen_text import ScreenText
 from stepline.vision.precomputed import PrecomputedBackbone
 from stepline.vision.settings import VisionSettings
@@ -25,6 +25,7 @@ __all__ = [
     "ActivityMeter",
     "Backbone",
     "CueMeter",
+    "KeyFrameMeter",
     "PictureCues",
     "PrecomputedBackbone",
     "ScreenText",

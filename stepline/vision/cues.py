@@ -20,7 +20,7 @@ import numpy as np
 from stepline.networks.weights import find_weights, weights_fetched
 from stepline.records import Matrix, Span
 from stepline.vision.encode import ROW_SLACK
-from stepline.vision.faces import FaceDetector
+from stepline.vision.faces import FaceDetector, Image
 from stepline.vision.on_screen_text import (
     ScreenText,
     TextDetector,
@@ -31,7 +31,7 @@ from stepline.vision.on_screen_text import (
 from stepline.vision.settings import VisionSettings
 
 if TYPE_CHECKING:
-    from stepline.media import Frame
+    from stepline.media import Frame, KeyFrame
 
 # fraction of a row after which its first frame is analysed. Of three frames it is the second.
 ROW_MIDDLE = 0.4
@@ -120,12 +120,21 @@ class CueMeter:
         # One frame stands for several rows.
         if row % ROWS_PER_FRAME:
             return
-        rows = range(row, row + ROWS_PER_FRAME)
+        self._measure(frame.image, range(row, row + ROWS_PER_FRAME))
+
+    def add_key(self, key: "KeyFrame") -> None:
+        """Run the detectors on a key frame, which stands for the seconds up to the next one."""
+        first = math.floor((key.time + ROW_SLACK) * self._rate)
+        self._next_row = max(first + 1, math.ceil(key.end * self._rate))
+        # text may come and go until then, a face hardly
+        self._measure(key.image, range(first, self._next_row), text_rows=1)
+
+    def _measure(self, image: Image, rows: range, text_rows: int = ROWS_PER_FRAME) -> None:
         if self._faces is not None:
-            self._presenter |= dict.fromkeys(rows, self._faces.presenter(frame.image))
+            self._presenter |= dict.fromkeys(rows, self._faces.presenter(image))
         if self._text is not None:
-            seconds = Span(rows.start / self._rate, rows.stop / self._rate)
-            self._letters |= dict.fromkeys(rows, self._text.add(frame.image, seconds))
+            seconds = Span(rows.start / self._rate, (rows.start + text_rows) / self._rate)
+            self._letters |= dict.fromkeys(rows, self._text.add(image, seconds))
 
     def finish(self) -> PictureCues:
         """Return the cues of all frames added."""

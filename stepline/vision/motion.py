@@ -11,13 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import SettingsError
+from stepline.media.frames import Frame
+from stepline.media.reader import PAIR_SECONDS
 from stepline.records import Matrix
 from stepline.vision.encode import ROW_SLACK, Images
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepline.media import Frame
+    from stepline.media import KeyFrame
 
 SMALL_SIDE = 32  # px of the small image that motion is measured on
 # per side of each cell of the small image. All the pixels of 720p would take 9 ms per frame.
@@ -120,6 +122,50 @@ class ActivityMeter:
 
     def _row(self, time: float) -> int:
         return math.floor((time + ROW_SLACK) * self._rate)
+
+
+class KeyFrameMeter(ActivityMeter):
+    """Measures motion and thumbnails of key frames: the picture of each holds until the next one.
+
+    Motion is that of the key frames with a later picture. Cuts between key frames are not found.
+    """
+
+    def __init__(self, *, rate: float = 1.0) -> None:
+        super().__init__(rate=rate)
+        self._pairs: list[int] = []  # numbers of the changes from a key frame to its later picture
+        self._row_count = 0
+
+    def add_key(self, key: "KeyFrame") -> None:
+        """Add the next key frame."""
+        self.add(Frame(key.time, key.image))
+        if key.later is not None:
+            self._pairs.append(len(self._changes))
+            self.add(Frame(key.time + PAIR_SECONDS, key.later))
+        last_row = max(self._thumbnails)
+        self._row_count = max(math.ceil(key.end * self._rate), last_row + 1)
+
+    def finish(self) -> Activity:
+        """Return motion and thumbnails of all key frames added."""
+        motion = np.full((self._row_count, 1), np.nan, dtype=np.float32)
+        peaks = motion.copy()
+        for n in self._pairs:
+            time, mean_change, peak, _, _ = self._changes[n]
+            row = self._row(time)
+            motion[row], peaks[row] = mean_change, peak
+        thumbnails = np.full((self._row_count, THUMBNAIL_WIDTH), np.nan, dtype=np.float32)
+        for row, (total, count) in self._thumbnails.items():
+            thumbnails[row] = (total / count).ravel()
+        motion, peaks, thumbnails = map(_hold, (motion, peaks, thumbnails))
+        return Activity(np.nan_to_num(motion[:, 0]), (), self._rate, peaks[:, 0], thumbnails)
+
+
+def _hold(rows: Matrix) -> Matrix:
+    """Return rows (T, P) in which an unknown one, of NaN, repeats the one before, else the first."""
+    known = np.flatnonzero(np.isfinite(rows).all(axis=1))
+    if not len(known):
+        return rows
+    before = np.searchsorted(known, np.arange(len(rows)), side="right") - 1
+    return rows[known[np.maximum(before, 0)]]
 
 
 def _row_means(

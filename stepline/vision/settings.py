@@ -148,6 +148,11 @@ class VisionSettings(Settings):
         description="whether the video is a screen recording, whose steps are where the screen "
         'changes. "auto": detected. Left out of records where it is "auto"',
     )
+    look: Annotated[Literal["auto", "all"], Field(exclude_if=lambda look: look == "auto")] = Field(
+        "auto",
+        description="which frames of a film are looked at. auto: key frames, or three a second for a "
+        "network or a model of yours. all: three a second. Left out of records where it is auto",
+    )
     vlm: OptionalVlm = Field(
         VisionLanguageSettings(), description="a vision-language model (docs/eyes.md)"
     )

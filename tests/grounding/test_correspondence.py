@@ -20,7 +20,7 @@ from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 from stepline.vision import Activity
 
 WEIGHTS = CorrespondenceWeights(
-    cuts=1.0, topic=2.0, usual_topic=0.1, text=0.5, mean_pictures={"test": [0.0, 1.0]}
+    topic=2.0, usual_topic=0.1, text=0.5, mean_pictures={"test": [0.0, 1.0]}
 )
 
 
@@ -49,26 +49,18 @@ def test_a_film_that_repeats_itself_says_no_more_than_twenty_chances():
     )
 
 
-def test_cuts_where_sentences_begin_speak_for_the_pictures_and_others_against():
-    said = sentences(10, 20, 30, 40)
-    own = measure_correspondence(said, 60.0, cuts=[9.8, 20.1, 29.9])
-    other = measure_correspondence(said, 60.0, cuts=[14.0, 25.0, 35.0])
-    assert own.cuts > 0 > other.cuts
-    assert (own.topic, own.text) == (None, 0.0)
-
-
 def test_the_topic_is_the_cosine_of_what_is_said_and_what_is_seen_less_the_mean_picture():
     # mean less centre: .3, .4
     seen = FeatureSequence(np.array([[0.6, 1.8], [0.0, 1.0]], np.float32), 1.0, "test")
     found = measure_correspondence(
-        sentences(0), 2.0, features=seen, sentence_vectors=np.array([[1, 0]]), weights=WEIGHTS
+        sentences(0), features=seen, sentence_vectors=np.array([[1, 0]]), weights=WEIGHTS
     )
     assert found.topic == pytest.approx(0.6)
     assert found.log_odds(WEIGHTS) == pytest.approx(2.0 * (0.6 - 0.1))
     other = FeatureSequence(seen.values, 1.0, "unknown")
     assert (
         measure_correspondence(
-            sentences(0), 2.0, features=other, sentence_vectors=np.array([[1, 0]])
+            sentences(0), features=other, sentence_vectors=np.array([[1, 0]])
         ).topic
         is None
     )
@@ -76,37 +68,22 @@ def test_the_topic_is_the_cosine_of_what_is_said_and_what_is_seen_less_the_mean_
 
 def test_a_caption_that_is_being_said_speaks_for_the_pictures():
     said = (*sentences(10), *sentences(40, text="wait for help"))
-    assert (
-        measure_correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(10, 13))]).text
-        > 1
-    )
+    assert measure_correspondence(said, on_screen=[Line("Press the wound", Span(10, 13))]).text > 1
     # not then
-    assert (
-        measure_correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(40, 43))]).text
-        < 0
-    )
+    assert measure_correspondence(said, on_screen=[Line("Press the wound", Span(40, 43))]).text < 0
     # nobody speaks then
-    assert (
-        measure_correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(25, 28))]).text
-        == 0
-    )
-    assert (
-        measure_correspondence(said, 60.0, on_screen=[Line("Lift your chin", Span(10, 13))]).text
-        < 0
-    )
+    assert measure_correspondence(said, on_screen=[Line("Press the wound", Span(25, 28))]).text == 0
+    assert measure_correspondence(said, on_screen=[Line("Lift your chin", Span(10, 13))]).text < 0
     # a watermark
-    assert (
-        measure_correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(0, 60))]).text
-        == 0
-    )
+    assert measure_correspondence(said, on_screen=[Line("Press the wound", Span(0, 60))]).text == 0
     # a long word alone
-    assert measure_correspondence(said, 60.0, on_screen=[Line("PRESS", Span(10, 13))]).text > 1
-    assert measure_correspondence(said, 60.0, on_screen=[Line("the", Span(10, 13))]).text == 0
+    assert measure_correspondence(said, on_screen=[Line("PRESS", Span(10, 13))]).text > 1
+    assert measure_correspondence(said, on_screen=[Line("the", Span(10, 13))]).text == 0
 
 
 def test_nothing_known_is_not_known():
-    assert not measure_correspondence(sentences(5), 20.0).is_known
-    assert Correspondence(0.0, None, 0.0).log_odds(WEIGHTS) == 0.0
+    assert not measure_correspondence(sentences(5)).is_known
+    assert Correspondence(None, 0.0).log_odds(WEIGHTS) == 0.0
 
 
 def test_a_talk_with_few_sentences_that_state_a_step_does_not_instruct():
@@ -210,7 +187,7 @@ def test_words_over_pictures_of_another_film_keep_their_place_and_are_in_doubt()
     assert all(step.spans and step.score < 0.9 for step in other)
 
 
-def test_pictures_cut_and_captioned_as_the_words_go_are_shown():
+def test_pictures_captioned_as_the_words_go_leave_no_doubt():
     transcript, steps = speech_and_steps()
     own = ground(
         steps,
@@ -220,44 +197,3 @@ def test_pictures_cut_and_captioned_as_the_words_go_are_shown():
         on_screen=[Line("Press the wound", Span(5.0, 8.0))],
     ).steps
     assert [(step.status, step.doubt) for step in own] == [("placed", None)] * 5
-
-
-def test_a_film_that_repeats_itself_keeps_all_its_steps():
-    # eight shots, each its own look, and words all the time: no look is a presenter's, however
-    # often it comes again
-    said = tuple(Sentence(text="press", span=Span(start, start + 15)) for start in (0.0, 16.0))
-    steps = [Step(id=str(n), text="press", said=s.span, sources=(n,)) for n, s in enumerate(said)]
-    looks = np.random.default_rng(0).random((8, 192)).astype(np.float32).repeat(4, axis=0)
-    peaks, cuts = np.full(32, 0.3, np.float32), np.arange(4.0, 32.0, 4.0)
-    for times in (1, 3, 12):
-        shift = [32.0 * n for n in range(times)]
-        film = Activity(
-            np.full(32 * times, 0.01, np.float32),
-            tuple(
-                np.concatenate(
-                    [cuts + s if not s else np.append(s, cuts + s) for s in shift]
-                ).tolist()
-            ),
-            1.0,
-            np.tile(peaks, times),
-            np.tile(looks, (times, 1)),
-        )
-        again = [
-            step.model_copy(
-                update={
-                    "said": Span(step.said.start + s, step.said.end + s),
-                    "sources": (2 * n + int(step.id),),
-                }
-            )
-            for n, s in enumerate(shift)
-            for step in steps
-        ]
-        heard = tuple(
-            x.model_copy(update={"span": Span(x.span.start + s, x.span.end + s)})
-            for s in shift
-            for x in said
-        )
-        found = ground(
-            again, duration=32.0 * times, transcript=Transcript(sentences=heard), activity=film
-        ).steps
-        assert [(step.status, step.doubt) for step in found] == [("placed", None)] * 2 * times

@@ -39,7 +39,7 @@ def test_speech_alone_places_a_step_a_second_after_the_middle_of_its_words():
     assert [step.at for step in grounding.steps] == [12.5, 42.5]
     assert all(step.at in step.spans[0] for step in grounding.steps)
     assert [step.status for step in grounding.steps] == ["placed", "placed"]
-    assert grounding.report.note == "speech alone: no pictures were given"
+    assert grounding.report.note == "the words place the steps"
 
 
 def test_pictures_find_a_step_that_is_shown_long_after_its_words():
@@ -47,23 +47,24 @@ def test_pictures_find_a_step_that_is_shown_long_after_its_words():
     seen = pictures({0: 5, 1: 14, 2: 24, 3: 55, 4: 45})
     grounding = ground(steps, duration=60.0, features=seen, step_vectors=WORDS)
     assert grounding.report.likeness > 0
-    assert grounding.report.moved == 1
-    assert [
+    assert all(
         abs(step.at - center) <= 3.5
         for step, center in zip(grounding.steps, [5, 14, 24, 55, 45], strict=True)
-    ]
+    )
     assert abs(grounding.steps[3].at - 55) <= 3.5
 
 
 def test_pictures_of_noise_change_almost_nothing():
     steps = spoken(3, 13, 23, 33, 43)
+    alone = ground(steps, duration=60.0).steps
     moved = 0
     for seed in range(10):
         noise = np.random.default_rng(seed).normal(size=(60, 32)).astype(np.float32)
         seen = ground(
             steps, duration=60.0, features=FeatureSequence(noise, 1.0, "test"), step_vectors=WORDS
         )
-        moved += seen.report.moved
+        for step, other in zip(seen.steps, alone, strict=True):
+            moved += step.at is None or abs(step.at - other.at) > 2
     assert moved <= 5  # of 50 steps
 
 
@@ -75,7 +76,7 @@ def test_pictures_that_all_look_alike_change_nothing():
         ground(steps, duration=60.0, features=flat, step_vectors=WORDS),
     )
     assert seen.steps == alone.steps
-    assert "weigh nothing" in seen.report.note
+    assert seen.report.likeness == 0
 
 
 def test_motion_alone_moves_no_step_and_calls_none_only_said():
@@ -103,14 +104,10 @@ def test_where_no_presenter_comes_again_the_words_decide_the_place_exactly():
     assert belong == pytest.approx([belong[0]] * 4)
 
 
-def test_spans_stop_at_cuts_and_at_the_end():
-    grounding = ground(
-        spoken(10.0, 26.0),
-        duration=28.4,
-        activity=Activity(np.zeros(29, np.float32), cuts=(9.0, 14.0), rate=1.0),
-    )
-    assert grounding.steps[0].spans[0] == Span(9.0, 14.0)
-    assert grounding.steps[1].spans[0].end == 28.4
+def test_spans_follow_the_words_and_stop_at_the_end():
+    grounding = ground(spoken(10.0, 26.0), duration=28.4)
+    assert grounding.steps[0].spans[0] == Span(9.5, 17.0)
+    assert grounding.steps[1].spans[0] == Span(25.5, 28.4)
 
 
 def test_a_line_that_no_one_says_and_nothing_shows_is_not_found():
@@ -143,9 +140,9 @@ def test_two_steps_said_together_share_the_seconds():
 
 def test_a_span_ends_before_the_second_at_which_another_step_is_most_likely():
     steps = ground(spoken(10.0, 12.0, 12.0, 16.0, 40.0), duration=60.0).steps
-    assert [step.at for step in steps] == [11.5, 14.5, 14.5, 19.5, 42.5]
+    assert [step.at for step in steps] == [12.5, 14.5, 14.5, 18.5, 42.5]
     spans = [step.spans[0] for step in steps]
-    assert [span.end for span in spans[:3]] == [13.0, 17.0, 17.0]  # halfway, on whole seconds
+    assert [span.end for span in spans[:3]] == [14.0, 17.0, 17.0]  # halfway, on whole seconds
     assert spans[1] == spans[2]  # nothing tells them apart
     assert all(step.at in span for step, span in zip(steps, spans, strict=True))
     assert not any(
@@ -191,11 +188,6 @@ def test_no_steps_give_an_empty_grounding():
     grounding = ground([], duration=12.0)
     assert grounding.steps == ()
     assert grounding.alignment.scores.shape == (0, 12)
-
-
-def test_wording_decides_where_nothing_else_does():
-    steps = ground(spoken(10.0, 40.0), duration=60.0, visible=[0.7, 0.005]).steps
-    assert [step.status for step in steps] == ["placed", "said_only"]
 
 
 def test_the_threshold_is_a_setting():
@@ -290,7 +282,6 @@ def test_only_the_black_part_of_a_film_shows_nothing():
     half = Activity(film.motion, film.cuts, 1.0, peak_changes=film.peak_changes, thumbnails=looks)
     steps = ground(spoken(5.0, 22.0), duration=30.0, activity=half).steps
     assert [step.status for step in steps] == ["placed", "said_only"]
-    assert steps[0].doubt is None
     assert steps[0].at < 15
 
 
@@ -349,18 +340,3 @@ def test_a_cover_of_one_frame_shows_nothing():
     steps = ground(spoken(2.0, 15.0), duration=30.0, activity=cover).steps
     assert [step.status for step in steps] == ["said_only", "said_only"]
     assert "one picture" in picture_warning(cover, 30)
-
-
-def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_no_one_else_needs():
-    scenes = ["talk", "hands", "talk", "hands", "hands", "talk"]  # 8 s each
-    steps = spoken(8.0, 17.0, 33.0)  # the second is said over the presenter
-    grounding = ground(steps, duration=48.0, activity=edited(scenes, 8))
-    assert [int(step.at // 8) for step in grounding.steps] == [1, 3, 4]
-
-
-def test_a_step_whose_surroundings_only_talk_is_less_likely_shown():
-    scenes = ["talk", "hands", "talk", "talk", "talk", "hands"]
-    steps = spoken(8.0, 26.0, 40.0)
-    scores = [step.score for step in ground(steps, duration=48.0, activity=edited(scenes, 8)).steps]
-    assert scores[1] < scores[0]
-    assert scores[1] < scores[2]

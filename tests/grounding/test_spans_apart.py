@@ -82,10 +82,7 @@ def test_grounded_steps_are_apart(written):
     for _ in range(20):
         starts = sorted(rng.uniform(0.0, 100.0, 8).tolist())
         steps, transcript = spoken_steps(starts)
-        tellings = None if written else np.eye(8)
-        grounding = ground(
-            steps, duration=110.0, transcript=transcript, written=written, tellings=tellings
-        )
+        grounding = ground(steps, duration=110.0, transcript=transcript, written=written)
         assert_apart(grounding.steps)
 
 

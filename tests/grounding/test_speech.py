@@ -195,7 +195,7 @@ AXES = np.eye(3, dtype=np.float32)
 
 
 def test_a_line_is_said_where_its_sentence_is():
-    (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2]).steps
+    (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2])
     assert (step.id, step.said, step.sources, step.score) == ("1", Span(4.0, 6.0), (1,), None)
 
 
@@ -203,19 +203,19 @@ def test_a_line_is_said_where_its_sentence_is():
 def test_a_line_told_again_an_hour_later_is_said_once(again, sources):
     repeat = Sentence(text="now chop the onion", span=Span(again, again + 2.0))
     heard = Transcript(sentences=(*HEARD.sentences, repeat))
-    (step,) = steps_from_texts(["now chop the onion"], heard, AXES[[0, 1, 1]], AXES[1:2]).steps
+    (step,) = steps_from_texts(["now chop the onion"], heard, AXES[[0, 1, 1]], AXES[1:2])
     assert step.sources == sources
     assert step.said == Span(4.0, heard.sentences[sources[-1]].span.end)
 
 
 def test_a_line_that_no_one_speaks_of_is_not_said():
-    steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]]).steps
+    steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]])
     assert [step.said for step in steps] == [None, Span(4.0, 6.0)]
     assert steps[0].sources == ()
 
 
 def test_without_speech_every_line_stays_unsaid():
-    steps = steps_from_texts(["a", "b"], Transcript(), np.zeros((0, 3), np.float32), AXES[:2]).steps
+    steps = steps_from_texts(["a", "b"], Transcript(), np.zeros((0, 3), np.float32), AXES[:2])
     assert [(step.id, step.said) for step in steps] == [("1", None), ("2", None)]
 
 
@@ -227,8 +227,8 @@ def test_vectors_of_two_widths_are_refused():
 def test_lines_of_another_video_are_not_said_here():
     lines = np.tile(np.array([0.38, 0.1, 0.92], np.float32), (6, 1))  # .38 like "hello everyone"
     names = [str(number) for number in range(6)]
-    steps = steps_from_texts(names, HEARD, AXES[:2], lines).steps
+    steps = steps_from_texts(names, HEARD, AXES[:2], lines)
     assert [step.said for step in steps] == [None] * 6
     lines[1:, 1] = 0.8  # but one is what is said
-    steps = steps_from_texts(["6", "chop the onion"], HEARD, AXES[:2], lines[:2]).steps
+    steps = steps_from_texts(["6", "chop the onion"], HEARD, AXES[:2], lines[:2])
     assert steps[1].said == Span(4.0, 6.0)

@@ -9,12 +9,15 @@ from stepline.errors import MediaError
 from stepline.media import (
     AudioBlock,
     Frame,
+    KeyFrameReader,
     MediaReader,
     MediaSettings,
+    SparseKeyFramesError,
     frames_at,
     read_frames,
     read_sound,
 )
+from stepline.records import Span
 
 
 def read(
@@ -309,3 +312,47 @@ def test_a_file_whose_sound_comes_first_gives_the_same_pictures(tmp_path: Path) 
     frames = [[item for item in items if isinstance(item, Frame)] for items in found]
     assert len(frames[0]) == len(frames[1]) == 20
     assert all(np.array_equal(a.image, b.image) for a, b in zip(*frames, strict=True))
+
+
+def draw_film(path: Path, seconds: int, key_seconds: int) -> Path:
+    """Write ten pictures a second that grow brighter, with a key frame every so many seconds."""
+    with av.open(str(path), "w") as out:
+        options = {"sc_threshold": "0", "bf": "2"}
+        stream = out.add_stream("libx264", rate=10, width=64, height=64, options=options)
+        stream.pix_fmt = "yuv420p"
+        stream.gop_size = 10 * key_seconds
+        for number in range(10 * seconds):
+            image = np.full((64, 64, 3), 20 + number, np.uint8)
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        out.mux(stream.encode(None))
+    return path
+
+
+@pytest.mark.parametrize("start", [0.0, 4.0])
+def test_key_frames_are_those_of_their_seconds_and_hold_until_the_next(
+    tmp_path: Path, start: float
+) -> None:
+    path = draw_film(tmp_path / "film.mp4", 20, 2)
+    part = Span(start, 18.0) if start else None
+    reader = KeyFrameReader(path, part=part)
+    keys = list(reader)
+    end = 18.0 if start else 20.0
+    assert [key.time for key in keys] == pytest.approx(np.arange(0.0, end - start, 2.0).tolist())
+    assert [key.end for key in keys] == [*(key.time for key in keys[1:]), reader.end]
+    assert reader.end == pytest.approx(end - start)
+    for key in keys:
+        second = start + key.time
+        assert key.image.mean() == pytest.approx(20 + 10 * second, abs=4)
+        if key.later is not None:  # three pictures later
+            assert key.later.mean() == pytest.approx(23 + 10 * second, abs=4)
+    has_later = [key.later is not None for key in keys]
+    assert has_later == [number % 3 == 0 for number in range(len(keys))]
+
+
+@pytest.mark.parametrize(("seconds", "key_seconds"), [(20, 14), (3, 2)])
+def test_too_few_key_frames_do_not_stand_for_a_video(
+    tmp_path: Path, seconds: int, key_seconds: int
+) -> None:
+    path = draw_film(tmp_path / "film.mp4", seconds, key_seconds)
+    with pytest.raises(SparseKeyFramesError, match="key frame"):
+        list(KeyFrameReader(path))

@@ -165,7 +165,7 @@ def test_outputs_that_an_earlier_run_did_not_write_are_written(run, tmp_path):
 
 @pytest.mark.parametrize("name", ["small.vtt", "small.html"])
 def test_an_output_of_other_settings_does_not_pass_for_done(run, tmp_path, name):
-    other = ("--set", "nasva.ground.shown_threshold=0.9")
+    other = ("--set", "nasva.ground.shown_threshold=0.95")
     assert run().exit_code == 0
     old = (tmp_path / "out" / name).read_bytes()
     assert run(*other, "--format", "json").exit_code == 0
@@ -181,7 +181,7 @@ def test_clips_of_another_result_do_not_stay(run, tmp_path):
     assert list(clips.iterdir())
     assert run("--force").exit_code == 0
     assert list(clips.iterdir())
-    assert run("--set", "nasva.ground.shown_threshold=0.9").exit_code == 0
+    assert run("--set", "nasva.ground.shown_threshold=0.95").exit_code == 0
     assert not list(clips.iterdir())
 
 
@@ -217,7 +217,7 @@ def test_subtitles_that_a_person_corrected_are_their_own(run, tmp_path):
     assert run().exit_code == 0
     mine = tmp_path / "out" / "small.srt"
     mine.write_text(mine.read_text().replace("lemons", "limes"))
-    other = ("--set", "nasva.ground.shown_threshold=0.9")
+    other = ("--set", "nasva.ground.shown_threshold=0.95")
     assert run(*other).exit_code == 1
     assert "limes" in mine.read_text()
     assert run(*other, "--overwrite").exit_code == 0
@@ -237,7 +237,7 @@ def test_a_full_disk_leaves_all_outputs_of_a_video_or_none(run, tmp_path, monkey
     out, flush = tmp_path / "out", os.fsync
     assert run(*options).exit_code == 0
     before = contents(out)
-    other = (*options, "--set", "nasva.ground.shown_threshold=0.9")
+    other = (*options, "--set", "nasva.ground.shown_threshold=0.95")
     flushed = len(before)
     for first in (False, True):
         if first:

@@ -55,10 +55,8 @@ SHOWN_ELSEWHERE = ("pour the flour into the bowl", "put some strawberries on the
 
 
 def place(lines, transcript, duration, visual):
-    placed = place_user_lines(lines, transcript, SETTINGS)
-    return ground_steps(
-        placed.steps, duration, transcript, visual, SETTINGS, written=False, lines=placed.placement
-    ).steps
+    steps = place_user_lines(lines, transcript, SETTINGS).steps
+    return ground_steps(steps, duration, transcript, visual, SETTINGS, written=False).steps
 
 
 def draw_list(rng, recipe):

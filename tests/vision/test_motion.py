@@ -5,7 +5,8 @@ from small_video import measure_activity
 from vision_samples import frame
 
 from stepline.errors import SettingsError
-from stepline.media import Frame
+from stepline.media import Frame, KeyFrame
+from stepline.vision import KeyFrameMeter
 from stepline.vision.motion import find_cuts
 
 
@@ -72,3 +73,21 @@ def test_looks_are_thumbnails_of_each_second_and_unknown_where_no_frame_fell():
     assert shown.thumbnails.shape == (3, 192)
     assert_allclose(shown.thumbnails[0], 0.1, atol=1e-6)  # the mean of 0 and 0.2
     assert np.isnan(shown.thumbnails[1]).all()
+
+
+def key(time, end, value, later=None):
+    later = None if later is None else frame(time, later).image
+    return KeyFrame(time, end, frame(time, value).image, later)
+
+
+def test_the_picture_of_a_key_frame_holds_until_the_next():
+    meter = KeyFrameMeter()
+    meter.add_key(key(0.0, 4.0, 51, later=102))
+    meter.add_key(key(4.0, 5.0, 51))
+    meter.add_key(key(5.0, 8.0, 204, later=204))
+    held = meter.finish()
+    assert held.cuts == ()
+    assert_allclose(held.motion, [0.2] * 5 + [0.0] * 3, atol=1e-6)
+    assert_allclose(held.peak_changes, held.motion, atol=1e-6)
+    # the first thumbnail is the mean of both pictures
+    assert_allclose(held.thumbnails.mean(1), [0.3] * 4 + [0.2] + [0.8] * 3, atol=1e-6)

@@ -98,6 +98,14 @@ class ScreenMeter:
         return ScreenStatistics(still, float(np.median(self._flat)))
 
 
+def median_statistics(statistics: Sequence[ScreenStatistics]) -> ScreenStatistics:
+    """Return the medians over pairs of frames. Both are 0 without any."""
+    if not statistics:
+        return ScreenStatistics(0.0, 0.0)
+    still = float(np.median([item.still for item in statistics]))
+    return ScreenStatistics(still, float(np.median([item.flat for item in statistics])))
+
+
 def cell_changes(before: Images, after: Images) -> Images:
     """Return the largest change of a pixel in each cell of 8 x 8 pixels, 0 to 255, (H / 8, W / 8).
 

@@ -21,6 +21,7 @@ from stepline.grounding.screens.changes import (
     ScreenMeter,
     ScreenStatistics,
     enclosing_box,
+    median_statistics,
 )
 from stepline.networks.weights import find_weights
 from stepline.processes import trim_memory
@@ -311,11 +312,7 @@ def sampled_screen_statistics(
     for frame in read_frames_at(path, times, settings=media, shorter=SAMPLED_PAIR_PIXELS):
         pair = int((frame.time - start) * SAMPLED_PAIRS / duration)
         pairs.setdefault(pair, ScreenMeter()).add_frame(frame)
-    if not pairs:
-        return ScreenStatistics(0.0, 0.0)
-    statistics = [meter.finish() for meter in pairs.values()]
-    still = float(np.median([item.still for item in statistics]))
-    return ScreenStatistics(still, float(np.median([item.flat for item in statistics])))
+    return median_statistics([meter.finish() for meter in pairs.values()])
 
 
 def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:

@@ -132,7 +132,7 @@ def update_placements(
         else:
             # Another place: the row follows from the new probabilities.
             beliefs = new_probabilities[k, :-1]
-            row = _shown_by_second(beliefs, seconds[k], shots, score, rows.shape[1], settings)
+            row = _shown_by_second(beliefs, seconds[k], score, rows.shape[1], settings)
         moved[k] = with_status(steps[k], row, score, shots, duration, settings, basis="vlm")
         rows[k] = row * score
     scores = rows.astype(np.float32)
@@ -140,19 +140,13 @@ def update_placements(
 
 
 def _shown_by_second(
-    beliefs: Array,
-    seconds: Array,
-    shots: Sequence[slice],
-    score: float,
-    count: int,
-    settings: GroundSettings,
+    beliefs: Array, seconds: Array, score: float, count: int, settings: GroundSettings
 ) -> Array:
     """Return P(the step is being shown in second t | it is shown), (T,), from its likely places.
 
     Args:
         beliefs: (P,) P(the step is shown in each place).
         seconds: (P,) second around which the step is shown in each place.
-        shots: slices of whole seconds that cover the video.
         score: P(the step is shown).
         count: T, number of seconds.
         settings: settings of grounding, with the typical duration of a step.
@@ -161,7 +155,7 @@ def _shown_by_second(
     columns = np.minimum(seconds[likely].astype(int), count - 1)
     centers = np.zeros((len(likely), count))
     centers[np.arange(len(likely)), columns] = 1.0
-    shapes = occupancy(centers, shots, settings.typical)
+    shapes = occupancy(centers, settings.typical)
     by_place = shapes * beliefs[likely, None] / score
     # the maximum, since a sum could peak between two places
     row: Array = by_place.max(axis=0)

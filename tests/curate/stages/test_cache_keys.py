@@ -30,7 +30,7 @@ def touched(*overrides: str) -> set[str]:
         ("coarse.said=cited", {"coarse"}),
         ("steps.nasva.coarse.grow=0.5", {"coarse"}),
         ("steps.nasva.coarse.matching=line-model", {"coarse"}),
-        ("steps.nasva.ground.order=0.5", {"ground"}),
+        ("steps.nasva.ground.typical=7.5", {"ground"}),
         ("steps.asr.beam=1", {"transcribe"}),
         ("steps.vision.rate=2.0", {"encode"}),
         ("steps.judge.seconds=4.0", {"judge"}),
