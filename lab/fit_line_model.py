@@ -30,9 +30,9 @@ from line_chain import Batch, TrainedChain
 from stepline.grounding.fusion import WORDS_LAG_SECONDS
 from stepline.grounding.line_model import (
     FEATURE_NAMES,
-    LineHmm,
     LinePosterior,
     LineWeights,
+    StepTextHmm,
     line_features,
     load_line_weights,
     match_features,
@@ -263,7 +263,7 @@ def fit_said(
         features_of_parts = item.features
         if so_far:
             features_of_parts = np.repeat(item.features, item.parts, axis=1)
-        chain = LineHmm(features_of_parts, weights, so_far=so_far)
+        chain = StepTextHmm(features_of_parts, weights, so_far=so_far)
         _, total = chain.posterior()
         rows.append(said_features(item.features, chain.log_never(total)))
         labels += [float(span is not None) for span in item.spans]

@@ -36,7 +36,7 @@ class Batch:
 
 
 class TrainedChain(torch.nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The sums of `LineHmm`, of a batch, with gradients."""
+    """The sums of `StepTextHmm`, of a batch, with gradients."""
 
     def __init__(self, used: Sequence[bool]) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ class _BlasLimit:
 
     lock = threading.Lock()
     user_count = 0
-    threads: Any = None  # threadpoolctl's limit, while there is a user
+    limiter: Any = None  # threadpoolctl's limit, while there is a user
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def limit_blas_to_one_thread() -> Iterator[None]:
     with _BlasLimit.lock:
         if _BlasLimit.user_count == 0:
             libraries = ThreadpoolController().select(internal_api="openblas")
-            _BlasLimit.threads = libraries.limit(limits=1)
+            _BlasLimit.limiter = libraries.limit(limits=1)
         _BlasLimit.user_count += 1
     try:
         yield
@@ -48,7 +48,7 @@ def limit_blas_to_one_thread() -> Iterator[None]:
         with _BlasLimit.lock:
             _BlasLimit.user_count -= 1
             if _BlasLimit.user_count == 0:
-                _BlasLimit.threads.restore_original_limits()
+                _BlasLimit.limiter.restore_original_limits()
 
 
 def sigmoid(log_odds: Array) -> Array:

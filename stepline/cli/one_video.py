@@ -176,13 +176,17 @@ def _judge_rows(record: "Record") -> list[dict[str, Any]]:
     rows = []
     for sentence, citing in zip(record.sentences, citing_steps(record), strict=True):
         span = sentence.span
-        row = {"text": sentence.text, "start": span.start, "end": span.end, "shown": sentence.shown}
+        row = {"text": sentence.text, "start": span.start, "end": span.end}
         step = most_certain(citing.values())
+        row |= dict.fromkeys(("status", "basis", "doubt"))
         if step is not None:
             row |= step.model_dump(include={"status", "basis", "doubt"})
         elif sentence.shown is not None:
             row["status"] = detected_status(sentence.shown)
-        rows.append({"status": None, **row, "steps": [step.id for step in citing.values()]})
+            row["basis"] = "network" if row["status"] == "seen" else None
+        rows.append(
+            {**row, "shown": sentence.shown, "steps": [each.id for each in citing.values()]}
+        )
     return rows
 
 
@@ -193,7 +197,7 @@ def _judgement_table(rows: list[dict[str, Any]]) -> str:
 
     lines = []
     for row in rows:
-        mark = VERDICT_MARKS[verdict(row["status"], row.get("doubt"))]
+        mark = VERDICT_MARKS[verdict(row["status"], row["doubt"])]
         lines.append(f"  {mark} {clock(row['start']):>7}  {row['text']}")
     return "\n".join([*lines, "", f"{MARKS_LEGEND}  · no step", ""])
 

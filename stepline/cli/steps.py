@@ -185,11 +185,11 @@ def _lines_of_texts(source: Path | None) -> "tuple[tuple[str, ...] | None, TaskG
     The lines are None for the chapters of the page of a link.
     """
     from stepline.compare.task_graph import read_lines
-    from stepline.pipeline.sources import selects_link_page
+    from stepline.pipeline.sources import is_link_page_option
 
     if source is None:
         return (), None
-    if selects_link_page(source):
+    if is_link_page_option(source):
         return None, None
     return read_lines(source)
 
@@ -204,10 +204,10 @@ def _check_one_video_options(
         formats: keys of `outputs.OUTPUTS` that are written.
         several: whether there is more than one video.
     """
-    from stepline.pipeline.sources import selects_link_page
+    from stepline.pipeline.sources import is_link_page_option
 
     captions, title = options["captions"], options["title"]
-    if several and captions is not None and not selects_link_page(captions):
+    if several and captions is not None and not is_link_page_option(captions):
         raise SettingsError(
             "--captions is for one video; run each video with its own captions file"
         )

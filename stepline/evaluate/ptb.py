@@ -482,7 +482,10 @@ class Tokenizer:
 
 
 def _token_bounds(rule: TokenRule, line: str, start: int, end: int) -> tuple[int, int]:
-    """Return the end of the written token, and the start of the next token.
+    """Return the index behind the token's last unit, and the index at which the tokenizer goes on.
+
+    They differ where a character belongs to two tokens: in "U.S." at the end of a sentence the last
+    full stop also ends the sentence.
 
     Args:
         rule: rule for the token.

@@ -89,7 +89,7 @@ class Correspondence:
 
     @property
     def is_known(self) -> bool:
-        """Whether any evidence is known."""
+        """Whether the topic or on-screen text gives any evidence."""
         return bool(self.text or self.topic is not None)
 
     def log_odds(self, weights: CorrespondenceWeights | None = None) -> float:

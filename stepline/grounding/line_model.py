@@ -357,7 +357,7 @@ def match_features(
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
-    chain = LineHmm(features_of_parts, weights, so_far=so_far)
+    chain = StepTextHmm(features_of_parts, weights, so_far=so_far)
     posterior, total = chain.posterior()
     # Back to sentences: each has the maximum of its parts.
     firsts = np.cumsum(parts) - parts
@@ -388,7 +388,7 @@ class ForwardSums:
     scale: Array
 
 
-class LineHmm:
+class StepTextHmm:
     """Forward-backward algorithm over all paths of a list of K lines through S sentences."""
 
     def __init__(self, features: Array, weights: LineWeights, *, so_far: bool = False) -> None:

@@ -137,7 +137,7 @@ class AudioTimeline:
             if joined.max() < QUIET_PEAK and _do_channels_cancel(
                 self._stereo_frames, self._is_inverted
             ):
-                joined = self._switch_mono_mix(joined)
+                joined = self._switch_between_mean_and_difference(joined)
             del self._stereo_frames[:-2]  # The next block may hold the end of the last two.
         start = (self._origin or 0.0) + self._yielded_count / self._rate
         self._waiting = [joined[:, count:]]
@@ -146,7 +146,7 @@ class AudioTimeline:
         clean = np.nan_to_num(joined[:, :count], nan=0.0, posinf=1.0, neginf=-1.0)
         return start, np.clip(clean, -1.0, 1.0)
 
-    def _switch_mono_mix(self, joined: Samples) -> Samples:
+    def _switch_between_mean_and_difference(self, joined: Samples) -> Samples:
         """Switch the mono mix between mean and difference of the two channels.
 
         Return the buffered samples, mixed in the new way.

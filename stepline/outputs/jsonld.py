@@ -74,7 +74,7 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     return _to_script_json(tree | _language_property(record))
 
 
-def recipe_gaps(record: Record, links: RecordLinks) -> list[str]:
+def missing_recipe_fields(record: Record, links: RecordLinks) -> list[str]:
     """Return a phrase for each missing field that Google requires of a Recipe with a video."""
     gaps = []
     if links.image is None:

@@ -82,7 +82,7 @@ def _howto_jsonld(record: Record, extras: OutputExtras) -> str:
     return jsonld(record, record_links(record, extras))
 
 
-def _timeline(record: Record, extras: OutputExtras) -> str:
+def _otio_timeline(record: Record, extras: OutputExtras) -> str:
     """Return the OpenTimelineIO file, in the time code of the video if that is at hand."""
     from stepline.media import probe
 
@@ -190,7 +190,7 @@ OUTPUTS: dict[str, Output] = {
     ),
     "mp4": Output(".chapters.mp4", partial(_copy_with_chapters, name="mp4")),
     "mkv": Output(".chapters.mkv", partial(_copy_with_chapters, name="mkv")),
-    "otio": Output(".otio", _timeline),
+    "otio": Output(".otio", _otio_timeline),
     "labelstudio": Output(
         ".labelstudio.json",
         lambda record, extras: editing.label_studio(record, extras.web.video(extras.media)),

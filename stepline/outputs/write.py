@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stepline.files.atomic_files import FileSet, atomic_files
-from stepline.outputs.jsonld import recipe_gaps
+from stepline.outputs.jsonld import missing_recipe_fields
 from stepline.outputs.ownership import OutputManifest
 from stepline.outputs.registry import (
     NO_ADDRESSES,
@@ -100,7 +100,7 @@ def write_outputs(
 def _warn_missing_fields(record: Record, extras: OutputExtras, folder: Path) -> None:
     """Log which fields a Recipe lacks for search engines, and the address Label Studio lacks."""
     if "recipe" in extras.formats:
-        gaps = recipe_gaps(record, record_links(record, extras))
+        gaps = missing_recipe_fields(record, record_links(record, extras))
         if gaps:
             path = output_path(record, folder, "recipe")
             log.warning("%s: Google asks for more of a Recipe: %s", path, "; ".join(gaps))

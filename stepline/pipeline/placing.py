@@ -448,10 +448,10 @@ def decide_by_detector(steps: Sequence[Step], transcript: Transcript) -> tuple[S
         steps: grounded steps.
         transcript: the sentences, with P(shown) of the detector.
     """
-    return tuple(_decide_step(step, transcript.sentences) for step in steps)
+    return tuple(_apply_detector_status(step, transcript.sentences) for step in steps)
 
 
-def _decide_step(step: Step, sentences: Sequence[Sentence]) -> Step:
+def _apply_detector_status(step: Step, sentences: Sequence[Sentence]) -> Step:
     p_shown = [sentences[source].shown or 0.0 for source in step.sources]
     status = detected_status(max(p_shown)) if p_shown else None
     if step.status not in ("placed", "said_only") or step.said is None or status is None:

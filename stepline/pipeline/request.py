@@ -37,7 +37,8 @@ class RequestOptions(TypedDict, total=False):
     Attributes:
         part: start and end in seconds of the part of the video to use. None: the whole video.
         title: title given by the user. None: the title is found elsewhere.
-        graph: the comparison of videos from which the lines to find come. None: there is none.
+        graph: the task graph, made from several videos, whose steps are the lines to find. None: the
+            lines do not come from one.
     """
 
     part: Span | None

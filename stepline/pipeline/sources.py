@@ -60,12 +60,12 @@ def is_link(name: str) -> bool:
     return LINK_PATTERN.fullmatch(name) is not None
 
 
-def selects_link_page(path: Path | None) -> bool:
+def is_link_page_option(option_path: Path | None) -> bool:
     """Return whether an option's value is "site", which selects a link's page.
 
     The captions or chapters on that web page are then used.
     """
-    return path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
+    return option_path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
 
 InputKind: TypeAlias = Literal["link", "folder", "captions", "video"]
@@ -172,11 +172,11 @@ class VideoSource:
         Raises MediaError if a link has no video, or if its page lacks the captions or chapters.
         """
         # Checked here, since a result of an earlier run would hide that the file is missing.
-        if captions is not None and not selects_link_page(captions) and not captions.exists():
+        if captions is not None and not is_link_page_option(captions) and not captions.exists():
             raise CaptionError(f"{captions}: no such captions file; correct its path")
         if isinstance(self.place, Path):
             require_utf8_name(self.place)
-            if selects_link_page(captions) or texts is None:
+            if is_link_page_option(captions) or texts is None:
                 cure = "give captions and texts as files"
                 raise MediaError(f"{self.place}: a file, which has no page; {cure}")
             if self.kind == "captions":
@@ -190,7 +190,7 @@ class VideoSource:
         from stepline.media.links import delete_downloads, fetch_link
 
         folder = out / DOWNLOADS_FOLDER
-        with_captions = selects_link_page(captions)
+        with_captions = is_link_page_option(captions)
         video = fetch_link(
             self.place,
             folder,

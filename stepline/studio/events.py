@@ -120,12 +120,12 @@ class Broadcast:
 
 @dataclass(eq=False)
 class OpenStream:
-    """An open event stream.
+    """An open stream of server-sent events.
 
     Attributes:
-        user: name of the key of the program. Empty for people.
+        user: name of the API key with which a program opened it, "" for a browser page.
         events: yields the events.
-        ended: done if the stream has to end, because there are too many.
+        ended: done once the stream has to end because too many are open.
     """
 
     user: str

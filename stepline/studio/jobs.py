@@ -58,7 +58,7 @@ class RunningJob:
         id: the id of the job.
         worker: the worker process.
         start_time: time of the start, in seconds of the monotonic clock.
-        stages: stage name -> (second of the video that was reached, duration of the video in s).
+        stage_progress: stage name -> (second of the video that was reached, duration of the video in s).
         record_names: file names of the records that the job wrote.
         error: why the job failed. None if it has not failed.
     """
@@ -66,7 +66,7 @@ class RunningJob:
     id: int
     worker: WorkerProcess
     start_time: float = field(default_factory=time.monotonic)
-    stages: dict[str, tuple[float, float]] = field(default_factory=dict)
+    stage_progress: dict[str, tuple[float, float]] = field(default_factory=dict)
     record_names: list[str] = field(default_factory=list)
     error: str | None = None
 
@@ -74,7 +74,7 @@ class RunningJob:
         """Return the progress, as the fields stage, done and left_s of JobStatus."""
         # Sound and picture are read side by side, and the job is as far as the one behind.
         shares = {}
-        for name, (second, seconds) in self.stages.items():
+        for name, (second, seconds) in self.stage_progress.items():
             shares[name] = second / seconds if seconds else 0.0
         if not shares:
             return {"stage": None, "done": 0.0, "left_s": None}
@@ -282,9 +282,9 @@ class JobRunner:
         if isinstance(message, FinishedRecord):
             # A playlist has several videos, and each begins with its first stage again.
             running.record_names.append(message.name)
-            running.stages.clear()
+            running.stage_progress.clear()
         elif isinstance(message, StageProgress):
-            running.stages[message.stage] = (message.second, message.duration)
+            running.stage_progress[message.stage] = (message.second, message.duration)
             state = {"id": running.id, "state": "running"}
             self._broadcast.publish("job", state | running.progress())
 

@@ -95,7 +95,7 @@ class LlmSettings(ChatSettings, FormSettings):
             )
         return self.model_copy(update={"gguf": find_weights(EDITING_MODEL)})
 
-    def deadline_for(self, words: int) -> float:
+    def deadline_seconds(self, words: int) -> float:
         """Return the time limit for a number of spoken words, in seconds."""
         return self.deadline * max(1.0, words / WORDS_PER_DEADLINE)
 

@@ -9,8 +9,8 @@ import pytest
 
 from stepline.grounding.line_model import (
     FEATURE_NAMES,
-    LineHmm,
     LineWeights,
+    StepTextHmm,
     content_words,
     line_features,
     load_line_weights,
@@ -72,7 +72,7 @@ def test_the_sums_are_those_over_all_paths():
                 told[position - 1, s] += weight
         for line in (1, 2):
             never[line - 1] += weight * (("line", line) not in path)
-    chain = LineHmm(cosine_only(cosines.tolist()), w)
+    chain = StepTextHmm(cosine_only(cosines.tolist()), w)
     posterior, log_total = chain.posterior()
     np.testing.assert_allclose(posterior, told / total, rtol=1e-9)
     np.testing.assert_allclose(log_total, np.log(total), rtol=1e-9)

@@ -252,14 +252,14 @@ RUN = """
 import sys
 from pathlib import Path
 from small_base import SmallBase
-from stepline.sieve_swap.run import Job, run
+from stepline.sieve_swap.run import SieveSwapJob, run_job
 from stepline.sieve_swap.report import write_report
 from test_sieve_swap_run import settings
 
 base = SmallBase()
-job = Job(Path(sys.argv[1]), base, Path(sys.argv[2]), settings(run={"shard": 2}), embed=base.embed)
+job = SieveSwapJob(Path(sys.argv[1]), base, Path(sys.argv[2]), settings(run={"shard": 2}), embed=base.embed)
 print("begun", flush=True)
-write_report(job, run(job))
+write_report(job, run_job(job))
 """
 
 

@@ -2,16 +2,17 @@
 
 import json
 
-from test_sieve_swap_run import job, run
+from test_sieve_swap_run import job
 
 from stepline.datasets import read
 from stepline.sieve_swap.report import write_report
+from stepline.sieve_swap.run import run_job
 from stepline.sieve_swap.statistics import SieveSwapStatistics, add_statistics
 
 
 def test_a_run_leaves_its_report_next_to_its_parts(tmp_path):
     done = job(tmp_path)
-    names = [file.name for file in write_report(done, run(done))]
+    names = [file.name for file in write_report(done, run_job(done))]
     assert names == ["statistics.json", "train.json", "validation.json"]
     counts = json.loads((tmp_path / "out" / "statistics.json").read_text())
     assert counts["videos"]["it is an evaluation video"] == 1

@@ -105,7 +105,7 @@ def test_settings_are_the_same_after_they_were_stored() -> None:
 
 def test_the_deadline_grows_with_the_words() -> None:
     settings = LlmSettings(deadline=100.0)
-    assert [settings.deadline_for(words) for words in (1, 1500, 3750)] == [100.0, 100.0, 250.0]
+    assert [settings.deadline_seconds(words) for words in (1, 1500, 3750)] == [100.0, 100.0, 250.0]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ class AlignerReport:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Messages for the user about P(shown)."""
+        """A message to the user that P(shown) is not calibrated, or none."""
         return () if self.calibrated else (UNCALIBRATED_NOTE,)
 
 

@@ -143,13 +143,62 @@ def nouns() -> frozenset[str]:
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["noun"])
 
 
+PAST_ENDINGS = (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", ""))
+PLAIN_PAST_ENDINGS = (("ing", ""), ("ed", ""))
+PRESENT_ENDINGS = (("ies", "y"), ("es", ""), ("s", ""))
+
+
+@cache
+def _verb_exceptions() -> dict[str, str]:
+    """Return irregular form -> base form, from spaCy's lemmatizer."""
+    lookups = parser().get_pipe("lemmatizer").lookups
+    exception_table = lookups.get_table("lemma_exc")["verb"]
+    exceptions = {}
+    for form, bases in exception_table.items():
+        if bases:
+            exceptions[form] = bases[0]
+    return exceptions
+
+
 def base_form(word: str, token: "Token | None") -> str | None:
     """Return the base form of a spoken verb ("adding" -> "add"), None for another word."""
     bare = bare_word(word)
     known_verbs = verbs()
+    exceptions = _verb_exceptions()
+    is_irregular = bare in exceptions
+    if is_irregular and bare not in known_verbs:
+        return exceptions[bare]
     # by the parser
     if token is not None and token.pos_ == "VERB":
         lemma: str = token.lemma_.lower()
         if lemma in known_verbs:
             return lemma
-    return bare if bare in known_verbs else None
+    if bare in known_verbs:
+        return bare
+    # by the ending
+    for stem in _possible_base_forms(bare):
+        if stem in known_verbs:
+            return stem
+    return None
+
+
+def _possible_base_forms(word: str) -> list[str]:
+    """Return possible base forms of a word, the most likely first."""
+    stems = _replace_endings(word, PAST_ENDINGS)
+    # "chopping" has a doubled letter last
+    for stem in _replace_endings(word, PLAIN_PAST_ENDINGS):
+        last_two = stem[-2:]
+        if len(set(last_two)) == 1:
+            stems.append(stem[:-1])
+    stems += _replace_endings(word, PRESENT_ENDINGS)
+    return stems
+
+
+def _replace_endings(word: str, endings: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the word with each matching ending replaced. endings: (ending, replacement) pairs."""
+    stems = []
+    for ending, replacement in endings:
+        if word.endswith(ending):
+            stem = word.removesuffix(ending)
+            stems.append(stem + replacement)
+    return stems

@@ -162,7 +162,8 @@ def _unsaid_numbers(step: Step, chunk: Chunk, before: str) -> set[float]:
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> SupportScores:
-    """Return how well each of S sentences supports each of K > 0 texts.
+    """Return how well each of S sentences supports each of K > 0 texts: the cosine of their vectors and the
+    share of the text's content words that the sentence says, each (K, S).
 
     embed: returns one unit vector per text, (N, D).
     """

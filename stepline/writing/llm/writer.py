@@ -130,7 +130,7 @@ def write_llm(
     embed = embed or minilm
     is_english = non_english_note(transcript) is None
     words = sum(len(sentence.text.split()) for sentence in transcript.sentences)
-    until = time.monotonic() + settings.deadline_for(words)
+    until = time.monotonic() + settings.deadline_seconds(words)
     replies = reply_cache.open_cache(settings.cache)
     if prompt is None:
         settings = _choose_request_form(settings, replies, until, is_english=is_english)
@@ -350,7 +350,7 @@ def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequen
         count = math.ceil(words / PASSAGE_WORDS)
         tokens = count * (START_TOKENS + MAX_HISTORY_CHARS // CHARS_PER_TOKEN)
     tokens += count * settings.max_tokens
-    seconds = settings.deadline_for(words)
+    seconds = settings.deadline_seconds(words)
     request_cost = f"{count} requests, {tokens} tokens and {seconds:g} s"
     request = f"the language model that writes would be asked at most {request_cost}"
     return f"dry run: {request}; the grammar wrote the steps"
