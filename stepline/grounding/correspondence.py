@@ -53,7 +53,7 @@ HOW_TO_BETA = (7.1, 6.9)
 TALK_FRACTION = 0.091
 # a warning of the video, and the doubt of a step
 TALK_WARNING = "the speech hardly instructs, as in a talk: perhaps the video is no how-to"
-PICTURES_DO_NOT_FIT = "the pictures of the whole video hardly fit its words"
+PICTURES_DO_NOT_FIT = "the pictures of the whole video do not confirm its words"
 
 
 @dataclass(frozen=True)
