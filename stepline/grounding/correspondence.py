@@ -43,7 +43,7 @@ TEXT_MARGIN_SECONDS = 2.0  # before and after a line is visible, in which it may
 MAX_TEXT_SECONDS = 20.0  # text that is visible longer is a watermark
 MIN_WORD_LETTERS = 3  # shorter words do not count
 MIN_LINE_WORDS = 2  # shorter lines do not count, except
-LONG_WORD_LETTERS = 5  # letters of a single word that counts as a line: "REPEAT"
+LONG_WORD_LETTERS = 6  # letters of a single word that counts as a line: "REPEAT"
 # more trials count as 20, since one editor's choices are not independent
 MAX_COINCIDENCE_TRIALS = 20
 # Beta distribution of the fraction of sentences that describe a step, in 53 how-to transcripts of
