@@ -77,7 +77,10 @@ def test_a_caption_that_is_being_said_speaks_for_the_pictures():
     # a watermark
     assert measure_correspondence(said, on_screen=[Line("Press the wound", Span(0, 60))]).text == 0
     # a long word alone
-    assert measure_correspondence(said, on_screen=[Line("PRESS", Span(10, 13))]).text > 1
+    repeated = sentences(10, text="repeat it")
+    assert measure_correspondence(repeated, on_screen=[Line("REPEAT", Span(10, 13))]).text > 1
+    # a label, as on a packet
+    assert measure_correspondence(said, on_screen=[Line("PRESS", Span(10, 13))]).text == 0
     assert measure_correspondence(said, on_screen=[Line("the", Span(10, 13))]).text == 0
 
 
