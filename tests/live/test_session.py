@@ -66,6 +66,12 @@ def session(tmp_path, monkeypatch):
     return make
 
 
+@pytest.fixture
+def own_pictures(monkeypatch):
+    """The pictures belong to what is said, as in a film: colours can not say so."""
+    monkeypatch.setattr("stepline.grounding.inputs._correspondence_log_odds", lambda _: 1.0)
+
+
 def play(session, blocks, frames=()):
     """Give a session sound and pictures in the order of time."""
     for block in blocks:
@@ -118,7 +124,7 @@ def test_steps_are_reported_soon_after_their_sentence(session):
     assert kinds(told).count("heard") == 4
 
 
-def test_steps_are_shown_and_end_where_there_is_a_picture(session, tmp_path):
+def test_steps_are_shown_and_end_where_there_is_a_picture(session, own_pictures, tmp_path):
     words = speak(TEXT)
     live, told = session(words, backbone=Colours())
     play(live, sound(words, 60), pictures(60))
@@ -241,7 +247,9 @@ def test_written_steps_find_those_told_before():
     ]
 
 
-def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(session, monkeypatch):
+def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(
+    session, own_pictures, monkeypatch
+):
     near = load_settings(
         StepsSettings, None, ["nasva.ground.context=15.0", "nasva.ground.window=30.0"]
     )

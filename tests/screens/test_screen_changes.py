@@ -78,13 +78,13 @@ def test_a_film_is_not_a_screen_and_a_still_drawing_may_be_one():
     film, drawing = ScreenMeter(), ScreenMeter()
     for number in range(12):
         noise = rng.integers(0, 255, (64, 96, 3), dtype=np.uint8)
-        film.add(Frame(number / 3, noise))
-        drawing.add(Frame(number / 3, np.full((64, 96, 3), 200, np.uint8)))
+        film.add_frame(Frame(number / 3, noise))
+        drawing.add_frame(Frame(number / 3, np.full((64, 96, 3), 200, np.uint8)))
     assert not film.finish().is_candidate
     assert drawing.finish().is_candidate
 
 
 def test_a_single_picture_is_not_a_screen():
     meter = ScreenMeter()
-    meter.add(Frame(0.0, screen()))
+    meter.add_frame(Frame(0.0, screen()))
     assert not meter.finish().is_candidate

@@ -54,6 +54,7 @@ def steps_of(*texts: str) -> list[str]:
         ("so um now you're gonna kind of add the salt", "add the salt"),
         ("okay now add the salt", "add the salt"),
         ("Make sure the lid is closed.", "make sure the lid is closed"),
+        ("Then select export as.", "select export as"),
         ("Step two, add the salt.", "add the salt"),
         ("To begin with, step one is to add the salt.", "add the salt"),
         ("What he wants to do is, for one thing, add the salt.", "add the salt"),

@@ -43,6 +43,8 @@ WORDS_AFTER_ORDER = word_set(
     straight slowly gently carefully gradually lightly until about
     """
 )
+# Verbs of screens are orders whatever follows them, since a label has no article: "select Export as".
+SCREEN_VERBS = word_set("click select choose press type")
 SEQUENCE_WORDS = word_set(
     "then next now finally first second third lastly"
 )  # they say an order of doing
@@ -206,6 +208,7 @@ def _insert_subject_you(words: Sequence[SpokenWord]) -> Segment:
     first = words[0]
     following = words[1].bare if len(words) > 1 else ""
     is_order = following in WORDS_AFTER_ORDER or following.endswith("ly")
+    is_order |= following != "" and first.bare in SCREEN_VERBS
     if first.bare not in verbs() or first.text.endswith(",") or not is_order:
         return Segment(tuple(words))
     lower_case_first = replace(first, text=first.text.lower())
