@@ -263,7 +263,7 @@ def test_the_command_prints_moments_and_json(folder, stepline):
         "title": read_record(DEMO).video.title or "demo",
         "kind": "step",
         "start": 52.0,
-        "end": 53.0,
+        "end": 56.96,
         "text": "whisk the batter until it's smooth",
         "status": "placed",
         "basis": None,
