@@ -284,10 +284,9 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     if options["videos"] is not None:
         videos = name_videos(find_videos([options["videos"]]), out)
     sources = DetectorSources(
-        **select_options(
-            options, "features", "key_steps", "narrations", "unlabelled", "vectors", "excluded"
-        ),
+        **select_options(options, "features", "key_steps", "narrations", "unlabelled", "excluded"),
         videos=videos,
+        text_encoder=options["vectors"],
         s3d_weights=options["weights"],
     )
 

@@ -17,6 +17,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from stepline.errors import StoreError
 from stepline.files.append_log import AppendLog
 from stepline.files.atomic_files import check_plain_file, write_atomic
+from stepline.limits import parse_json
 from stepline.outputs.subtitles import webvtt
 from stepline.records import (
     Basis,
@@ -126,7 +127,8 @@ class LiveEvent(FrozenModel):
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> "LiveEvent":
         """Return the event in a line of a log. Statuses of release 0.1.0 become those of today."""
         with contextlib.suppress(ValueError, AttributeError):  # pydantic names what is wrong
-            json_data = json.dumps(with_current_status(json.loads(json_data)))
+            text = json_data if isinstance(json_data, str) else bytes(json_data)
+            json_data = json.dumps(with_current_status(parse_json(text)))
         return super().model_validate_json(json_data, **options)
 
     @model_serializer(mode="wrap")

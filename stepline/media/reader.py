@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from stepline.errors import MediaError
 from stepline.media.audio import AudioBlock, AudioTimeline
-from stepline.media.clock import decoding_second
+from stepline.media.clock import decoding_second, presentation_stamp
 from stepline.media.container import (
     MICROSECONDS_PER_SECOND,
     OpenMedia,
@@ -216,6 +216,7 @@ class KeyFrameReader:
     def _packet_runs(self, media: OpenMedia) -> Iterator[list[Any]]:
         """Yield the packets to decode, from each key frame on: one, or those of a third of a second."""
         stream = media.video_stream
+        tick = float(stream.time_base)
         run: list[Any] = []
         until = next_key = next_pair = -math.inf
         for packet in media.packets():
@@ -227,7 +228,9 @@ class KeyFrameReader:
                 break
             packet_end = media.packet_end(packet) - self._start
             self.end = max(self.end, min(packet_end, self._length))
-            if packet.is_keyframe and second >= next_key:
+            # a key frame before the part is not in it, nor does its pair count
+            shown_second = presentation_stamp(packet) * tick - media.start - self._start
+            if packet.is_keyframe and second >= next_key and shown_second >= 0:
                 if run:
                     yield run
                 run = [packet]

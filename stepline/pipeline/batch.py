@@ -172,8 +172,8 @@ def scores(
 ) -> VideoScores:
     """Return P(line k is shown at second t) of a video for K given lines, with the columns' times.
 
-    `steps(video, texts=...)` finds the lines by the same values. All are 0 if the video has no
-    picture.
+    `steps(video, texts=...)` finds the lines by the same values, or by their words where the
+    pictures do not confirm them. All are 0 if the video has no picture.
 
     Args:
         video: a file or an http(s) address.

@@ -64,7 +64,7 @@ def indexed(tmp_path_factory):
     write_record(sink(), folder / "sink.json")
     (folder / "notes.json").write_text('{"no": "record"}')
     index = SearchIndex(folder)
-    assert index.update().read == 3
+    assert index.update().read_count == 3
     index.close()
     return folder
 
@@ -79,7 +79,7 @@ def folder(indexed, tmp_path):
 def index(indexed, folder):
     shutil.copy2(indexed / INDEX_FILE, folder / INDEX_FILE)
     index = SearchIndex(folder)
-    assert index.update().read == 0
+    assert index.update().read_count == 0
     yield index
     index.close()
 
@@ -251,7 +251,7 @@ def test_an_invalid_folder_and_an_index_that_cannot_be_kept_are_one_line(
 def test_the_command_prints_moments_and_json(folder, stepline):
     shown = stepline("search", folder, "whisk", "the", "batter")
     assert shown.exit_code == 0
-    assert "◐ 0:52 – 0:53     Whisk the batter until it's smooth\n" in shown.stdout
+    assert "◐ 0:52 – 0:56     Whisk the batter until it's smooth\n" in shown.stdout
     assert f"Banana pancakes · {folder / 'demo.html#t=52'}" in shown.stdout
     assert "3 files read into" in shown.stderr
     rows = json.loads(
@@ -263,7 +263,7 @@ def test_the_command_prints_moments_and_json(folder, stepline):
         "title": read_record(DEMO).video.title or "demo",
         "kind": "step",
         "start": 52.0,
-        "end": 53.0,
+        "end": 56.96,
         "text": "whisk the batter until it's smooth",
         "status": "placed",
         "basis": None,

@@ -296,8 +296,8 @@ def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_p
     )
     assert result.exit_code == 0, result.output
     quality = json.loads(result.stdout)
-    assert quality["error_after"] < 0.5 * quality["error_before"]
-    assert quality["area_after"] > quality["area_before"]
+    assert quality["ece_after"] < 0.5 * quality["ece_before"]
+    assert quality["roc_auc_after"] > quality["roc_auc_before"]
     assert set(load_aligner(file).calibration.modes) == {"step"}
     out = tmp_path / "after.csv"
     assert (

@@ -100,7 +100,10 @@ def test_narrations_are_learnt_next_to_the_steps(dataset, tmp_path):
     steps = {}
     settings = load_settings(RefineRunSettings, None, [*SMALL, "rounds.rounds=0"])
     refine_dataset(
-        sources, tmp_path / "out", settings, lambda name, told: steps.update({name: told.steps})
+        sources,
+        tmp_path / "out",
+        settings,
+        lambda name, told: steps.update({name: told.step_count}),
     )
     assert steps == {"aligner": 2 * 3}  # 22 samples in batches of 8, 2 epochs
 

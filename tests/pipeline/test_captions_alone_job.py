@@ -46,7 +46,7 @@ def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
     record = read_record(tmp_path / "out" / "talk.json")
     juice = next(step for step in record.steps if "juice" in step.text)
     assert 7.0 <= juice.said.start < juice.said.end <= 10.0
-    assert {step.status for step in record.steps} == {"said"}
+    assert {step.status for step in record.steps} == {"said_only"}
     assert not any(step.spans for step in record.steps)
     assert CAPTIONS_ALONE in record.warnings
     assert CAPTIONS_ALONE in result.stderr

@@ -120,7 +120,7 @@ def test_thousands_of_steps_compete_for_four_seconds_without_a_nan(count):
     prior[0] = (0.7, 0.1, 0.1, 0.1)
     likeness = np.zeros(prior.shape)
     speech = fusion.SpeechPrior(prior, np.full(count, 0.9), np.ones(count, bool))
-    found = fusion.fuse(speech, likeness, 0.0, GroundSettings())
+    found = fusion.fuse(speech, likeness, GroundSettings())
     assert np.isfinite(found.occupancy).all()
     assert np.isfinite(found.score).all()
 
@@ -153,7 +153,7 @@ def test_hours_in_which_no_one_speaks_are_not_looked_at_to_their_end(
     """Nothing is sought in the pictures then, and eyes cost more than ears."""
 
     def look(request, info, settings, options):
-        assert options.stop.wait(120)
+        assert options.stop_event.wait(120)
         raise StoppedError
 
     monkeypatch.setattr(understand, "extract_features", look)

@@ -12,7 +12,7 @@ import stepline
 from stepline import media, speech
 from stepline.curate.stages import per_video
 from stepline.errors import ModelError, SettingsError
-from stepline.media import AudioBlock, Frame
+from stepline.media import AudioBlock, Frame, KeyFrame
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures
@@ -21,23 +21,29 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import Speech, drop_speech_past_end
 from stepline.pipeline.understand import understand
 from stepline.records import Sentence, Span, Step, Transcript
-from stepline.vision import Activity, PictureCues, ScreenText
+from stepline.vision import PictureCues, ScreenText
 from stepline.vision.conse import ConSEBackbone
 from stepline.writing import WrittenSteps
 
 
+def looking(look):
+    """Return settings by which key frames are looked at, or all of the video."""
+    return StepsSettings.model_validate({"vision": {"look": look}})
+
+
 class Endless:
-    """Stands for a reader of a video that never ends; `at_third` is called at its third item."""
+    """Stands for a reader of sound, of pictures or, without a rate, of key frames, that never ends;
+    `at_third` is called at its third item."""
 
     warnings, end = (), 0.0
     at_third = staticmethod(lambda: None)
 
-    def __init__(self, _path, *, frame_rate, sound, **_options):
-        self.item = (
-            AudioBlock(0.0, np.zeros(8, np.float32))
-            if sound
-            else Frame(0.0, np.zeros((64, 64, 3), np.uint8))
-        )
+    def __init__(self, _path, *, frame_rate=None, sound=False, **_options):
+        black = np.zeros((64, 64, 3), np.uint8)
+        if sound:
+            self.item = AudioBlock(0.0, np.zeros(8, np.float32))
+        else:
+            self.item = KeyFrame(0.0, 0.0, black) if frame_rate is None else Frame(0.0, black)
 
     def __iter__(self):
         for count in itertools.count():
@@ -54,7 +60,8 @@ def test_a_missing_backbone_is_reported_without_listening_to_the_end(small_video
         understand(Request(small_video, "small"), settings)
 
 
-def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monkeypatch):
+@pytest.mark.parametrize("look", ["auto", "all"])
+def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monkeypatch, look):
     waiting = threading.Event()
 
     def interrupt():
@@ -66,6 +73,7 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
         return WrittenSteps()
 
     monkeypatch.setattr(media, "MediaReader", Endless)
+    monkeypatch.setattr(media, "KeyFrameReader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
     monkeypatch.setattr(
         pipeline,
@@ -77,7 +85,7 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            understand(Request(small_video, "small"), StepsSettings())
+            understand(Request(small_video, "small"), looking(look))
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -127,7 +135,7 @@ def test_a_sound_without_a_picture_shows_nothing(captions_file, tmp_path):
         file.setparams((1, 2, 16_000, 0, "NONE", ""))
         file.writeframes(bytes(2 * 16_000 * 16))
     record = understand(Request(path, "talk", captions_file), StepsSettings()).record
-    assert {step.status for step in record.steps} == {"said"}
+    assert {step.status for step in record.steps} == {"said_only"}
     assert not any(step.spans for step in record.steps)
     assert NO_PICTURE in record.warnings
 
@@ -140,27 +148,29 @@ def test_a_captions_file_that_cannot_be_read_is_one_line(small_video):
         understand(Request(small_video, "small", Path("/proc/self/mem")), StepsSettings())
 
 
+@pytest.mark.parametrize("look", ["auto", "all"])
 @pytest.mark.parametrize("captioned", [True, False])
 def test_pictures_are_decoded_by_a_thread_ahead_of_their_networks(
-    small_video, captions_file, monkeypatch, captioned
+    small_video, captions_file, monkeypatch, captioned, look
 ):
-    names = set()
+    names = {Frame: set(), KeyFrame: set(), AudioBlock: set()}
 
-    class Named(media.MediaReader):
+    class Named:
         def __iter__(self):
             for item in super().__iter__():
-                if isinstance(item, Frame):
-                    names.add(threading.current_thread().name.rpartition("_")[0])
+                names[type(item)].add(threading.current_thread().name.rpartition("_")[0])
                 yield item
 
-    monkeypatch.setattr(media, "MediaReader", Named)
+    for name in ("MediaReader", "KeyFrameReader"):
+        monkeypatch.setattr(media, name, type(name, (Named, getattr(media, name)), {}))
     monkeypatch.setattr(
         speech, "transcribe", lambda *_given, **_options: speech.TranscriptionResult(TRANSCRIPT)
     )
     result = understand(
-        Request(small_video, "small", captions_file if captioned else None), StepsSettings()
+        Request(small_video, "small", captions_file if captioned else None), looking(look)
     )
-    assert names == {"read-ahead"}
+    seen, other = (KeyFrame, Frame) if look == "auto" else (Frame, KeyFrame)
+    assert (names[seen], names[other]) == ({"read-ahead"}, set())
     assert result.record.video.duration == pytest.approx(16.0, abs=0.1)
 
 
@@ -278,17 +288,13 @@ def test_a_step_reports_what_the_picture_holds():
         ScreenText("DANEL", Span(10, 12), 0.3),  # a bit of a word
         ScreenText("later", Span(16, 18), 0.2),
     )
-    activity = Activity(np.zeros(40, np.float32), (9.5, 23.0), 1.0)
-    visual = VisualFeatures(
-        activity=activity, cues=PictureCues(1.0, presenter_probability=faces, lines=lines)
-    )
+    visual = VisualFeatures(cues=PictureCues(1.0, presenter_probability=faces, lines=lines))
     transcript = Transcript(sentences=sentences)
 
     def seen(**known):
         return add_step_evidence(Step(id="1", text="cut", **known), transcript, visual).seen
 
     told = (
-        "for: a new shot begins with its sentence",
         "against: a face looks into the camera, as a presenter's does",
         "text on screen: SOME OTHER THING",
         "for: its words are on screen: CUT NOW",

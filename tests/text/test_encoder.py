@@ -93,7 +93,7 @@ def test_words_are_looked_up_in_the_file(tmp_path, kind):
         {f"bert.{encoder.WORD_VECTORS_NAME}": torch.from_numpy(table)},
         tmp_path / "model.safetensors",
     )
-    words = encoder.WordEmbeddingTable(tmp_path, SimpleNamespace(kind="bert"))
+    words = encoder.WordEmbeddingTable(tmp_path, SimpleNamespace(architecture="bert"))
     ids = np.array([[6, 0, 6], [2, 3, 0]])
     assert words[ids].dtype == np.float32
     assert np.array_equal(words[ids], table[ids].astype(np.float32))

@@ -139,9 +139,8 @@ def test_a_detector_of_frames_judges_the_video_itself(corpus, tmp_path):
     seen = VisualFeatures(
         FeatureSequence(np.ones((8, 384), np.float32), 1.0, "conse"), None, Texts()
     )
-    given = (Transcript(language="en", sentences=sentences), [], None, seen, settings, loaded)
-    transcript, judge = judge_sentences(*given, corpus / "videos" / "v0.mp4")
-    assert judge == "detector"
+    given = (Transcript(language="en", sentences=sentences), seen, settings, loaded)
+    transcript = judge_sentences(*given, corpus / "videos" / "v0.mp4")
     assert all(0 < sentence.shown < 1 for sentence in transcript.sentences)
     with pytest.raises(SettingsError, match="sees frames, not features"):
         judge_sentences(*given)

@@ -40,7 +40,7 @@ from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
 from stepline.models.training.sources import OmitReason
 from stepline.pipeline.pictures import NO_PICTURE
-from stepline.pipeline.placing import decide_by_detector
+from stepline.pipeline.placing import JUDGED_BY_DETECTOR, decide_by_detector
 from stepline.records import Record, Transcript, Video
 from stepline.storage import read_parquet, write_parquet
 from stepline.version import __version__
@@ -238,7 +238,7 @@ def make_record(item: VideoItem, row: Row, writer: str) -> Record:
         judged = load_result(JudgedTranscript, row["judge"])
         transcript = judged.transcript
         models["judge"] = judged.judge
-        if judged.judge is not None:
+        if judged.judge == JUDGED_BY_DETECTOR:
             steps = decide_by_detector(steps, transcript)
     models["asr"] = transcript.recogniser
     # The record, with what the source knows of the video.

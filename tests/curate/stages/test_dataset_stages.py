@@ -117,7 +117,7 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
         12.0,
     )
     assert first.video.path is None  # of this machine; what publishes it knows where it lies
-    assert [step.status for step in first.steps] == ["seen", "seen"]
+    assert [step.status for step in first.steps] == ["placed", "placed"]
     assert (first.models["judge"], first.models["vision"], first.warnings) == (
         "grounding",
         "conse",
