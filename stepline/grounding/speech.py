@@ -33,8 +33,6 @@ from stepline.records import (
 )
 from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, instruction_kind
 
-# P(describes a step), from which a sentence that no line cites is a step that the list leaves out
-MIN_UNLISTED_PROBABILITY = 0.5
 MIN_SAID_PROBABILITY = 0.5  # P(said), from which a user's own line counts as said
 # In the first sentences of a narration the model knows too little. There a cosine is enough, which is
 # that of the headings of 53 tutorials with their sentences, if no other line is much more similar.

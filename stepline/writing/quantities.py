@@ -324,13 +324,6 @@ class Quantity:
         largest = max(amounts[1], other_amounts[1])
         return _ranges_overlap(amounts, other_amounts, max(relative_tolerance * largest, 1e-6))
 
-    def can_be_same_amount(self, other: "Quantity") -> bool:
-        """Return whether two amounts can be the same amount of the same thing. An amount with a unit
-        may leave the thing out."""
-        is_unnamed = self.kind != COUNT_KIND and None in (self.thing, other.thing)
-        is_same_thing = is_unnamed or self.thing == other.thing
-        return self.kind == other.kind and is_same_thing and self.can_be_equal(other)
-
     @property
     def bounds(self) -> Range:
         """The pair (low, high)."""

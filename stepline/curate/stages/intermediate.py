@@ -24,7 +24,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from stepline.errors import StoreError
 from stepline.limits import read_safetensors_header
 from stepline.pipeline.pictures import VisualFeatures
-from stepline.records import Alignment, FeatureSequence, FrozenModel, Rejected, Step, Transcript
+from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.vision.on_screen_text import ScreenText
 
 if TYPE_CHECKING:
@@ -148,17 +148,6 @@ def pack_grounding(
         witness=answers.report if answers else None,
     )
     return pack_arrays(header, {"scores": alignment.scores})
-
-
-def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
-    """Return grounded steps and their alignment from stored bytes. No alignment gives None."""
-    grounded, arrays = unpack_arrays(GroundedSteps, data)
-    # Without an alignment, nothing was grounded.
-    if grounded.kind is None:
-        return grounded, None
-    texts = tuple(step.text for step in grounded.steps)
-    scores = arrays["scores"].astype(np.float32)
-    return grounded, Alignment(texts, scores, grounded.rate, grounded.kind)
 
 
 def round_seconds(duration: float) -> float:

@@ -23,8 +23,6 @@ CATENATIVE_VERBS = word_set(
 )
 # Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
 NON_PRESENT_AUXILIARIES = word_set("have has had 've 'd did was were would could might may")
-# Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
-CLAUSAL_COMPLEMENT_VERBS = word_set("let ensure check see watch help make keep have get")
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 
 # "let's add", "let me add": we and I, not a thing that is let
