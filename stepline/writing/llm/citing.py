@@ -35,7 +35,9 @@ MIN_WORD_OVERLAP = 0.6
 WORD_OVERLAP_FLOOR_FACTOR = 0.5
 # The next or previous sentence is cited too if its score is this fraction of the best sentence's.
 MIN_NEIGHBOUR_SCORE = 0.85
-MIN_NAME_DIGITS = 3  # of a name such as "5W-30", which is heard with other breaks between its digits
+MIN_NAME_DIGITS = (
+    3  # of a name such as "5W-30", which is heard with other breaks between its digits
+)
 NEAR_SENTENCES = 3  # before and after the sources of a step, in which its numbers may be said
 # spaCy's coarse tags of the words that carry a step
 CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
