@@ -267,7 +267,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
         r"(?:make|be) sure(?: that)? (?:you|we)(?= )",
         "you",
     ),
-    (r"(?:make|be) sure (?:to|and)(?= )", ""),
+    (r"(?:(?:make|be) sure (?:to|and)|(?:be|get) ready to)(?= )", ""),
     (r"make sure(?: that)?(?= )", "ensure that"),
     (r"(?:remember|don't forget|do not forget|never forget|try) (?:to|and)(?= )", ""),
 )

@@ -33,6 +33,7 @@ MIN_FALLBACK_ACTION_PROBABILITY = 0.25
 MIN_FALLBACK_FRONT_VERB_PROBABILITY = 0.2
 MAX_NEGATION_DISTANCE_WORDS = 4  # words between "don't" and what is not to be done
 MAX_STEP_WORDS = 30
+MAX_STUTTER_WORDS = 3
 
 CONNECTIVE_WORDS = word_set("and then so but or now also")
 CLAUSE_SUBJECTS = word_set(
@@ -108,8 +109,8 @@ class DraftStep:
     @property
     def text(self) -> str:
         """The text of the step. It begins with a small letter, unless the first word is an acronym."""
-        texts = [word.text for word in self.words if word.text]
-        step_text = " ".join(texts).strip(" ,.!?;:-")
+        texts = " ".join(word.text for word in self.words).split()
+        step_text = " ".join(_without_stutter(texts)).strip(" ,.!?;:-")
         is_acronym = step_text[1:2].isupper()
         return step_text if is_acronym else step_text[:1].lower() + step_text[1:]
 
@@ -385,6 +386,8 @@ class SentenceEditor:
         words = _strip_connectives(self._keep_words_in_range(0, len(self.words)))
         if not self._has_noun(words):
             return []
+        if words[0].index is not None and base_form(words[0].text, None) == verb:
+            words = words[1:]  # "cleaning the shoes" has its verb
         words = _trim_draft_words([DraftWord(verb, None), *words])
         return [DraftStep(tuple(words), self.number)]
 
@@ -432,6 +435,20 @@ def _trim_draft_words(words: list[DraftWord]) -> list[DraftWord]:
     while len(words) > 1 and bare_word(words[-1].text) in NON_FINAL_WORDS:
         words.pop()
     return words
+
+
+def _without_stutter(words: Sequence[str]) -> list[str]:
+    """Return the words without up to three that are said twice in a row: "point cut point cut the
+    ends". Numbers stay."""
+    kept: list[str] = []
+    for word in words:
+        kept.append(word)
+        for count in range(1, MAX_STUTTER_WORDS + 1):
+            said = [bare_word(other) for other in kept[-2 * count :]]
+            is_number = any(any(map(str.isdigit, other)) for other in said)
+            if len(said) == 2 * count and said[:count] == said[count:] and not is_number:
+                del kept[-2 * count : -count]
+    return kept
 
 
 def _step_word(word: str) -> str:
