@@ -105,9 +105,9 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
         id, title, _, count, step_line = rows
         steps = [step.strip() for step in step_line.split(",")]
         if len(steps) != int(count):
-            counts = f"{count} steps by its count but {len(steps)} between commas"
             raise DatasetError(
-                f"{path}: task {id} has {counts}; take the commas out of its step texts"
+                f"{path}: task {id} has {count} steps by its count but {len(steps)} between "
+                "commas; take the commas out of its step texts"
             )
         yield TaskDescription(id, title, tuple(steps))
 

@@ -311,8 +311,9 @@ def _hits_and_steps(
     scores = read_matrix(node)
     row_count, column_count = scores.shape
     if column_count != step_count:
-        counts = f"{column_count} columns for {step_count} steps"
-        raise DatasetError(f"{node.location}: {counts}; give one per step")
+        raise DatasetError(
+            f"{node.location}: {column_count} columns for {step_count} steps; give one per step"
+        )
     # The first of equally good seconds.
     fit = ordered_assignment(step_costs(scores)) if ordered else scores
     seconds = row_count if clip else max(seconds, row_count)

@@ -512,8 +512,9 @@ class SearchIndex:
 
     def _remove(self, name: str) -> None:
         with self._database:
-            file = "(SELECT id FROM file WHERE name = ?)"
-            self._database.execute(f"DELETE FROM moment WHERE file = {file}", (name,))
+            self._database.execute(
+                "DELETE FROM moment WHERE file = (SELECT id FROM file WHERE name = ?)", (name,)
+            )
             self._database.execute("DELETE FROM file WHERE name = ?", (name,))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
@@ -546,8 +547,9 @@ class SearchIndex:
                 database.close()
                 self.path.unlink()
                 database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
-                set_version = f"PRAGMA user_version = {INDEX_VERSION}"
-                database.executescript(f"BEGIN; {INDEX_TABLES} {set_version}; COMMIT;")
+                database.executescript(
+                    f"BEGIN; {INDEX_TABLES} PRAGMA user_version = {INDEX_VERSION}; COMMIT;"
+                )
             return database
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:

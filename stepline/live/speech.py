@@ -372,9 +372,7 @@ class LiveTranscriber:
         closed: second at which the last closed sentence ends.
         """
         # the words of no closed sentence
-        words = self._pending
-        if self._open_count:
-            words = self._committed[-self._open_count :]
+        words = self._committed[-self._open_count :] if self._open_count else self._pending
         if not words:
             return closed
         span = words[0].span

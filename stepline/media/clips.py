@@ -94,8 +94,7 @@ def join_clips(
             encoder.finish()
         if not used_encoders:
             reason = f"nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s"
-            cause = "the video, or what can be read of it, ends before"
-            raise MediaError(f"{path}: {reason}; {cause}")
+            raise MediaError(f"{path}: {reason}; the video, or what can be read of it, ends before")
 
 
 @contextmanager

@@ -364,8 +364,9 @@ def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, 
             suffixes = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
                 suffixes += f"; captions: {', '.join(sorted(FOLDER_SUFFIXES))}"
-            cure = "name the files instead"
-            raise MediaError(f"{path}: no video in this folder ({suffixes}); {cure}")
+            raise MediaError(
+                f"{path}: no video in this folder ({suffixes}); name the files instead"
+            )
         for file, kind in files.items():
             if kind is not None:
                 found.setdefault(os.path.realpath(file), (file, kind))
@@ -397,8 +398,9 @@ def require_utf8_name(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        reason = "its name is not UTF-8, which no JSON can hold"
-        raise MediaError(f"{str(path)!a}: {reason}; rename the file") from error
+        raise MediaError(
+            f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file"
+        ) from error
 
 
 def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:

@@ -204,8 +204,9 @@ class Whisper:
         except RuntimeError as error:
             if self._on_cpu:
                 raise
-            problem = f"recognition failed on the GPU ({_one_line(error)})"
-            raise ModelError(f"{self.name}: {problem}; use --device cpu") from error
+            raise ModelError(
+                f"{self.name}: recognition failed on the GPU ({_one_line(error)}); use --device cpu"
+            ) from error
 
     def detect_language(self, window: AudioWindow) -> tuple[str, float]:
         """Return (ISO 639-1 code, probability) of the most likely language of a window's speech.
@@ -314,9 +315,10 @@ def find_model(name: str) -> Path:
         return Path(download_model(name))
     except Exception as error:
         reason = first_line(error)[:MAX_REASON_CHARS]
-        cure = "try again when the hub can be reached, or give a CTranslate2 folder"
-        problem = f"cannot be fetched from the model hub ({reason})"
-        raise ModelError(f"{name}: {problem}; {cure}") from error
+        raise ModelError(
+            f"{name}: cannot be fetched from the model hub ({reason}); try again when the hub can "
+            "be reached, or give a CTranslate2 folder"
+        ) from error
 
 
 def _check_language(language: str | None) -> None:
@@ -326,9 +328,10 @@ def _check_language(language: str | None) -> None:
     from faster_whisper.tokenizer import _LANGUAGE_CODES
 
     if language not in _LANGUAGE_CODES:
-        known = "Whisper knows 99 languages, by their two-letter codes (en, zh, es)"
-        cure = "give --captions, or --texts with your own lines"
-        raise SettingsError(f"asr.language {language!r}: {known}; {cure}")
+        raise SettingsError(
+            f"asr.language {language!r}: Whisper knows 99 languages, by their two-letter codes "
+            "(en, zh, es); give --captions, or --texts with your own lines"
+        )
 
 
 def _language_to_recognise(name: str, language: str | None, model: Any) -> str | None:

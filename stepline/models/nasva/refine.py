@@ -336,9 +336,7 @@ class _VideoReader:
         Raises SettingsError if it belongs to a backbone and the settings do not name its weights.
         """
         settings = self._settings.coarse
-        name = settings.encoder
-        if settings.matching == "line-model":
-            name = LINKING_ENCODER
+        name = LINKING_ENCODER if settings.matching == "line-model" else settings.encoder
         if name == "backbone" and not is_feature_store(self._step_vectors):
             name = self._step_vectors
         if name == "backbone":

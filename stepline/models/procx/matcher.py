@@ -101,8 +101,9 @@ def build_targets(
             first = max(0.0, start) / duration
             last = min(duration, end) / duration
             if not (start <= end and first <= last):  # NaN too
-                video_span = f"the video's 0-{duration} seconds"
-                raise ShapeError(f"step {start}-{end} is not in {video_span}; leave it out")
+                raise ShapeError(
+                    f"step {start}-{end} is not in the video's 0-{duration} seconds; leave it out"
+                )
             boxes[video, number] = torch.tensor([first, last])
             box_pad[video, number] = False
     return Targets(spans_to_boxes(boxes), box_pad)

@@ -147,10 +147,9 @@ def train_vocabulary(
     for character in (*HALF_BYTES, *alphabet):
         marks += [character, INSIDE_PREFIX + character]
     if settings.size < len(marks):
-        characters = f"{len(alphabet)} characters in two forms"
         raise ShapeError(
-            f"a vocabulary of {settings.size} has no room for {characters}; "
-            f"set size to {len(marks)} or more"
+            f"a vocabulary of {settings.size} has no room for {len(alphabet)} characters in two "
+            f"forms; set size to {len(marks)} or more"
         )
     tokenizer = Tokenizer(WordPiece(unk_token=MARK_TOKENS[PAD_TOKEN]))
     tokenizer.pre_tokenizer = WhitespaceSplit()

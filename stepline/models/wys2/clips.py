@@ -289,9 +289,9 @@ class ClipTextPair:
         is_frames = video.dtype == np.uint8 and video.ndim == 4 and video.shape[3] == 3
         is_rows = video.dtype == np.float32 and video.ndim == 2
         if not (is_frames or is_rows) or not len(video):
-            expected = "float32 (R, C) or uint8 (T, H, W, 3), R and T > 0"
             raise ShapeError(
-                f"{self.id}: a clip must be {expected}, not {video.dtype} {video.shape}"
+                f"{self.id}: a clip must be float32 (R, C) or uint8 (T, H, W, 3), R and T > 0, "
+                f"not {video.dtype} {video.shape}"
             )
         text = self.text
         if text.dtype != np.float32 or text.ndim != 2 or not len(text):
