@@ -360,8 +360,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     # The network first: it is the cheapest to check.
     loaded = load_aligner(options["aligner"])
     features = StoredFeatures(options["features"])
-    vectors = TextVectors(options["texts"], loaded)
-    inputs = BenchmarkInputs(features, vectors)
+    inputs = BenchmarkInputs(features, TextVectors(options["texts"], loaded))
     questions = read_benchmark_questions(benchmark, options["reference"], options["subset"])
     _print_skipped_videos(questions.count_reasons())
     return questions.questions, loaded, inputs

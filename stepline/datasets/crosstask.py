@@ -94,8 +94,7 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
     """
     lines = [line.strip() for line in read_text(path).split("\n")]
     # empty lines end blocks
-    blocks = "\n".join(lines).split("\n\n")
-    for block in blocks:
+    for block in "\n".join(lines).split("\n\n"):
         rows = [line for line in block.split("\n") if line]
         if not rows:
             continue

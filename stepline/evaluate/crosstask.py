@@ -63,8 +63,7 @@ def shown_mask(segments: Pairs, steps: Sequence[int], seconds: int, step_count: 
                 f"step {step + 1} of a task with {step_count} steps; correct the annotation"
             )
         first = max(0, int(np.floor(start)))
-        stop = max(0, int(np.ceil(end)))
-        mask[first:stop, step] = True
+        mask[first : max(0, int(np.ceil(end))), step] = True
     return mask
 
 

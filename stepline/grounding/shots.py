@@ -46,8 +46,7 @@ def step_and_other_speech(
     for n, sentence in enumerate(transcript.sentences):
         row = step_speech if n in sources else other_speech
         first = int(sentence.span.start)
-        end = min(seconds, math.ceil(sentence.span.end))
-        for t in range(first, end):
+        for t in range(first, min(seconds, math.ceil(sentence.span.end))):
             row[t] += Span(float(t), float(t + 1)).overlap(sentence.span)
     return step_speech, other_speech
 
@@ -65,13 +64,11 @@ def action_log_odds(presenter: Array, step_speech: Array, other_speech: Array) -
     """
     faces = np.nan_to_num(presenter)
     width = np.ones(2 * FACE_SECONDS + 1)
-    counts = _convolve(np.ones_like(faces), width)
-    face = _convolve(faces, width) / counts
+    face = _convolve(faces, width) / _convolve(np.ones_like(faces), width)
     distance = np.abs(np.arange(-MAX_SPEECH_SECONDS, MAX_SPEECH_SECONDS + 1))
     near = np.exp(-distance / SPEECH_REACH_SECONDS)
     near_steps = _convolve(step_speech, near) + 1
-    near_others = _convolve(other_speech, near) + 1
-    speech = np.log(near_steps / near_others)
+    speech = np.log(near_steps / (_convolve(other_speech, near) + 1))
     return FACE_WEIGHT * face + SPEECH_WEIGHT * speech + ACTION_LOG_ODDS
 
 

@@ -81,8 +81,7 @@ def _clips_folder(record: Record, folder: Path) -> Path:
 
 def step_file_name(number: int, step: Step, suffix: str) -> str:
     """Return a file name from a step's number and words: 03-fold-the-strip.mp4."""
-    text = one_line(step.text).lower()
-    head = re.sub(r"[^\w]+", "-", text).strip("-")
+    head = re.sub(r"[^\w]+", "-", one_line(step.text).lower()).strip("-")
     if len(head) > MAX_NAME_CHARS:
         # whole words, where the first is not longer itself
         head = head[: MAX_NAME_CHARS + 1].rpartition("-")[0] or head[:MAX_NAME_CHARS]

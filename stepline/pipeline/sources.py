@@ -417,8 +417,7 @@ def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
         id = path.stem
         if stems[id] > 1 or is_name_taken(path, out):
             # A digest of the path, not of the content: the same run gives the same name again.
-            real_path = os.path.realpath(path)
-            digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
+            digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
             id = f"{path.stem}-{digest[:6]}"
         named[id] = path
     return named

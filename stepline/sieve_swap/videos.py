@@ -276,8 +276,7 @@ def _read_json_file(file: Path, table: Callable[[Path], VideoTable]) -> Iterator
         return
     for key, value in read_json_members(file):
         if isinstance(value, JsonFileError):
-            location = f"{file}: {key}".removesuffix(": ")
-            yield _rejected_video(value.reason, location)
+            yield _rejected_video(value.reason, f"{file}: {key}".removesuffix(": "))
         else:
             yield _caption_record(key, value, file, tables)
 

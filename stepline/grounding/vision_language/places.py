@@ -54,8 +54,7 @@ def place_probabilities(
     rows = alignment.scores.astype(np.float64)
     # The mass of each place. No place has probability 0.
     mass = sum_by_unit(rows, places)  # (K, P)
-    total = mass.sum(axis=1, keepdims=True)
-    mass = mass / np.maximum(total, MIN_NORM)
+    mass = mass / np.maximum(mass.sum(axis=1, keepdims=True), MIN_NORM)
     mass = mass + MIN_PLACES_PROBABILITY / len(places)
     # P(shown) is never 0 or 1, so that answers can change it.
     scores = [step.score or 0.0 for step in steps]
@@ -75,18 +74,14 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
         duration: duration of the video in seconds.
     """
     middles = [(place.start + place.stop) // 2 + 0.5 for place in places]
-    steps = len(alignment.scores)
-    seconds = np.tile(middles, (steps, 1))
+    seconds = np.tile(middles, (len(alignment.scores), 1))
     # padded, so that the first and last second have neighbours
-    padded = np.pad(alignment.scores, ((0, 0), (1, 1)))
-    for k, row in enumerate(padded):
+    for k, row in enumerate(np.pad(alignment.scores, ((0, 0), (1, 1)))):
         for p, place in enumerate(places):
-            scores = row[place.start + 1 : place.stop + 1]
-            best = place.start + int(scores.argmax())
+            best = place.start + int(row[place.start + 1 : place.stop + 1].argmax())
             # in the padded row, the second itself is at `best + 1`
             before = row[best]
-            after = row[best + 2]
-            if row[best + 1] > max(before, after):
+            if row[best + 1] > max(before, row[best + 2]):
                 seconds[k, p] = best + 0.5
     return np.asarray(np.minimum(seconds, last_picture_second(duration)))
 
@@ -122,8 +117,7 @@ def update_placements(
     # steps with another place, or another P(shown)
     old_places = old_probabilities[:, :-1].argmax(axis=1)  # (K,)
     stays = old_places == new_probabilities[:, :-1].argmax(axis=1)  # (K,)
-    changes = np.abs(new_probabilities - old_probabilities)[:, -1]
-    is_moved = ~stays | (changes > MIN_SHOWN_CHANGE)
+    is_moved = ~stays | (np.abs(new_probabilities - old_probabilities)[:, -1] > MIN_SHOWN_CHANGE)
     for k in np.flatnonzero(is_moved).tolist():
         score = float(1 - new_probabilities[k, -1])
         if stays[k]:

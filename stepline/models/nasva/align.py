@@ -267,8 +267,7 @@ def _run_mean_field(
     occupancy = probabilities * column
     log_p = np.log(probabilities + MIN_PROBABILITY)
     for _ in range(MEAN_FIELD_ROUNDS):
-        moved = softmax(adjust(log_p, occupancy))
-        occupancy = (occupancy + moved * column) / 2
+        occupancy = (occupancy + softmax(adjust(log_p, occupancy)) * column) / 2
     return sum_to_one(occupancy)
 
 

@@ -279,8 +279,7 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
         """Return the rows of the seconds after the layer, in the same layout."""
         attended = self.attention.self_attend(seconds)  # (R, D)
         rows = self.attention_norm(seconds.values + self.dropout(attended))
-        update = self.feed(rows)
-        rows = self.feed_norm(rows + self.dropout(update))
+        rows = self.feed_norm(rows + self.dropout(self.feed(rows)))
         return replace(seconds, values=rows)
 
 

@@ -316,8 +316,7 @@ def caption_loss(
     if average == "tokens":
         return Loss(by_token.sum() * layers, real.sum())
     by_caption = by_token.sum(dim=1) / real.clamp(min=1)  # (M,)
-    captions = (real > 0).sum()
-    return Loss(by_caption.sum() * layers, captions)
+    return Loss(by_caption.sum() * layers, (real > 0).sum())
 
 
 def contrastive_loss(

@@ -43,8 +43,7 @@ def boxes_to_spans(boxes: Tensor) -> Tensor:
 def spans_to_boxes(spans: Tensor) -> Tensor:
     """Return (center, length) of spans given as (start, end). Input and output are (..., 2)."""
     start, end = spans.unbind(-1)
-    center = (start + end) / 2
-    return torch.stack((center, end - start), dim=-1)
+    return torch.stack(((start + end) / 2, end - start), dim=-1)
 
 
 def giou(first: Tensor, second: Tensor) -> Tensor:

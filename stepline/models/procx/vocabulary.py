@@ -161,8 +161,7 @@ def train_vocabulary(
         for word, times in words.items():
             text = f"{spell_in_bytes(word, letters)} "
             for first in range(0, times, MAX_WORD_REPEATS):
-                repeats = min(MAX_WORD_REPEATS, times - first)
-                yield text * repeats
+                yield text * min(MAX_WORD_REPEATS, times - first)
 
     tokenizer.train_from_iterator(repeated_words(), trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()
