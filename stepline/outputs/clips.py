@@ -44,14 +44,13 @@ def write_clips(
     return list(clips)
 
 
-def sound_track_settings(record: Record) -> "MediaSettings | None":
-    """Return settings that select the sound track from which the record was made.
-
-    None if the record names no track."""
+def sound_track_settings(record: Record) -> "MediaSettings":
+    """Return settings that select the sound track from which the record was made, if the record
+    names one."""
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")
-    return None if not isinstance(number, int) else MediaSettings(audio_track=number)
+    return MediaSettings(audio_track=number) if isinstance(number, int) else MediaSettings()
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:

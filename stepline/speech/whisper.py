@@ -204,9 +204,8 @@ class Whisper:
         except RuntimeError as error:
             if self._on_cpu:
                 raise
-            raise ModelError(
-                f"{self.name}: recognition failed on the GPU ({_one_line(error)}); use --device cpu"
-            ) from error
+            problem = f"recognition failed on the GPU ({_one_line(error)})"
+            raise ModelError(f"{self.name}: {problem}; use --device cpu") from error
 
     def detect_language(self, window: AudioWindow) -> tuple[str, float]:
         """Return (ISO 639-1 code, probability) of the most likely language of a window's speech.
@@ -315,23 +314,24 @@ def find_model(name: str) -> Path:
         return Path(download_model(name))
     except Exception as error:
         reason = first_line(error)[:MAX_REASON_CHARS]
-        raise ModelError(
-            f"{name}: cannot be fetched from the model hub ({reason}); try again when the hub can "
-            "be reached, or give a CTranslate2 folder"
-        ) from error
+        cure = "try again when the hub can be reached, or give a CTranslate2 folder"
+        problem = f"cannot be fetched from the model hub ({reason})"
+        raise ModelError(f"{name}: {problem}; {cure}") from error
+
+
+def whisper_languages() -> tuple[str, ...]:
+    """Return the language codes that multilingual Whisper models know."""
+    from faster_whisper.tokenizer import _LANGUAGE_CODES
+
+    return tuple(_LANGUAGE_CODES)
 
 
 def _check_language(language: str | None) -> None:
     """Raise SettingsError for a language that no Whisper model knows, before one is fetched."""
-    if language is None:
-        return
-    from faster_whisper.tokenizer import _LANGUAGE_CODES
-
-    if language not in _LANGUAGE_CODES:
-        raise SettingsError(
-            f"asr.language {language!r}: Whisper knows 99 languages, by their two-letter codes "
-            "(en, zh, es); give --captions, or --texts with your own lines"
-        )
+    if language is not None and language not in whisper_languages():
+        known = "Whisper knows 99 languages, by their two-letter codes (en, zh, es)"
+        cure = "give --captions, or --texts with your own lines"
+        raise SettingsError(f"asr.language {language!r}: {known}; {cure}")
 
 
 def _language_to_recognise(name: str, language: str | None, model: Any) -> str | None:

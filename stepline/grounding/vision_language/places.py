@@ -4,6 +4,7 @@ A place is a shot, or a part of about 7 s of a long shot. It is shown to the mod
 Letters: K steps, T seconds, P places.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,15 @@ import numpy as np
 from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_status
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import split_shot, sum_by_unit
 from stepline.grounding.vision_language.reliability import MIN_PLACES_PROBABILITY
 from stepline.llm.pictures import PictureReader, jpeg
 from stepline.media import MediaSettings, read_frames_at
 from stepline.numeric import MIN_NORM
 from stepline.records import Alignment, Step
 
+# seconds of a long shot that hold about one step (WhenAct's shown spans: median 8)
+PART_SECONDS = 7.0
+MAX_WHOLE_PARTS = 1.5  # a shot longer than this number of parts is split
 # fraction of the greatest probability, below which a place is left out of the row of a moved step
 MIN_PROBABILITY_FRACTION = 0.01
 MIN_SHOWN_CHANGE = 0.02  # of P(shown), below which a step does not change
@@ -41,6 +44,17 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
     return [part for shot in shots for part in split_shot(shot)]
 
 
+def split_shot(shot: slice) -> list[slice]:
+    """Return the parts of a shot: itself up to 10.5 s, else equal parts of about 7 s.
+
+    shot: slice of whole seconds.
+    """
+    length = shot.stop - shot.start
+    count = round(length / PART_SECONDS) if length > MAX_WHOLE_PARTS * PART_SECONDS else 1
+    edges = [shot.start + round(length * n / count) for n in range(count + 1)]
+    return [slice(start, end) for start, end in itertools.pairwise(edges)]
+
+
 def place_probabilities(
     steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]
 ) -> Array:
@@ -53,8 +67,9 @@ def place_probabilities(
     """
     rows = alignment.scores.astype(np.float64)
     # The mass of each place. No place has probability 0.
-    mass = sum_by_unit(rows, places)  # (K, P)
-    mass = mass / np.maximum(mass.sum(axis=1, keepdims=True), MIN_NORM)
+    mass = np.stack([rows[:, place].sum(axis=1) for place in places], axis=1)  # (K, P)
+    total = mass.sum(axis=1, keepdims=True)
+    mass = mass / np.maximum(total, MIN_NORM)
     mass = mass + MIN_PLACES_PROBABILITY / len(places)
     # P(shown) is never 0 or 1, so that answers can change it.
     scores = [step.score or 0.0 for step in steps]
@@ -74,14 +89,18 @@ def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: flo
         duration: duration of the video in seconds.
     """
     middles = [(place.start + place.stop) // 2 + 0.5 for place in places]
-    seconds = np.tile(middles, (len(alignment.scores), 1))
+    steps = len(alignment.scores)
+    seconds = np.tile(middles, (steps, 1))
     # padded, so that the first and last second have neighbours
-    for k, row in enumerate(np.pad(alignment.scores, ((0, 0), (1, 1)))):
+    padded = np.pad(alignment.scores, ((0, 0), (1, 1)))
+    for k, row in enumerate(padded):
         for p, place in enumerate(places):
-            best = place.start + int(row[place.start + 1 : place.stop + 1].argmax())
+            scores = row[place.start + 1 : place.stop + 1]
+            best = place.start + int(scores.argmax())
             # in the padded row, the second itself is at `best + 1`
             before = row[best]
-            if row[best + 1] > max(before, row[best + 2]):
+            after = row[best + 2]
+            if row[best + 1] > max(before, after):
                 seconds[k, p] = best + 0.5
     return np.asarray(np.minimum(seconds, last_picture_second(duration)))
 
@@ -117,7 +136,8 @@ def update_placements(
     # steps with another place, or another P(shown)
     old_places = old_probabilities[:, :-1].argmax(axis=1)  # (K,)
     stays = old_places == new_probabilities[:, :-1].argmax(axis=1)  # (K,)
-    is_moved = ~stays | (np.abs(new_probabilities - old_probabilities)[:, -1] > MIN_SHOWN_CHANGE)
+    changes = np.abs(new_probabilities - old_probabilities)[:, -1]
+    is_moved = ~stays | (changes > MIN_SHOWN_CHANGE)
     for k in np.flatnonzero(is_moved).tolist():
         score = float(1 - new_probabilities[k, -1])
         if stays[k]:

@@ -118,7 +118,7 @@ class RefineResult:
 def refine_dataset(
     sources: RefineSources,
     folder: Path,
-    settings: RefineRunSettings | None = None,
+    settings: RefineRunSettings = RefineRunSettings(),
     progress: Callable[[str, Progress], None] | None = None,
 ) -> RefineResult:
     """Localize the steps of a dataset by self-training and write them. A run that was stopped is
@@ -129,13 +129,12 @@ def refine_dataset(
     Args:
         sources: records, features and text vectors.
         folder: folder of the run.
-        settings: settings of the run. None: the defaults.
+        settings: settings of the run.
         progress: called with the name of the network and its progress after each training step.
 
     Raises ShapeError when no video is left or hardly any text keeps a label, SettingsError when the
     folder holds another run, and what the sources raise.
     """
-    settings = settings or RefineRunSettings()
     dataset = parse_dataset_source(sources.dataset)
     if dataset is not None and DATASETS[dataset[0]].record_field == "reference":
         cure = "`stepline train nasva` learns from them; give records with steps to place"

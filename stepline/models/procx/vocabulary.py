@@ -118,7 +118,7 @@ class Vocabulary:
 
 
 def train_vocabulary(
-    sentences: Iterable[str], settings: VocabularySettings | None = None
+    sentences: Iterable[str], settings: VocabularySettings = VocabularySettings()
 ) -> Vocabulary:
     """Return a WordPiece vocabulary trained on sentences. The order of the sentences does not
     change it.
@@ -134,7 +134,6 @@ def train_vocabulary(
     from tokenizers.pre_tokenizers import WhitespaceSplit
     from tokenizers.trainers import WordPieceTrainer
 
-    settings = settings or VocabularySettings()
     # WordPiece training counts words and sees nothing else, so that of any number of sentences only
     # these are held
     words = Counter[str]()

@@ -63,7 +63,7 @@ class NarratedClip:
     candidate_sentences: tuple[int, ...] = ()
 
 
-def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list[NarratedClip]:
+def cut_into_clips(record: Record, settings: ClipSettings = ClipSettings()) -> list[NarratedClip]:
     """Return the clips of a narrated video. Each sentence is divided into parts of about `stride`
     seconds, and a clip is centered on each part.
 
@@ -74,8 +74,6 @@ def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list
     Raises DatasetError if the record has no narration, if the narration exceeds the video, or if it
     has key-steps without any time.
     """
-    if settings is None:
-        settings = ClipSettings()
     sentences = record.sentences
     duration = _check_duration(record)
     texts = [sentence.text for sentence in sentences]
