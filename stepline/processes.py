@@ -179,12 +179,12 @@ def is_own_process() -> bool:
     return _is_own
 
 
-def _set_malloc_option(option: int, value: int) -> None:
-    """Call glibc's mallopt. Do nothing where another C library is used."""
+def _call_glibc(name: str, *arguments: int) -> None:
+    """Call a function of glibc. Do nothing where another C library is used."""
     if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-        if mallopt is not None:
-            mallopt(option, value)
+        function = getattr(ctypes.CDLL(None), name, None)  # musl has none
+        if function is not None:
+            function(*arguments)
 
 
 def limit_malloc_arenas() -> None:
@@ -192,7 +192,7 @@ def limit_malloc_arenas() -> None:
 
     By default each thread has an arena, and no other thread can use the memory freed there.
     """
-    _set_malloc_option(M_ARENA_MAX, MAX_ARENAS)
+    _call_glibc("mallopt", M_ARENA_MAX, MAX_ARENAS)
 
 
 def reuse_large_blocks() -> None:
@@ -201,9 +201,9 @@ def reuse_large_blocks() -> None:
     By default malloc maps each block above 32 MiB anew, with a page fault per page. The faults take
     a third of the time of Whisper's encoder. `trim_memory` returns the kept blocks to the system.
     """
-    _set_malloc_option(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+    _call_glibc("mallopt", M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
     # MKL needs two adjacent blocks of this size.
-    _set_malloc_option(M_TRIM_THRESHOLD, LARGE_BLOCK_BYTES // 2)
+    _call_glibc("mallopt", M_TRIM_THRESHOLD, LARGE_BLOCK_BYTES // 2)
 
 
 def trim_memory() -> None:
@@ -211,11 +211,7 @@ def trim_memory() -> None:
 
     Otherwise glibc keeps it, and the memory of the recogniser stays in use until the video ends.
     """
-    import psutil
-
-    trim = getattr(psutil, "heap_trim", None)  # musl has none
-    if trim is not None:
-        trim()
+    _call_glibc("malloc_trim", 0)
 
 
 def main() -> None:
