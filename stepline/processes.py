@@ -8,6 +8,7 @@ other file descriptors, and ends with this process, even after a kill.
 
 import contextlib
 import ctypes
+import gc
 import os
 import runpy
 import signal
@@ -22,6 +23,7 @@ from typing import IO, Any, TypeAlias
 
 Stream: TypeAlias = int | IO[Any] | None  # as of `subprocess`
 
+COLLECTED_OBJECTS = 20_000  # new objects from which Python looks for garbage; its default is 700
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
 PARENT_POLL_SECONDS = 1.0  # between two checks that the parent lives
 # Variables of the interpreter that a child inherits. Others, such as PYTHONSTARTUP and
@@ -52,6 +54,8 @@ LARGE_BLOCK_BYTES = 1 << 27  # Whisper's largest arrays have 54 MB
 # options of mallopt, from glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 MAX_ARENAS = 2  # per process; glibc's default is eight per core
+# held while a network is loaded, which takes several times its memory for a moment
+loading_lock = threading.Lock()
 # Linux kills a child when the THREAD that started it ends: this one ends with the process only.
 _starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]  # the folder that holds `stepline`
@@ -169,6 +173,8 @@ def mark_own_process() -> None:
     """Mark this process as a program of Stepline, so that `is_own_process` returns True."""
     global _is_own
     _is_own = True
+    # Imports and loads of networks make many objects that stay, so looking for garbage costs more there.
+    gc.set_threshold(COLLECTED_OBJECTS)
 
 
 def is_own_process() -> bool:
