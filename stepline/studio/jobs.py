@@ -95,6 +95,9 @@ class JobRunner:
         broadcast: receives the progress of the jobs.
         at_once: number of jobs that run at the same time.
         settings: settings of all stages of finding steps.
+
+    Attributes:
+        settings: the same, or the defaults.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class JobRunner:
         self._studio = studio
         self._jobs = studio.jobs
         self._broadcast = broadcast
-        self._settings = settings or StepsSettings()
+        self.settings = settings or StepsSettings()
         self._running: dict[int, RunningJob] = {}
         self._changed = threading.Condition()
         self._is_stopping = False
@@ -245,7 +248,7 @@ class JobRunner:
             out=str(library.folder),
             allowed=tuple(map(str, library.allowed)),
             options=resolve_job_options(library, options),
-            settings=self._settings,
+            settings=self.settings,
         )
 
     def _run_job(self, job: Job) -> None:
