@@ -31,7 +31,7 @@ Status: TypeAlias = Literal["seen", "placed", "said_only", "not_found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
 TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
-Basis: TypeAlias = Literal["network", "image_text", "shots", "vlm", "screen", "person", "pictures"]
+Basis: TypeAlias = Literal["network", "image_text", "vlm", "screen", "person", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
 RECORD_VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
@@ -233,7 +233,7 @@ class Step(FrozenModel):
     basis: Basis | None = Field(
         None,
         description="what decides of a seen step: a trained network, an image-text network (CLIP), "
-        "shots, a vision-language model, the screen, a person, or pictures (older records)",
+        "a vision-language model, the screen, a person, or pictures (older records)",
     )
     doubt: str | None = Field(
         None, description="of a placed step: why it may not be shown, null without a reason"

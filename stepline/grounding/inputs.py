@@ -208,14 +208,9 @@ class GroundingInputs:
         return self.duration + self.ahead
 
     @property
-    def cuts(self) -> tuple[float, ...]:
-        """Times of cuts in seconds, () where unknown."""
-        return () if self.activity is None else self.activity.cuts
-
-    @property
     def shots(self) -> list[slice]:
         """Slices of whole seconds of the shots. The seconds ahead of a running video are one shot."""
-        cuts = self.cuts
+        cuts = () if self.activity is None else self.activity.cuts
         if self.ahead:
             cuts = (*cuts, self.past_seconds)
         return shot_slices(cuts, self.seconds)

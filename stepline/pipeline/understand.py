@@ -282,8 +282,7 @@ def _grounding_warnings(
     """Return warnings about missing pictures and uncertain steps."""
     warnings = []
     if visual.activity is not None and visual.screen is None:  # a screen stays still
-        lines = visual.cues.lines if visual.cues is not None else ()
-        warning = picture_warning(visual.activity, math.ceil(seconds), lines)
+        warning = picture_warning(visual.activity, math.ceil(seconds), visual.on_screen)
         if warning is not None:
             warnings.append(warning)
     is_placed = any(step.spans for step in placed.steps)

@@ -319,13 +319,16 @@ def find_model(name: str) -> Path:
         raise ModelError(f"{name}: {problem}; {cure}") from error
 
 
-def _check_language(language: str | None) -> None:
-    """Raise SettingsError for a language that no Whisper model knows, before one is fetched."""
-    if language is None:
-        return
+def whisper_languages() -> tuple[str, ...]:
+    """Return the language codes that multilingual Whisper models know."""
     from faster_whisper.tokenizer import _LANGUAGE_CODES
 
-    if language not in _LANGUAGE_CODES:
+    return tuple(_LANGUAGE_CODES)
+
+
+def _check_language(language: str | None) -> None:
+    """Raise SettingsError for a language that no Whisper model knows, before one is fetched."""
+    if language is not None and language not in whisper_languages():
         known = "Whisper knows 99 languages, by their two-letter codes (en, zh, es)"
         cure = "give --captions, or --texts with your own lines"
         raise SettingsError(f"asr.language {language!r}: {known}; {cure}")

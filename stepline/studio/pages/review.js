@@ -3,6 +3,7 @@
 import { Corrections, inWords, standing } from "./corrections.js";
 import { metadataList, openDetails, tagList } from "./details.js";
 import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
+import { askReading } from "./reading.js";
 import { Timeline } from "./timeline.js";
 import { Transcript } from "./transcript.js";
 
@@ -383,6 +384,17 @@ const showLabels = () => {
   part("labels").replaceChildren(...(tags.length ? [tagList(tags)] : []), ...(Object.keys(metadata).length ? [metadataList(metadata)] : []));
   part("labels").hidden = !part("labels").children.length;
 };
+let reading = null;   /* the job that reads the video again */
+const readAgain = () => askReading(video, (job) => {
+  reading = job;
+  tell("the video is read again, and its new steps appear here");
+}).catch(({ message }) => trouble(message));
+const showReading = ({ id, state, stage, done, error }) => {
+  if (id !== reading) return;
+  if (state === "done") location.reload();
+  else if (error) trouble(error);
+  else if (stage) tell(`${stage}: ${Math.round(100 * done)} %`);
+};
 const editDetails = async () => {
   const { tags, metadata } = await ask("/api/labels").catch(() => ({ tags: {}, metadata: {} }));   /* suggestions alone */
   const video = { ...edited.labels, title: edited.title || fallbackTitle, id: pageId() };
@@ -516,7 +528,7 @@ const begin = async () => {
       if (removed) { deleted = true; trouble("This video was deleted from the library."); }
       else edited.heard(revision).catch(failed);
     },
-    files: () => lookAgain().catch(failed),
+    files: () => lookAgain().catch(failed), job: showReading,
   },
     () => edited.heard(Infinity).catch(failed));
   if (!card.media) setTimeout(() => lookAgain().catch(failed), COMPARED);
@@ -541,7 +553,7 @@ const copyLink = (second) => copy(`${location.origin}${location.pathname}#t=${ty
 const toggle = () => { if (player.paused) player.play().catch(() => {}); else player.pause(); };
 const acts = {
   undo, "undo-words": undo, redo, add, sort, loop: toggleLoop, "copy-link": () => copyLink(), "frame-back": () => step(-1), "frame-on": () => step(1),
-  "zoom-in": () => timeline.setZoom(2), "zoom-out": () => timeline.setZoom(0.5), "show-history": toggleHistory, "edit-details": editDetails,
+  "zoom-in": () => timeline.setZoom(2), "zoom-out": () => timeline.setZoom(0.5), "show-history": toggleHistory, "edit-details": editDetails, "read-again": readAgain,
 };
 for (const [id, act] of Object.entries(acts)) part(id).addEventListener("click", act);
 /* Where there is no room for both, the steps or the transcript are shown. */
@@ -562,7 +574,7 @@ const save = async (format) => {
   tell(`${link.download} is saved`);
 };
 part("output").addEventListener("change", ({ target }) => {
-  if (target.value) save(target.value).catch((error) => trouble(error.message));
+  if (target.value) save(target.value).catch(({ message }) => { tell(""); trouble(message); });
   target.value = "";
 });
 const onStep = (act) => () => { if (chosen()) act(); else tell("choose a step first with j or k"); };
