@@ -299,8 +299,14 @@ def get_video(id: VideoId, api: Api) -> VideoReply:
     """One video."""
     path = _find_media_file(api, id)
     rate = None if path is None else media.frame_rate(path, media.file_stamp(path))
-    # A format is offered where its package is installed.
-    formats = tuple(name for name in OUTPUTS if name != "docx" or find_spec("docx"))
+    # A format is offered where its package is installed and its video is there. Scores of seconds
+    # are no part of a record.
+    missing = {"alignment"}
+    if find_spec("docx") is None:
+        missing.add("docx")
+    if path is None:
+        missing |= {"mp4", "mkv"}
+    formats = tuple(name for name in OUTPUTS if name not in missing)
     formats += tuple(CAPTION_OUTPUTS)
     return VideoReply(
         **dict(api.studio.library.card(id)),

@@ -9,6 +9,10 @@ import { Transcript } from "./transcript.js";
 
 const MARKS = { unjudged: "Not judged", seen: "Seen", placed: "Placed", doubtful: "Placed?", said_only: "Said only", not_found: "Not found" };
 const MACHINE_MARKS = ["unjudged", "doubtful"];   // that no person chooses
+const FORMATS = {
+  json: "JSON", html: "Web page", vtt: "Steps as subtitles (vtt)", srt: "Steps as subtitles (srt)", "captions-vtt": "What is said (vtt)", "captions-srt": "What is said (srt)", chapters: "YouTube chapters", jsonld: "How-to for search engines (JSON-LD)", markdown: "Markdown",
+  recipe: "Recipe for search engines (JSON-LD)", docx: "Word (docx)", mp4: "Video with chapters (mp4)", mkv: "Video with chapters (mkv)", otio: "Video editors (otio)", labelstudio: "Label Studio",
+};
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer, trying again" };
 const NEW = 4;        // s that a new step lasts
 const NEAR = 10;      // s around a step from which its picture is chosen
@@ -497,7 +501,7 @@ const begin = async () => {
   });
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;
-  part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: name })));
+  part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: FORMATS[name] || name })));
   await edited.load(card.library);
   timeline = new Timeline(part("timeline"), {
     video: card.media ? video : null, total: total(), seek,
