@@ -510,7 +510,7 @@ const begin = async () => {
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;
-  part("warnings").replaceChildren(...edited.record.warnings.map((textContent) => make("li", { textContent })));
+  part("warnings").replaceChildren(...edited.record.warnings.map((text) => make("li", { textContent: text.replace("`--model whisper-base`", "“Read again” with Whisper base") })));
   part("warnings").hidden = !edited.record.warnings.length;
   if (!card.media) trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
   transcript = new Transcript({
