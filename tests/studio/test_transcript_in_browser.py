@@ -1,7 +1,6 @@
 """The transcript next to the steps, in a real browser: it follows the film, is mended, and changes
 the steps. And the picture of a step, chosen on a scrubber."""
 
-
 import pytest
 from browser import CHROMIUM
 from studio_server import let_in, library, serving
