@@ -31,6 +31,7 @@ from stepline.library.corrections import (
     apply_corrections,
     check_correction,
     corrects_steps,
+    edits_of_person,
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
@@ -106,7 +107,7 @@ class CurrentRecord:
     Attributes:
         machine_record: the record that `stepline steps` wrote.
         corrected: that record with the corrections of people.
-        has_step_corrections: whether people corrected steps. If so, `machine_record` is read from the
+        has_step_corrections: whether people corrected steps or sentences. If so, `machine_record` is read from the
             database, else from the record's file.
     """
 
@@ -422,7 +423,7 @@ class CorrectedLibrary:
                     raise RecordChangedError
             # Whether it fits is checked in the transaction, so no other one comes in between.
             check_correction(record, earlier, correction)
-            # The machine's record is kept with the first correction of steps.
+            # The machine's record is kept with the first correction of steps or sentences.
             if corrects_steps(correction, {other.id: other for other in earlier}):
                 connection.execute(
                     "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
@@ -487,15 +488,19 @@ class CorrectedLibrary:
 
 
 def _is_resent(new: Correction, corrections: Sequence[Correction]) -> bool:
-    """Return whether a correction is among others, except for its time and its record's hash.
+    """Return whether a correction is among others, except for its time, its record's hash and what
+    the writer added.
 
     Args:
         new: the correction.
         corrections: the others.
     """
-    sent = {"when": new.when, "record": new.record}
-    same_id = (other for other in corrections if other.id == new.id)
-    return any(other.model_copy(update=sent) == new for other in same_id)
+    sent = {"when": new.when, "record": new.record, "edits": edits_of_person(new)}
+    new = new.model_copy(update=sent)
+    for other in corrections:
+        if other.id == new.id:
+            return other.model_copy(update={**sent, "edits": edits_of_person(other)}) == new
+    return False
 
 
 def _current_stamp(path: Path) -> Stamp | None:
