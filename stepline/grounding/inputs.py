@@ -112,7 +112,8 @@ def cut_steps(
         step = steps[k]
         said_span = _to_window_time(step.said, window) if step.said is not None else None
         sources = [number[source] for source in step.sources if source in number]
-        changes = {"said": said_span, "sources": tuple(sources)}
+        at = None if step.at is None else max(0.0, step.at - window.context.start)
+        changes = {"said": said_span, "sources": tuple(sources), "at": at}
         moved.append(step.model_copy(update=changes))
     if transcript is None:
         return moved, None

@@ -50,6 +50,7 @@ from stepline.pipeline.pictures import (
     VisualFeatures,
     VisualOptions,
     extract_features,
+    free_picture_networks,
     load_text_encoder,
 )
 from stepline.pipeline.placing import (
@@ -346,9 +347,11 @@ def _read_sound_and_picture(
     request, info, settings = run.request, run.info, run.settings
     stop = Event()
 
-    def stop_if_failed(look: "Future[VisualFeatures]") -> None:
+    def end_look(look: "Future[VisualFeatures]") -> None:
         if look.exception() is not None:
             stop.set()
+        elif run.networks.recognisers is None:  # no other video needs them
+            free_picture_networks()
 
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
@@ -362,7 +365,7 @@ def _read_sound_and_picture(
             prefetched_frames=PREFETCHED_FRAMES,
         )
         look = pool.submit(extract_features, request, info, settings, options)
-        look.add_done_callback(stop_if_failed)
+        look.add_done_callback(end_look)
         try:
             speech = recognise_speech(
                 request,
