@@ -31,6 +31,7 @@ Status: TypeAlias = Literal["seen", "placed", "said_only", "not_found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
 TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
+QuestionKind: TypeAlias = Literal["amount", "time", "temperature"]
 Basis: TypeAlias = Literal["network", "image_text", "shots", "vlm", "screen", "person", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
@@ -212,6 +213,14 @@ class ScreenTarget(FrozenModel):
     )
 
 
+class Wait(FrozenModel):
+    """How long a step lets a thing wait, apart from the work: "bake the cookies for 8 minutes"."""
+
+    low: Annotated[float, Field(gt=0.0)] = Field(description="shortest wait that is said, in s")
+    high: Annotated[float, Field(gt=0.0)] = Field(description="longest, or the same as `low`")
+    what: str | None = Field(None, description="what waits, as the step names it")
+
+
 class Step(FrozenModel):
     """One thing to do, or to avoid: a written, swapped, captioned or reference step."""
 
@@ -253,6 +262,9 @@ class Step(FrozenModel):
     target: Annotated[ScreenTarget | None, Field(exclude_if=lambda target: target is None)] = Field(
         None,
         description="what is clicked, of a step in a screen recording (JSON holds it only there)",
+    )
+    wait: Annotated[Wait | None, Field(exclude_if=lambda wait: wait is None)] = Field(
+        None, description="how long it lets a thing wait (JSON holds it only where that is said)"
     )
 
     @model_validator(mode="after")
@@ -370,6 +382,15 @@ class WorkTime(FrozenModel):
         return self
 
 
+class OpenQuestion(FrozenModel):
+    """What a reader of the steps would still have to ask, since no word of the video answers it."""
+
+    at: Seconds = Field(description="second of the words that leave it open")
+    text: Annotated[str, Field(min_length=1)] = Field(description="the question, in plain words")
+    kind: QuestionKind = Field(description="what is missing")
+    step: str | None = Field(None, description="id of the step that it is about, null for none")
+
+
 RejectedKind: TypeAlias = Literal[
     "video",
     "duration",
@@ -415,8 +436,8 @@ def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
 class Record(FrozenModel):
     """The result for one item, with one field per stage.
 
-    No stage reads `reference`. JSON leaves materials, tools, yields and times out where they are
-    empty.
+    No stage reads `reference`. JSON leaves materials, tools, yields, times and open_questions out
+    where they are empty.
     """
 
     id: Annotated[str, Field(min_length=1)] = Field(
@@ -429,6 +450,9 @@ class Record(FrozenModel):
     tools: tuple[Material, ...] = Field((), description="what the speaker says the work needs")
     yields: tuple[Material, ...] = Field((), description="how much it makes, where that is said")
     times: tuple[WorkTime, ...] = Field((), description="how long it takes, where that is said")
+    open_questions: tuple[OpenQuestion, ...] = Field(
+        (), description="what no word of the video answers"
+    )
     recipe: tuple[str, ...] = Field((), description="the user's own lines")
     captions: tuple[Step, ...] = Field((), description="steps described from the pictures")
     reference: tuple[Step, ...] = Field((), description="human truth, read by no stage")

@@ -8,10 +8,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from stepline.errors import ModelError
-from stepline.outputs.text import clock, material_text, needed_things, shown_span, step_line, title
+from stepline.outputs.text import (
+    clock,
+    material_text,
+    needed_things,
+    one_line,
+    shown_span,
+    step_lengths,
+    step_line,
+    title,
+    total_times,
+)
 from stepline.outputs.verdict import headline, step_time
 from stepline.outputs.web_addresses import media_link
-from stepline.records import Material, Record
+from stepline.records import Material, OpenQuestion, Record
 
 # what CommonMark, GitHub or Obsidian could read as markup
 MARKUP_PATTERN = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")
@@ -37,11 +47,21 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
         blocks += [f"## {heading}", "\n".join(lines)]
     if record.steps:
         blocks.append(_escape_markdown(_verdict_summary(record)))
+    if record.open_questions:
+        blocks.append("## Open questions")
+        blocks.append(
+            "\n".join(
+                f"- {_escape_markdown(one_line(question.text))} ({_time_link(question, media)})"
+                for question in record.open_questions
+            )
+        )
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         when = step_time(step)
         if span is not None and media is not None:
             when = f"[{when}]({media_link(media)}#t={span.start:g},{span.end:g})"
+        lengths = _escape_markdown(step_lengths(step))
+        when += f" · {lengths}" if lengths else ""
         text = _escape_markdown(step_line(step))
         blocks += [f"## {number}. {text}", when]
         if step.id in pictures:
@@ -49,8 +69,8 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     return "\n\n".join(blocks) + "\n"
 
 
-def _time_link(item: Material, media: str | None) -> str:
-    """Return the time at which an item is named, as a link if there is a video."""
+def _time_link(item: Material | OpenQuestion, media: str | None) -> str:
+    """Return the time at which an item is named or left open, as a link if there is a video."""
     when = clock(item.at)
     if media is None:
         return when
@@ -101,12 +121,18 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         for item in items:
             document.add_paragraph(_xml_text(material_text(item)), style="List Bullet")
 
-    # the steps
+    # what is left open, and the steps
+    if record.open_questions:
+        document.add_heading("Open questions", 2)
+    for question in record.open_questions:
+        text = _xml_text(f"{one_line(question.text)} ({clock(question.at)})")
+        document.add_paragraph(text, style="List Bullet")
     if record.steps:
         document.add_paragraph(_verdict_summary(record))
     for number, step in enumerate(record.steps, start=1):
         document.add_heading(f"{number}. {_xml_text(step_line(step))}", 2)
-        document.add_paragraph(step_time(step))
+        lengths = _xml_text(step_lengths(step))
+        document.add_paragraph(step_time(step) + (f", {lengths}" if lengths else ""))
         if step.id in keyframes:
             document.add_picture(io.BytesIO(keyframes[step.id]), width=Mm(PICTURE_WIDTH))
     buffer = io.BytesIO()
@@ -115,10 +141,11 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 
 
 def _verdict_summary(record: Record) -> str:
-    """Return the number of steps, and how many there are of each verdict."""
+    """Return the number of steps, how many there are of each verdict, and how long they are."""
     count = len(record.steps)
     noun = "step" if count == 1 else "steps"
-    return f"{count} {noun}: {headline(record.steps)}"
+    times = total_times(record)
+    return f"{count} {noun}: {headline(record.steps)}" + (f"; {times}" if times else "")
 
 
 def _escape_markdown(text: str) -> str:

@@ -82,6 +82,7 @@ from stepline.records import Alignment, Record, TitleSource, Transcript, Video
 from stepline.text.embedding import embedding_cache
 from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
+from stepline.writing.waits import with_wait
 
 if TYPE_CHECKING:
     from stepline.grounding.speech import TaskGraph
@@ -257,7 +258,7 @@ def _make_record(
         id=request.id,
         video=video,
         transcript=transcript,
-        steps=placed.steps or separate_overlapping_spans(descriptions.steps),
+        steps=tuple(map(with_wait, placed.steps or separate_overlapping_spans(descriptions.steps))),
         recipe=request.texts,
         captions=descriptions.captions,
         dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
@@ -273,6 +274,13 @@ def _make_record(
         ),
         **_find_materials_and_tools(evidence.narration, transcript, video.title or ""),
     )
+    if evidence.narration is not None and not request.texts:
+        from stepline.writing.open_questions import find_open_questions
+
+        questions = find_open_questions(evidence.narration, record.steps, record.materials)
+        end = transcript.sentences[-1].span.end if transcript.sentences else 0.0
+        inside_video = tuple(question for question in questions if question.at < end)
+        record = record.model_copy(update={"open_questions": inside_video})
     return StepsResult(record, placed.alignment)
 
 
