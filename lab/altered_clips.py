@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from stepline.media import Frame, read_frames
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Record, Span
-from stepline.vision import ActivityMeter, PictureCues
+from stepline.vision import ActivityMeter
 from stepline.vision.on_screen_text import ScreenText
 
 WRONG_KINDS = ("black", "noise", "still", "cards")
@@ -59,8 +59,7 @@ def wrong_pictures(kind: str, clip: Path, record: Record, visual: VisualFeatures
         for number, start in enumerate(np.arange(0, seconds, CARD_SECONDS).tolist()):
             text = record.steps[number % len(images)].text
             lines.append(ScreenText(text, Span(start, start + CARD_SECONDS), 0.1))
-    cues = PictureCues(1.0, lines=tuple(lines))
-    return replace(visual, features=features, activity=meter.finish(), cues=cues)
+    return replace(visual, features=features, activity=meter.finish(), on_screen=(*lines,))
 
 
 def _wrong_images(kind: str, clip: Path, record: Record, frames: int) -> list[Picture]:

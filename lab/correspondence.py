@@ -52,7 +52,7 @@ def cues(
         record.sentences,
         features=visual.features,
         sentence_vectors=vectors,
-        on_screen=visual.cues.lines if visual.cues else (),
+        on_screen=visual.on_screen,
         weights=weights,
     )
     topic = evidence.topic or 0.0

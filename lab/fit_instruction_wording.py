@@ -14,12 +14,13 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from fit_visible_text import auc, fit, predict
 from made_transcripts import make_videos, read_recipes
 from made_transcripts.noise import punctuated, spoken
 from made_transcripts.pairs import read_pairs
 from made_transcripts.recipes import Recipe, short_name
 from made_transcripts.tables import idle_lines
+from scipy.optimize import minimize
+from scipy.stats import rankdata
 from whenact_data import FOLDS, Array, folds
 
 from stepline.text import embed
@@ -62,6 +63,38 @@ def idle_text(line: str, recipe: Recipe, rng: Random) -> str:
     if rng.random() < 0.4:
         return punctuated(text)
     return text.lower()
+
+
+def fit(x: Array, y: Array, ridge: float) -> Array:
+    """Return the weights (D + 1,), the last one the intercept."""
+    wide = np.column_stack([x, np.ones(len(x))])
+
+    def loss(w: Array) -> tuple[float, Array]:
+        z = wide @ w
+        losses = np.logaddexp(0, z) - y * z
+        penalty = ridge * (w[:-1] ** 2).sum()
+        residuals = 1 / (1 + np.exp(-z)) - y
+        slope = wide.T @ residuals / len(y)
+        penalty_slope = np.append(2 * ridge * w[:-1], 0)
+        return float(losses.mean() + penalty), slope + penalty_slope
+
+    start = np.zeros(wide.shape[1])
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B").x)
+
+
+def predict(x: Array, w: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-(x @ w[:-1] + w[-1]))))
+
+
+def auc(score: Array, y: Array) -> float:
+    """Return the area under the ROC curve. y: 1.0 for a positive."""
+    ranks = rankdata(score)
+    positive = y.sum()
+    negative = len(y) - positive
+    # Of the ranks of the positives
+    rank_sum = ranks[y > 0].sum()
+    least_sum = positive * (positive + 1) / 2
+    return float((rank_sum - least_sum) / (positive * negative))
 
 
 def held_out(x: Array, y: Array, fold: Array, ridge: float) -> Array:

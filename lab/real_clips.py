@@ -36,7 +36,7 @@ from stepline.pipeline.understand import place_user_lines, understand
 from stepline.records import FeatureSequence, Record, Span, Step, Transcript
 from stepline.storage import read_record, write_record
 from stepline.text import embed
-from stepline.vision import Activity, PictureCues, load_backbone
+from stepline.vision import Activity, load_backbone
 from stepline.vision.on_screen_text import ScreenText
 
 RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
@@ -111,18 +111,18 @@ def pictures(clip: Path, cache: Path) -> VisualFeatures:
         lines = []
         for text, span, height in json.loads(str(arrays["lines"])):
             lines.append(ScreenText(text, Span(*span), height))
-        cues = PictureCues(rate, arrays["presenter"], lines=tuple(lines))
         features = FeatureSequence(arrays["features"], rate, backbone.name)
-        return VisualFeatures(features, activity, backbone, float(arrays["end"]), cues=cues)
+        return VisualFeatures(
+            features, activity, backbone, float(arrays["end"]), on_screen=(*lines,)
+        )
 
 
 def write_pictures(visual: VisualFeatures, store: Path) -> None:
     """Write what is seen of a clip, for `pictures` to read."""
     assert visual.features is not None
     assert visual.activity is not None
-    assert visual.cues is not None
     lines = []
-    for line in visual.cues.lines:
+    for line in visual.on_screen:
         span = [line.span.start, line.span.end]
         lines.append([line.text, span, line.height])
     np.savez(
@@ -134,7 +134,6 @@ def write_pictures(visual: VisualFeatures, store: Path) -> None:
         peaks=visual.activity.peak_changes,
         looks=visual.activity.thumbnails,
         features=visual.features.values,
-        presenter=visual.cues.presenter_probability,
     )
 
 

@@ -31,8 +31,7 @@ Status: TypeAlias = Literal["seen", "placed", "said_only", "not_found"]
 StepKind: TypeAlias = Literal["do", "avoid"]
 TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
 TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
-QuestionKind: TypeAlias = Literal["amount", "time", "temperature"]
-Basis: TypeAlias = Literal["network", "image_text", "shots", "vlm", "screen", "person", "pictures"]
+Basis: TypeAlias = Literal["network", "image_text", "vlm", "screen", "person", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
 RECORD_VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
@@ -242,7 +241,7 @@ class Step(FrozenModel):
     basis: Basis | None = Field(
         None,
         description="what decides of a seen step: a trained network, an image-text network (CLIP), "
-        "shots, a vision-language model, the screen, a person, or pictures (older records)",
+        "a vision-language model, the screen, a person, or pictures (older records)",
     )
     doubt: str | None = Field(
         None, description="of a placed step: why it may not be shown, null without a reason"
@@ -382,15 +381,6 @@ class WorkTime(FrozenModel):
         return self
 
 
-class OpenQuestion(FrozenModel):
-    """What a reader of the steps would still have to ask, since no word of the video answers it."""
-
-    at: Seconds = Field(description="second of the words that leave it open")
-    text: Annotated[str, Field(min_length=1)] = Field(description="the question, in plain words")
-    kind: QuestionKind = Field(description="what is missing")
-    step: str | None = Field(None, description="id of the step that it is about, null for none")
-
-
 RejectedKind: TypeAlias = Literal[
     "video",
     "duration",
@@ -436,8 +426,8 @@ def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
 class Record(FrozenModel):
     """The result for one item, with one field per stage.
 
-    No stage reads `reference`. JSON leaves materials, tools, yields, times and open_questions out
-    where they are empty.
+    No stage reads `reference`. JSON leaves materials, tools, yields and times out where they are
+    empty.
     """
 
     id: Annotated[str, Field(min_length=1)] = Field(
@@ -450,9 +440,6 @@ class Record(FrozenModel):
     tools: tuple[Material, ...] = Field((), description="what the speaker says the work needs")
     yields: tuple[Material, ...] = Field((), description="how much it makes, where that is said")
     times: tuple[WorkTime, ...] = Field((), description="how long it takes, where that is said")
-    open_questions: tuple[OpenQuestion, ...] = Field(
-        (), description="what no word of the video answers"
-    )
     recipe: tuple[str, ...] = Field((), description="the user's own lines")
     captions: tuple[Step, ...] = Field((), description="steps described from the pictures")
     reference: tuple[Step, ...] = Field((), description="human truth, read by no stage")

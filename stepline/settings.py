@@ -76,6 +76,7 @@ REMOVED_SETTINGS = {
     "llm.together": "the writer reads words only; leave it out",
     "llm.projector": "the writer reads words only; `vision.vlm.projector` is the one that sees",
     "media.decoder": "the CPU decodes; leave it out",
+    "vision.faces": "faces decide nothing any more; leave it out",
     "vision.vlm.video": "the model is shown pictures; leave it out",
     "vision.vlm.clip_seconds": "the model is shown pictures; leave it out",
     "vision.vlm.clip_rate": "the model is shown pictures; leave it out",

@@ -33,7 +33,7 @@ Tree: TypeAlias = dict[str, Any]  # parsed JSON of a record or of a part of it
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
 # fields that JSON leaves out where they are empty
 OPTIONAL_FIELDS: dict[type, tuple[str, ...]] = {
-    Record: ("materials", "tools", "yields", "times", "open_questions"),
+    Record: ("materials", "tools", "yields", "times"),
     Video: ("origin", "title_source", "author", "publication_date", "tags", "metadata"),
     LinkOrigin: ("upload_date",),
     Step: ("seen", "basis", "doubt", "target", "wait"),

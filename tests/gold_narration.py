@@ -102,7 +102,7 @@ def labelled_narrations(folder: Path) -> list[Narration]:
 
     narrations = []
     for name, label in json.loads((folder / "labels.json").read_text()).items():
-        captions = read_captions(folder / label["captions"], video_id=name)
+        captions = read_captions(folder / "captions" / Path(label["captions"]).name, video_id=name)
         sentences = captions.transcript.sentences
         steps: dict[int, tuple[str, ...]] = {}
         for step in label["steps"]:

@@ -23,7 +23,6 @@ from stepline.features.files import VIDEOS_WANTED
 from stepline.files.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.parquet import ParquetError, ParquetReader
-from stepline.files.remote.cache import CachedFolder
 from stepline.limits import read_safetensors_header
 from stepline.records import FeatureSequence, Matrix, Rejected
 
@@ -671,6 +670,8 @@ class RemoteFeatureStore(FeatureStore):
     """
 
     def __init__(self, url: str, *, max_bytes: int | None = None) -> None:
+        from stepline.files.remote.cache import CachedFolder
+
         self._cached = CachedFolder(url, max_bytes=max_bytes)
         self._cached.fetch(name for name in self._cached.names if name.endswith(".parquet"))
         super().__init__(self._cached.folder, display_url=self._cached.display_url)

@@ -114,7 +114,8 @@ def cut_steps(
         step = steps[k]
         said_span = _to_window_time(step.said, window) if step.said is not None else None
         sources = [number[source] for source in step.sources if source in number]
-        changes = {"said": said_span, "sources": tuple(sources)}
+        at = None if step.at is None else max(0.0, step.at - window.context.start)
+        changes = {"said": said_span, "sources": tuple(sources), "at": at}
         moved.append(step.model_copy(update=changes))
     if transcript is None:
         return moved, None
@@ -208,14 +209,9 @@ class GroundingInputs:
         return self.duration + self.ahead
 
     @property
-    def cuts(self) -> tuple[float, ...]:
-        """Times of cuts in seconds, () where unknown."""
-        return () if self.activity is None else self.activity.cuts
-
-    @property
     def shots(self) -> list[slice]:
         """Slices of whole seconds of the shots. The seconds ahead of a running video are one shot."""
-        cuts = self.cuts
+        cuts = () if self.activity is None else self.activity.cuts
         if self.ahead:
             cuts = (*cuts, self.past_seconds)
         return shot_slices(cuts, self.seconds)

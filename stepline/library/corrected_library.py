@@ -60,6 +60,8 @@ class VideoCard(FrozenModel):
         placed_steps: number of steps that are placed by their words.
         revision: number of corrections.
         warnings: number of warnings of the record.
+        no_steps_reason: why the record has no steps, and what helps: its last warning. None if it
+            has steps.
         written: modification time of the record's file, seconds since 1970, UTC.
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
@@ -76,6 +78,7 @@ class VideoCard(FrozenModel):
     placed_steps: int = Field(serialization_alias="placed")
     revision: int
     warnings: int
+    no_steps_reason: str | None = None
     written: float = Field(serialization_alias="made")
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = Field(default_factory=dict)
@@ -539,6 +542,7 @@ def _make_card(
         placed_steps=statuses.count("placed"),
         revision=revision,
         warnings=len(record.warnings),
+        no_steps_reason=record.warnings[-1] if record.warnings and not record.steps else None,
         written=video.stamp[0] / 1e9,
         tags=record.video.tags,
         metadata=record.video.metadata,

@@ -260,10 +260,7 @@ def apply_corrections(record: Record, corrections: Sequence[Correction]) -> Corr
             fields = {name: value for name, value in fields.items() if now[name] != value}
         if fields:
             machine[step.id] = fields
-    # a question about a step goes with it
-    questions = tuple(q for q in record.open_questions if q.step is None or q.step in current)
-    update = {"steps": ordered_steps, "video": video, "open_questions": questions}
-    corrected_record = record.model_copy(update=update)
+    corrected_record = record.model_copy(update={"steps": ordered_steps, "video": video})
     return CorrectedRecord(corrected_record, machine, len(corrections))
 
 

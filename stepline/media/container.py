@@ -450,6 +450,21 @@ def _format_names(container: Any) -> set[str]:
     return set(container.format.name.split(","))
 
 
+def claimed_duration(path: Path, settings: MediaSettings) -> float | None:
+    """Return the duration in seconds that a file's header claims. Nothing is decoded.
+
+    None if it is unknown, over a limit, or the file cannot be opened.
+    """
+    try:
+        _check_file(path, settings)
+        with contextlib.closing(_open_container(path, settings)) as container:
+            duration = _header_duration(container, 0.0)
+            check_duration(path, duration or 0.0, settings)
+            return duration
+    except MediaError:
+        return None
+
+
 def _header_duration(container: Any, start: float) -> float | None:
     """Return the duration in seconds by the file's header, None if unknown.
 

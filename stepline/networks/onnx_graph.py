@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stepline.processes import trim_memory
+from stepline.processes import loading_lock, trim_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -157,7 +157,8 @@ def start_session(model: bytes | Path) -> "InferenceSession":
     # The arena keeps memory for the largest run.
     options.enable_cpu_mem_arena = False
     source = model if isinstance(model, bytes) else str(model)
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    with loading_lock:
+        session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     # It would always hold the bytes, to load the model again on another device. That would be
     # MiniLM's weights twice.
     session._model_bytes = None

@@ -12,7 +12,6 @@ from stepline.outputs.text import (
     clock,
     material_text,
     needed_things,
-    one_line,
     shown_span,
     step_lengths,
     step_line,
@@ -21,7 +20,7 @@ from stepline.outputs.text import (
 )
 from stepline.outputs.verdict import headline, step_time
 from stepline.outputs.web_addresses import media_link
-from stepline.records import Material, OpenQuestion, Record
+from stepline.records import Material, Record
 
 # what CommonMark, GitHub or Obsidian could read as markup
 MARKUP_PATTERN = re.compile(r"([\\`*_{}\[\]<>#|~$&=^%])")
@@ -47,14 +46,6 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
         blocks += [f"## {heading}", "\n".join(lines)]
     if record.steps:
         blocks.append(_escape_markdown(_verdict_summary(record)))
-    if record.open_questions:
-        blocks.append("## Open questions")
-        blocks.append(
-            "\n".join(
-                f"- {_escape_markdown(one_line(question.text))} ({_time_link(question, media)})"
-                for question in record.open_questions
-            )
-        )
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         when = step_time(step)
@@ -69,8 +60,8 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     return "\n\n".join(blocks) + "\n"
 
 
-def _time_link(item: Material | OpenQuestion, media: str | None) -> str:
-    """Return the time at which an item is named or left open, as a link if there is a video."""
+def _time_link(item: Material, media: str | None) -> str:
+    """Return the time at which an item is named, as a link if there is a video."""
     when = clock(item.at)
     if media is None:
         return when
@@ -121,12 +112,7 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         for item in items:
             document.add_paragraph(_xml_text(material_text(item)), style="List Bullet")
 
-    # what is left open, and the steps
-    if record.open_questions:
-        document.add_heading("Open questions", 2)
-    for question in record.open_questions:
-        text = _xml_text(f"{one_line(question.text)} ({clock(question.at)})")
-        document.add_paragraph(text, style="List Bullet")
+    # the steps
     if record.steps:
         document.add_paragraph(_verdict_summary(record))
     for number, step in enumerate(record.steps, start=1):

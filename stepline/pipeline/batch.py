@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError, format_error_line
 from stepline.features.files import is_feature_file
@@ -665,6 +664,8 @@ def available_memory(cgroup: Path = CGROUP_FOLDER) -> int:
 
     cgroup: the folder in which the container states its limit.
     """
+    import psutil
+
     # A container's limit counts as well, and psutil reports the machine's memory.
     free = int(psutil.virtual_memory().available)
     files = (cgroup / "memory.max", cgroup / "memory.current")

@@ -39,7 +39,7 @@ ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
 UNREADABLE_REASON = "it cannot be read"
 # Settings that change no value of a row. Another value of them may go on in the same folder.
 UNUSED_SETTINGS = {"path", "dictionary", "texts", "unit", "batch", "tokens"}
-UNUSED_SETTINGS |= {"faces", "screen", "screen_text"}  # seen next to the rows
+UNUSED_SETTINGS |= {"screen", "screen_text"}  # seen next to the rows
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ def extract_keyframes(
     missing = [second for second in second_by_step.values() if second not in pictures]
     try:
         if missing:
-            for still in read_frames_at(path, missing, longer=side):
+            for still in read_frames_at(path, missing, longer=side, exact=bool(targets)):
                 pictures[still.time] = encode_jpeg(still.image, MAX_KEYFRAME_BYTES)
     except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # The fields of a record, and of what is in them, that hold seconds of the video.
 TIME_FIELDS = {"transcript", "steps", "captions", "materials", "tools", "yields", "times"}
-TIME_FIELDS |= {"open_questions", "sentences", "words", "span", "spans", "said", "at", "target"}
+TIME_FIELDS |= {"sentences", "words", "span", "spans", "said", "at", "target"}
 
 
 def media_info_of_part(info: "MediaInfo", part: Span | None) -> "MediaInfo":

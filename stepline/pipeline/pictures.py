@@ -1,4 +1,4 @@
-"""The visual features of a video: backbone features, motion, cuts, faces, text on screen."""
+"""The visual features of a video: backbone features, motion, cuts, text on screen."""
 
 import contextlib
 import logging
@@ -13,13 +13,14 @@ import numpy as np
 from stepline.networks.device import current_device
 from stepline.pipeline.part import crop_features
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.processes import trim_memory
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
     from stepline.grounding.screens import ScreenReading
     from stepline.media import Frame, MediaInfo, Thumbnails
-    from stepline.vision import Activity, Backbone, PictureCues
+    from stepline.vision import Activity, Backbone, ScreenText
     from stepline.vision.settings import VisionSettings
 
 
@@ -41,7 +42,7 @@ class VisualFeatures:
         backbone: the network that made the features. None if none was used.
         end: the last second of the video that was decoded.
         warnings: warnings that the record will contain.
-        cues: faces and text that were detected in the frames. None if they were not searched.
+        on_screen: lines of text in the frames, with their seconds.
         screen: the text and changes of the screen. None if the video is not a screen recording.
     """
 
@@ -50,8 +51,13 @@ class VisualFeatures:
     backbone: "Backbone | None" = None
     end: float = 0.0
     warnings: tuple[str, ...] = ()
-    cues: "PictureCues | None" = None
+    on_screen: "tuple[ScreenText, ...]" = ()
     screen: "ScreenReading | None" = None
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Times of cuts in seconds, () where unknown."""
+        return () if self.activity is None else self.activity.cuts
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class VisualOptions:
     Attributes:
         backbone: a loaded network that several videos share. None: the network is loaded.
         key_frames: whether key frames are enough, where the file has enough of them.
-        measures_motion: whether motion, cuts, faces and text are measured.
+        measures_motion: whether motion, cuts and text are measured.
         reads_screen: whether a screen recording is read. Its frames are decoded again for that.
         progress: called with the stage's name, the second reached and the duration in s.
         stop_event: event that ends the extraction when it is set. None: the extraction runs to the
@@ -95,9 +101,18 @@ def load_text_encoder(extraction: "Future[VisualFeatures]") -> None:
         load_encoder(backbone.text_model)
 
 
+def free_picture_networks() -> None:
+    """Free the networks of the default backbone and of text, which one video has used."""
+    from stepline.vision.conse import load_classifier
+    from stepline.vision.on_screen_text import load_text_networks
+
+    load_classifier.cache_clear()
+    load_text_networks.cache_clear()
+    trim_memory()
+
+
 class MotionMeter:
-    """Measures motion and cuts, and runs the small detectors (faces, text), on the frames of a
-    video.
+    """Measures motion and cuts, and reads the text, on the frames of a video.
 
     Its rate does not depend on how many frames the backbone takes.
 
@@ -105,20 +120,20 @@ class MotionMeter:
         activity: measures motion and cuts.
         screen: measures how still and flat the frames are, which separates screen recordings from
             films.
-        cues: detects faces and text.
-        warnings: one for each detector that cannot run.
+        text: reads the text. None: it is not read.
+        warnings: why text is not read, if its weights are missing.
     """
 
     def __init__(self, vision: "VisionSettings") -> None:
         from stepline.grounding.screens import ScreenMeter
         from stepline.vision import ActivityMeter
-        from stepline.vision.cues import start_cues
+        from stepline.vision.on_screen_text import start_text_meter
 
         self._frame_rate = vision.rate * FRAMES_PER_ROW
         self._next_frame = 0  # number, at that rate, of the next frame that is measured
         self.activity = ActivityMeter(rate=vision.rate)
         self.screen = ScreenMeter()
-        self.cues, self.warnings = start_cues(vision)
+        self.text, self.warnings = start_text_meter(vision)
 
     def add(self, frame: "Frame") -> None:
         """Add the next frame of the video."""
@@ -127,7 +142,8 @@ class MotionMeter:
             self.activity.add(frame)
             self.screen.add_frame(frame)
             self._next_frame = math.floor(frame.time * self._frame_rate) + 1
-        self.cues.add(frame)
+        if self.text is not None:
+            self.text.add_frame(frame)
 
 
 def extract_features(
@@ -208,14 +224,16 @@ def extract_features(
     if motion is None:
         return visual
     activity = motion.activity.finish()
-    cues = motion.cues.finish()
+    on_screen = motion.text.finish() if motion.text is not None else ()
     warnings += motion.warnings
     screen = None
     if options.reads_screen:
         from stepline.pipeline.screen import read_screen_recording
 
         screen = read_screen_recording(request, info, settings, motion.screen.finish())
-    return replace(visual, activity=activity, cues=cues, screen=screen, warnings=(*warnings,))
+    return replace(
+        visual, activity=activity, on_screen=on_screen, screen=screen, warnings=(*warnings,)
+    )
 
 
 def _extract_from_key_frames(
@@ -234,13 +252,13 @@ def _extract_from_key_frames(
     from stepline.media import Frame, KeyFrame, KeyFrameReader
     from stepline.pipeline.screen import read_screen_recording
     from stepline.vision import KeyFrameMeter
-    from stepline.vision.cues import start_cues
+    from stepline.vision.on_screen_text import start_text_meter
 
     vision = settings.vision
     first_rows: list[int] = []  # of each key frame
     values = []
     activity = KeyFrameMeter(rate=vision.rate)
-    cues, warnings = start_cues(vision)
+    text, warnings = start_text_meter(vision)
     pairs = []
     reader = KeyFrameReader(
         request.path,
@@ -254,7 +272,8 @@ def _extract_from_key_frames(
             stream, KeyFrame, "looking", info.duration, options.progress, options.stop_event
         ):
             activity.add_key(key)
-            cues.add_key(key)
+            if text is not None:
+                text.add_key(key)
             first_rows.append(int(key.time * vision.rate))
             values.append(backbone.encode_images(key.image[None])[0])
             if key.later is not None:
@@ -275,6 +294,6 @@ def _extract_from_key_frames(
         backbone,
         reader.end,
         warnings,
-        cues.finish(),
+        text.finish() if text is not None else (),
         screen,
     )

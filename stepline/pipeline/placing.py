@@ -1,12 +1,10 @@
-"""When each step is shown: grounding by speech and pictures, and remarks on the evidence for each step.
+"""When each step is shown: grounding by speech and pictures, and the text on the screen at each step.
 
 Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in which it is said:
 
     'slice the banana'                    said (10.3, 11.1)  ->  "placed" (9, 12), score 0.90
     'pour the flour into the bowl'        said (34.6, 36.1)  ->  "seen" (43, 50), score 0.68
     'let the batter rest for 10 minutes'  said (63.1, 65.1)  ->  "said_only", score 0.42
-
-The remark against the last: a face looks into the camera.
 """
 
 import logging
@@ -16,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from stepline.errors import ModelError, SettingsError
 from stepline.grounding.correspondence import MAX_TEXT_SECONDS, is_phrase, is_said
+from stepline.grounding.evidence import shot_slices
 from stepline.grounding.fusion import picture_status, without_place
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
@@ -31,8 +28,6 @@ from stepline.pipeline.speech import SpeechInVideo
 from stepline.records import Alignment, FeatureSequence, Sentence, Span, Status, Step, Transcript
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from stepline.grounding.ground import Grounding
     from stepline.grounding.vision_language import VisualAnswers
     from stepline.llm.pictures import PictureReader
@@ -40,15 +35,11 @@ if TYPE_CHECKING:
     from stepline.models.nasva.checkpoint import LoadedAligner
     from stepline.models.nasva.predict import AlignerGrounding
     from stepline.models.wys2.predict import LoadedDetector
-    from stepline.vision import PictureCues
+    from stepline.vision import ScreenText
 
 log = logging.getLogger(__name__)
 
 ON_SCREEN = " on screen: "  # in a remark of `seen`, before what is written in the picture
-# confidence of a face that looks at the camera, and share of the step's seconds with one, from
-# which a presenter is reported
-MIN_FACE_CONFIDENCE = 0.5
-MIN_PRESENTER_SHARE = 0.5
 MAX_LINES = 2  # lines of text in the picture that are reported of a step: the largest
 MAX_LINE_CHARS = 80  # letters of each of these lines
 
@@ -118,7 +109,7 @@ def place_steps(
             answers = ask_vlm(request, grounding, visual, settings, duration)
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
-        steps = add_evidence_remarks(grounding.steps, transcript, visual)
+        steps = add_screen_text_remarks(grounding.steps, transcript, visual.on_screen)
     else:
         steps = tuple(without_place(step, 0.0) for step in steps)
     is_talk = bool(steps) and not request.texts and _is_talk(transcript, grounding, settings)
@@ -197,7 +188,7 @@ def ground_steps(
         step_vectors=step_vectors,
         activity=visual.activity,
         sentence_vectors=sentence_vectors,
-        on_screen=visual.cues.lines if visual.cues is not None else (),
+        on_screen=visual.on_screen,
         written=written,
         instruction=_instruction_log_odds(transcript, settings) if written else None,
     )
@@ -239,7 +230,7 @@ def ask_vlm(
     video = GroundedVideo(
         grounding.steps,
         grounding.alignment,
-        _shot_slices(visual, grounding.alignment.scores.shape[1]),
+        shot_slices(visual.cuts, grounding.alignment.scores.shape[1]),
         _vlm_frame_reader(request, settings),
         duration,
         request.start,
@@ -254,7 +245,7 @@ def describe_with_vlm(
     from stepline.grounding.vision_language.describe import describe_places
 
     answer = describe_places(
-        _shot_slices(visual, math.ceil(duration)),
+        shot_slices(visual.cuts, math.ceil(duration)),
         _vlm_frame_reader(request, settings),
         duration=duration,
         settings=settings.vision.vlm,
@@ -266,19 +257,6 @@ def describe_with_vlm(
     return Descriptions(answer.steps, notes=notes, network={"witness": answer.report})
 
 
-def _shot_slices(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video as slices of its seconds. Without known cuts the whole video is
-    one shot.
-
-    Args:
-        visual: features of the video, with the seconds of its cuts.
-        seconds: length of the video in whole seconds.
-    """
-    from stepline.grounding.evidence import shot_slices
-
-    return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
-
-
 def _vlm_frame_reader(request: Request, settings: StepsSettings) -> "PictureReader":
     """Return a function that reads the pictures for a vision-language model."""
     from stepline.grounding.vision_language.places import picture_reader
@@ -288,86 +266,40 @@ def _vlm_frame_reader(request: Request, settings: StepsSettings) -> "PictureRead
     )
 
 
-def action_by_second(
-    steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
-) -> "npt.NDArray[np.float64] | None":
-    """Return (T,) log odds of an action against a talking presenter, per second.
-
-    None if no faces were detected.
-    """
-    # Log odds are per second, so rows of any other rate do not fit.
-    if visual.cues is None or not len(visual.cues.presenter_probability) or visual.cues.rate != 1.0:
-        return None
-    from stepline.grounding.shots import action_log_odds, step_and_other_speech
-
-    presenter = visual.cues.presenter_probability.astype(np.float64)
-    step_speech, other_speech = step_and_other_speech(steps, transcript, len(presenter))
-    return action_log_odds(presenter, step_speech, other_speech)
-
-
-def add_evidence_remarks(
-    steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
+def add_screen_text_remarks(
+    steps: Sequence[Step], transcript: Transcript, on_screen: "Sequence[ScreenText]"
 ) -> tuple[Step, ...]:
-    """Return grounded steps with `seen`: remarks on what the pictures say for and against each."""
-    doing = action_by_second(steps, transcript, visual)
-    return tuple(add_step_evidence(step, transcript, visual, doing=doing) for step in steps)
+    """Return grounded steps with `seen`: the text on the screen while each is shown, or else said.
 
-
-def add_step_evidence(
-    step: Step,
-    transcript: Transcript,
-    visual: VisualFeatures,
-    *,
-    doing: "npt.NDArray[np.float64] | None" = None,
-) -> Step:
-    """Return a step with `seen`: remarks on the pictures while it is shown, or else said.
+    Words of the step speak for it. Other text is quoted.
 
     Args:
-        step: a grounded step.
-        transcript: the sentences of the video, to which the step refers.
-        visual: features and cues extracted from the pictures.
-        doing: (T seconds,) log odds that an action is shown and not a talking presenter. If they
-            are positive, a face gives no remark. None: unknown.
-
-    Remark for the step: its words are on screen. Remark against it: a presenter's face is visible for
-    half of the time or longer. Other text on screen is quoted.
+        steps: grounded steps.
+        transcript: the sentences of the video, to which the steps refer.
+        on_screen: lines of text on the screen.
     """
-    span = shown_span(step) or step.said
-    if span is None:
-        return step
-    remarks: list[str] = []
-    sentences = [transcript.sentences[index] for index in step.sources]
-    if visual.cues is not None:
-        # someone at work may look up: then a face says nothing
-        is_action = doing is not None and doing[int(span.start) : math.ceil(span.end)].sum() > 0
-        if not is_action and _shows_presenter(visual.cues, span):
-            remarks.append("against: a face looks into the camera, as a presenter's does")
-        words = " ".join([step.text, *(sentence.text for sentence in sentences)])
-        remarks += _screen_text_remarks(visual.cues, span, words)
-    return step.model_copy(update={"seen": (*remarks, *step.seen)})
+    remarked = []
+    for step in steps:
+        span = shown_span(step) or step.said
+        if span is not None:
+            sentences = [transcript.sentences[index].text for index in step.sources]
+            remarks = _screen_text_remarks(on_screen, span, " ".join([step.text, *sentences]))
+            step = step.model_copy(update={"seen": (*remarks, *step.seen)})
+        remarked.append(step)
+    return tuple(remarked)
 
 
-def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
-    """Return whether a face looks at the camera for half of the span or longer."""
-    presenter = cues.between(span.start, span.end).presenter_probability
-    # NaN is a row in which no frame fell.
-    confidence = presenter[np.isfinite(presenter)]
-    if not len(confidence):
-        return False
-    return float((confidence >= MIN_FACE_CONFIDENCE).mean()) >= MIN_PRESENTER_SHARE
-
-
-def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[str]:
+def _screen_text_remarks(on_screen: "Sequence[ScreenText]", span: Span, words: str) -> list[str]:
     """Return a remark for each of the largest lines of text on the screen during the span: whether
     the line holds words of the step.
 
     Args:
-        cues: lines of on-screen text with their seconds.
+        on_screen: lines of text on the screen.
         span: seconds of the step.
         words: the words of the step and of its sentences.
     """
     lines = []
-    for line in cues.lines:
+    for line in on_screen:
         # What is shown longer is a watermark, not text of the step.
         passing = line.span.overlap(span) > 0 and line.span.duration < MAX_TEXT_SECONDS
         if passing and (is_phrase(line.text) or is_said(line.text, words)):

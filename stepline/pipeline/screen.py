@@ -25,7 +25,7 @@ from stepline.outputs.text import one_line, shorten
 from stepline.pipeline.placing import GroundedVideoSteps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Alignment, ScreenTarget, Step, Transcript
-from stepline.vision.cues import TEXT_WEIGHTS
+from stepline.vision.on_screen_text import TEXT_WEIGHTS
 
 if TYPE_CHECKING:
     from stepline.grounding.screens.changes import ScreenStatistics

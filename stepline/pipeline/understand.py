@@ -50,6 +50,7 @@ from stepline.pipeline.pictures import (
     VisualFeatures,
     VisualOptions,
     extract_features,
+    free_picture_networks,
     load_text_encoder,
 )
 from stepline.pipeline.placing import (
@@ -274,13 +275,6 @@ def _make_record(
         ),
         **_find_materials_and_tools(evidence.narration, transcript, video.title or ""),
     )
-    if evidence.narration is not None and not request.texts:
-        from stepline.writing.open_questions import find_open_questions
-
-        questions = find_open_questions(evidence.narration, record.steps, record.materials)
-        end = transcript.sentences[-1].span.end if transcript.sentences else 0.0
-        inside_video = tuple(question for question in questions if question.at < end)
-        record = record.model_copy(update={"open_questions": inside_video})
     return StepsResult(record, placed.alignment)
 
 
@@ -290,8 +284,7 @@ def _grounding_warnings(
     """Return warnings about missing pictures and uncertain steps."""
     warnings = []
     if visual.activity is not None and visual.screen is None:  # a screen stays still
-        lines = visual.cues.lines if visual.cues is not None else ()
-        warning = picture_warning(visual.activity, math.ceil(seconds), lines)
+        warning = picture_warning(visual.activity, math.ceil(seconds), visual.on_screen)
         if warning is not None:
             warnings.append(warning)
     is_placed = any(step.spans for step in placed.steps)
@@ -354,9 +347,11 @@ def _read_sound_and_picture(
     request, info, settings = run.request, run.info, run.settings
     stop = Event()
 
-    def stop_if_failed(look: "Future[VisualFeatures]") -> None:
+    def end_look(look: "Future[VisualFeatures]") -> None:
         if look.exception() is not None:
             stop.set()
+        elif run.networks.recognisers is None:  # no other video needs them
+            free_picture_networks()
 
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
@@ -370,7 +365,7 @@ def _read_sound_and_picture(
             prefetched_frames=PREFETCHED_FRAMES,
         )
         look = pool.submit(extract_features, request, info, settings, options)
-        look.add_done_callback(stop_if_failed)
+        look.add_done_callback(end_look)
         try:
             speech = recognise_speech(
                 request,

@@ -38,6 +38,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stepline.errors import ModelError, ShapeError
+from stepline.limits import load_packaged_json
+from stepline.numeric import sigmoid
 from stepline.records import Matrix, Record, Rejected, Step
 from stepline.sieve_swap.match import (
     DocumentIds,
@@ -52,7 +54,6 @@ from stepline.sieve_swap.match import (
 )
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.text_base.base import TextBase
-from stepline.text.visibility import predict_by_wording
 
 WORDING_ENCODER = "minilm"  # whose vectors the weights are for
 MIN_INSTRUCTION_PROBABILITY = 0.5  # that a text states a step, by its wording
@@ -64,8 +65,13 @@ def instruction_probability(vectors: Matrix) -> Matrix:
 
     vectors: (S, 384) MiniLM vectors of the sentences. Raises ShapeError for another width.
     """
-    probabilities = predict_by_wording(vectors, "stepline.sieve_swap", "instruction_wording.json")
-    return probabilities.astype(np.float32)
+    model = load_packaged_json("stepline.sieve_swap", "instruction_wording.json")
+    weights = np.array(model["weights"])
+    if vectors.ndim != 2 or vectors.shape[1] != len(weights):
+        problem = f"needs MiniLM vectors (S, {len(weights)}), not {vectors.shape}"
+        raise ShapeError(f"a probability by wording {problem}")
+    scores = vectors.astype(np.float64) @ weights + model["intercept"]
+    return sigmoid(scores).astype(np.float32)
 
 
 def are_instructions(

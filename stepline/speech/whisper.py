@@ -16,7 +16,7 @@ from stepline.errors import ModelError, SettingsError, first_line
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.networks.device import current_device
 from stepline.networks.weights import find_weights
-from stepline.processes import reuse_large_blocks, trim_memory
+from stepline.processes import loading_lock, reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
 from stepline.speech.audio_windows import (
     VOICE_PROBABILITY,
@@ -278,7 +278,8 @@ def _load_model(path: Path, device: dict[str, Any], threads: int) -> Any:
 
     reuse_large_blocks()  # the encoder's scores take 54 MB in each of its layers
     try:
-        return WhisperModel(str(path), **device, cpu_threads=threads)
+        with loading_lock:
+            return WhisperModel(str(path), **device, cpu_threads=threads)
     except (RuntimeError, ValueError, OSError) as error:
         problem = f"not a CTranslate2 Whisper model ({_one_line(error)}); give such a folder"
         if (path / "model.bin").is_file() and device["device"] != "cpu":
@@ -319,13 +320,16 @@ def find_model(name: str) -> Path:
         raise ModelError(f"{name}: {problem}; {cure}") from error
 
 
-def _check_language(language: str | None) -> None:
-    """Raise SettingsError for a language that no Whisper model knows, before one is fetched."""
-    if language is None:
-        return
+def whisper_languages() -> tuple[str, ...]:
+    """Return the language codes that multilingual Whisper models know."""
     from faster_whisper.tokenizer import _LANGUAGE_CODES
 
-    if language not in _LANGUAGE_CODES:
+    return tuple(_LANGUAGE_CODES)
+
+
+def _check_language(language: str | None) -> None:
+    """Raise SettingsError for a language that no Whisper model knows, before one is fetched."""
+    if language is not None and language not in whisper_languages():
         known = "Whisper knows 99 languages, by their two-letter codes (en, zh, es)"
         cure = "give --captions, or --texts with your own lines"
         raise SettingsError(f"asr.language {language!r}: {known}; {cure}")

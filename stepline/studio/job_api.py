@@ -9,7 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from stepline.errors import ModelError, WriterError
+from stepline.plugins import BUILT_IN_NAMES, plugin_names
 from stepline.records import FrozenModel
+from stepline.speech.whisper import whisper_languages
 from stepline.studio.jobs import JobStatus, resolve_job_options
 from stepline.studio.operations import (
     BYTES_SCHEMA,
@@ -22,6 +25,8 @@ from stepline.studio.operations import (
 )
 from stepline.studio.store import Upload
 from stepline.studio.uploads import UploadBody
+from stepline.studio.worker import installed_recognisers
+from stepline.writing import check_writer
 
 router = api_router()
 
@@ -47,6 +52,20 @@ class JobReply(FrozenModel):
     """The id of a job that was started or removed."""
 
     job: int
+
+
+class ChoicesReply(FrozenModel):
+    """What the options of a job may name on this machine.
+
+    Attributes:
+        languages: the codes of the languages of Whisper.
+        recognisers: the installed speech recognisers.
+        writers: the writers of steps that are available.
+    """
+
+    languages: tuple[str, ...]
+    recognisers: tuple[str, ...]
+    writers: tuple[str, ...]
 
 
 class UploadStart(FrozenModel):
@@ -113,6 +132,22 @@ def list_jobs(api: Api, page: Page) -> JobsReply:
     """The jobs with their progress: those that run, that wait, that ended."""
     stored = api.studio.jobs.list_jobs()
     return JobsReply(jobs=tuple(map(api.jobs.status, stored[page])), total=len(stored))
+
+
+@router.get("/api/choices")
+def list_choices(api: Api) -> ChoicesReply:
+    """The languages, recognisers and writers that the options of a job may name here."""
+    writers = api.jobs.settings.writing
+    try:
+        check_writer(writers.model_copy(update={"writer": "llm"}))
+        names = BUILT_IN_NAMES["writers"]
+    except (ModelError, WriterError):  # no language model is there
+        names = ("extractive",)
+    return ChoicesReply(
+        languages=whisper_languages(),
+        recognisers=installed_recognisers(),
+        writers=(*names, *plugin_names("writers")),
+    )
 
 
 @router.get(JOB_PATH, responses=reply_docs(404))

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from stepline.errors import StoreError, first_line, format_error_line
+from stepline.errors import NotFoundError, StoreError, first_line, format_error_line
+from stepline.files.digests import sha256
 from stepline.files.remote.addresses import display_url
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.sources import is_link
+from stepline.pipeline.sources import VIDEO_SUFFIXES, is_link
 from stepline.studio.events import Broadcast
 from stepline.studio.store import Job, JobState, Studio
 from stepline.studio.worker import FinishedRecord, JobOptions, JobTask, StageProgress
@@ -90,10 +91,7 @@ class RunningJob:
 class JobRunner:
     """Runs the jobs of a library, between the calls of `start` and `stop`.
 
-    Args:
-        studio: the library.
-        broadcast: receives the progress of the jobs.
-        at_once: number of jobs that run at the same time.
+    Attributes:
         settings: settings of all stages of finding steps.
     """
 
@@ -105,10 +103,18 @@ class JobRunner:
         at_once: int = 1,
         settings: StepsSettings | None = None,
     ) -> None:
+        """Start no job yet.
+
+        Args:
+            studio: the library.
+            broadcast: receives the progress of the jobs.
+            at_once: number of jobs that run at the same time.
+            settings: settings of all stages of finding steps. None: the defaults.
+        """
         self._studio = studio
         self._jobs = studio.jobs
         self._broadcast = broadcast
-        self._settings = settings or StepsSettings()
+        self.settings = settings or StepsSettings()
         self._running: dict[int, RunningJob] = {}
         self._changed = threading.Condition()
         self._is_stopping = False
@@ -238,20 +244,31 @@ class JobRunner:
         # A row is read as strictly as a request, since the library may be a stranger's.
         options = JobOptions.model_validate_json(json.dumps(job.options))
         source = job.source
-        if not is_link(source):
+        allowed = library.allowed
+        origin = None
+        if options.video is not None:
+            video = library.record(options.video).video
+            origin = video.origin
+            # The file of a record may lie elsewhere, as its pages show.
+            path = Path(source)
+            with contextlib.suppress(OSError):
+                if path.suffix.lower() in VIDEO_SUFFIXES and sha256(path) == video.sha256:
+                    allowed += (path,)
+        if not is_link(source) and Path(source) not in allowed:
             source = str(library.resolve_allowed(Path(source)))
         return JobTask(
             source=source,
             out=str(library.folder),
-            allowed=tuple(map(str, library.allowed)),
+            allowed=tuple(map(str, allowed)),
+            origin=origin,
             options=resolve_job_options(library, options),
-            settings=self._settings,
+            settings=self.settings,
         )
 
     def _run_job(self, job: Job) -> None:
         try:
             task = self._make_task(job)
-        except (StoreError, ValidationError) as error:
+        except (StoreError, NotFoundError, ValidationError) as error:
             self._jobs.change(
                 job.id,
                 expected=("running",),

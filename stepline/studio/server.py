@@ -33,6 +33,7 @@ from stepline.studio.api import api_routes
 from stepline.studio.events import Broadcast, EventStreams, Webhook
 from stepline.studio.jobs import JobRunner
 from stepline.studio.keys import KeyFile
+from stepline.studio.live import find_live_log
 from stepline.studio.operations import ApiRoute, JsonBody, StudioApi, StudioApplication
 from stepline.studio.search import LibrarySearch
 from stepline.studio.store import Studio
@@ -79,6 +80,8 @@ def _page_routes(access: Access, library: CorrectedLibrary) -> list[BaseRoute]:
     def page(name: str, request: Request) -> Response:
         if "id" in request.path_params:
             library.video(request.path_params["id"])
+        if "name" in request.path_params:
+            find_live_log(library.folder, request.path_params["name"])
         sheets = LOGIN_SHEETS if name == LOGIN_PAGE else PAGE_SHEETS
         template_text = (folder / name).read_text(encoding="utf-8")
         html = page_html(

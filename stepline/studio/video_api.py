@@ -21,10 +21,10 @@ from stepline.library.card_filter import CardFilter, count_metadata, count_tags
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
 from stepline.library.corrections import ConflictError, Correction, Edit, NewCorrection
 from stepline.limits import parse_json
-from stepline.outputs import OUTPUTS
+from stepline.outputs import OUTPUTS, safe_stem
 from stepline.outputs.ownership import OutputManifest
 from stepline.pages.web.local_server import TemporaryFileResponse, file_response
-from stepline.pipeline.sources import is_link
+from stepline.pipeline.sources import is_link, name_videos
 from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
@@ -264,14 +264,42 @@ def start_job(api: Api, body: JsonBody[VideoBody]) -> JobReply:
     return JobReply(job=api.jobs.add(source, options).id)
 
 
+@router.post(f"{VIDEO_PATH}/jobs", responses=reply_docs(404))
+def read_again(id: VideoId, api: Api, body: JsonBody[JobOptions]) -> JobReply:
+    """Have the steps of a video of the library found again, by a job with other options."""
+    library = api.studio.library
+    path = _require_media_file(api, id)
+    (name,) = name_videos([path], library.folder)
+    if f"{safe_stem(name)}.json" != library.video(id).name:
+        reason = "the video's file was moved since; add it as a new video"
+        raise HTTPException(HTTPStatus.CONFLICT, reason)
+    # The page shows corrected steps whatever the file holds.
+    current = library.current(id)
+    if current.has_step_corrections:
+        reason = (
+            "its steps are corrected, and corrections stay with the steps that they were made for"
+        )
+        cure = "to begin anew, delete the video here and add it again"
+        raise HTTPException(HTTPStatus.CONFLICT, f"{reason}; {cure}")
+    texts = body.texts or current.machine_record.recipe
+    options = body.model_copy(update={"video": id, "texts": texts})
+    return JobReply(job=api.jobs.add(str(path), resolve_job_options(library, options)).id)
+
+
 @router.get(VIDEO_PATH, responses=reply_docs(404))
 @in_video_thread
 def get_video(id: VideoId, api: Api) -> VideoReply:
     """One video."""
     path = _find_media_file(api, id)
     rate = None if path is None else media.frame_rate(path, media.file_stamp(path))
-    # A format is offered where its package is installed.
-    formats = tuple(name for name in OUTPUTS if name != "docx" or find_spec("docx"))
+    # A format is offered where its package is installed and its video is there. Scores of seconds
+    # are no part of a record.
+    missing = {"alignment"}
+    if find_spec("docx") is None:
+        missing.add("docx")
+    if path is None:
+        missing |= {"mp4", "mkv"}
+    formats = tuple(name for name in OUTPUTS if name not in missing)
     return VideoReply(
         **dict(api.studio.library.card(id)),
         media=path is not None,

@@ -3,25 +3,33 @@
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import field_validator
+
 from stepline.errors import SteplineError, format_error_line
 from stepline.library.corrected_library import check_allowed_path, reject_outside_links
+from stepline.networks.weights import weights_fetched
 from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import run_video
 from stepline.pipeline.networks import load_networks
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import find_sources
-from stepline.records import FrozenModel
+from stepline.plugins import plugin_names
+from stepline.records import FrozenModel, LinkOrigin
 from stepline.settings import validate
-from stepline.speech.settings import AsrSettings
+from stepline.speech.recogniser import ENGLISH_MODEL, MULTILINGUAL_MODEL
 from stepline.workers import Send
+from stepline.writing.settings import WriterName
 
 WORKER_NICENESS = 10  # added to the process's own: people who watch and correct come first
 # Linux ends the process with the highest score where memory ends: the job, not the studio.
 MEMORY_SCORE = 500  # of 1000. An ordinary process has 0
+WHISPER_MODELS = (ENGLISH_MODEL, MULTILINGUAL_MODEL)
 PROGRESS_SECONDS = 1.0  # between two lines about one stage
 
 
@@ -30,15 +38,38 @@ class JobOptions(FrozenModel):
 
     Attributes:
         language: language of the speech. None: it is detected.
+        recogniser: an installed speech recogniser, one of `installed_recognisers`. None: that of
+            the settings.
+        writer: who writes the steps. None: the writer of the settings.
         texts: lines to find, instead of steps that are written from the speech.
         captions: a caption file, used instead of speech recognition. None: speech is recognised.
         force: whether results of an earlier run are made again.
+        video: id of the video of the library that is read again, whose file may be outside of the
+            allowed folders. None: the source is another video.
     """
 
     language: str | None = None
+    recogniser: str | None = None
+    writer: WriterName | None = None
     texts: tuple[str, ...] = ()
     captions: str | None = None
     force: bool = False
+    video: str | None = None
+
+    @field_validator("recogniser")
+    @classmethod
+    def _check_recogniser(cls, recogniser: str | None) -> str | None:
+        installed = installed_recognisers()
+        if recogniser is not None and recogniser not in installed:
+            raise ValueError(f"not installed here; give {' or '.join(installed)}")
+        return recogniser
+
+
+def installed_recognisers() -> tuple[str, ...]:
+    """Return the names of the speech recognisers on this machine: Whisper's models, and others."""
+    models = [name for name in WHISPER_MODELS if weights_fetched(name)]
+    packages = [name for name in ("whisperx",) if find_spec(name)]
+    return (*models, *packages, *plugin_names("recognisers"))
 
 
 class JobTask(FrozenModel):
@@ -50,6 +81,7 @@ class JobTask(FrozenModel):
         allowed: folders from which files may be read.
         options: options of the job.
         settings: settings of all stages of finding steps.
+        origin: the web page from which the file of an earlier link came. None: no page.
     """
 
     source: str
@@ -57,6 +89,7 @@ class JobTask(FrozenModel):
     allowed: tuple[str, ...]
     options: JobOptions
     settings: StepsSettings
+    origin: LinkOrigin | None = None
 
 
 class StageProgress(NamedTuple):
@@ -94,6 +127,20 @@ class ProgressMessages:
             self._send(StageProgress(stage, second, duration))
 
 
+def job_settings(settings: StepsSettings, options: JobOptions) -> StepsSettings:
+    """Return the settings of the studio, with the options of a job over them."""
+    tree = settings.model_dump(mode="json")
+    if options.language is not None:
+        tree["asr"]["language"] = options.language
+    if options.recogniser in WHISPER_MODELS:
+        tree["asr"] |= {"recogniser": "whisper", "model": options.recogniser}
+    elif options.recogniser is not None:
+        tree["asr"] |= {"recogniser": options.recogniser, "model": None}
+    if options.writer is not None:
+        tree["writing"]["writer"] = options.writer
+    return validate(StepsSettings, tree)
+
+
 def run_task(task: JobTask, send: Send) -> None:
     """Find the steps of each video of a task. Raises SteplineError.
 
@@ -101,14 +148,9 @@ def run_task(task: JobTask, send: Send) -> None:
         task: the job.
         send: function that sends a message about the progress to the main process.
     """
-    # The job's options go over the studio's settings.
-    settings = task.settings
     options = task.options
+    settings = job_settings(task.settings, options)
     out = Path(task.out)
-    if options.language is not None:
-        asr = settings.asr.model_dump(mode="json") | {"language": options.language}
-        recogniser = validate(AsrSettings, asr)
-        settings = settings.model_copy(update={"asr": recogniser})
     captions = Path(options.captions) if options.captions is not None else None
     allowed = [Path(folder) for folder in task.allowed]
     reject_outside_links(out, allowed)
@@ -127,7 +169,7 @@ def run_task(task: JobTask, send: Send) -> None:
         )
         with opened as request:
             result = run_video(
-                request,
+                replace(request, origin=request.origin or task.origin),
                 settings,
                 OutputOptions(out, USUAL, force=options.force),
                 networks=networks,

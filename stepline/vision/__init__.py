@@ -12,7 +12,6 @@ from stepline.errors import SettingsError
 from stepline.plugins import load_plugin
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
-from stepline.vision.cues import CueMeter, PictureCues
 from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, frames_per_row
 from stepline.vision.motion import Activity, ActivityMeter, KeyFrameMeter
 from stepline.vision.on_screen_text import ScreenText
@@ -24,9 +23,7 @@ __all__ = [
     "Activity",
     "ActivityMeter",
     "Backbone",
-    "CueMeter",
     "KeyFrameMeter",
-    "PictureCues",
     "PrecomputedBackbone",
     "ScreenText",
     "VideoClipBackbone",

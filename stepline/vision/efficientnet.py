@@ -22,7 +22,6 @@ from stepline.networks.state_dict import Array, check_weights, read_tensors
 from stepline.processes import trim_memory
 from stepline.records import Matrix
 from stepline.vision.encode import Images
-from stepline.vision.tflite import same_padding
 
 INPUT_SIDE = 224  # px, the input is SIDE x SIDE
 # of uint8 RGB. These are Lite's own, not ImageNet's channel statistics.
@@ -98,6 +97,20 @@ def list_convolutions() -> list[list[Convolution]]:
             width = stage.width
     blocks.append([Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))])
     return blocks
+
+
+def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the padding of TensorFlow's "same" mode before and after `side` pixels.
+
+    The smaller half comes before.
+
+    Args:
+        side: height or width of the input.
+        kernel: size of the kernel in the same direction.
+        stride: stride in the same direction.
+    """
+    padding = max((-(-side // stride) - 1) * stride + kernel - side, 0)
+    return padding // 2, padding - padding // 2
 
 
 def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convolution]:

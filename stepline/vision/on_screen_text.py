@@ -13,17 +13,26 @@ below 8 px are not read.
 """
 
 import functools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.networks.onnx_graph import start_session
+from stepline.networks.weights import find_weights, weights_fetched
+from stepline.processes import trim_memory
 from stepline.records import Span
-from stepline.vision.faces import Image, box_iou, resize
+from stepline.vision.encode import ROW_SLACK
+from stepline.vision.settings import VisionSettings
 
+if TYPE_CHECKING:
+    from stepline.media import Frame, KeyFrame
+
+Image = npt.NDArray[np.uint8]  # (H, W, 3) RGB
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
 Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels
@@ -45,6 +54,14 @@ MAX_LINE_CHANGE = 0.1  # mean change of a line's pixels, 0 to 1, below which it 
 MIN_BOX_IOU = 0.5  # of the boxes of the same line
 # correlation of the outlines of the same line's letters. Other lines reach .74.
 MIN_OUTLINE_CORRELATION = 0.8
+# fraction of a row of features after which its first frame is read. Of three frames it is the second
+ROW_MIDDLE = 0.4
+ROWS_PER_FRAME = 2  # rows for which a frame stands: captions stay for 2 s or longer
+TEXT_WEIGHTS = "pp-ocr"
+MISSING_WEIGHTS = (
+    "text in the picture cannot be found without its weights; "
+    f"`stepline weights get {TEXT_WEIGHTS}` fetches them"
+)
 
 
 @dataclass(frozen=True)
@@ -131,7 +148,9 @@ def load_text_networks(folder: Path) -> tuple[TextDetector, TextReader]:
 
     folder: contains the ONNX files of PP-OCR.
     """
-    return TextDetector(folder), TextReader(folder)
+    networks = (TextDetector(folder), TextReader(folder))
+    trim_memory()  # the bytes of the files
+    return networks
 
 
 @dataclass(frozen=True)
@@ -150,17 +169,40 @@ class _Line:
 
 
 class TextMeter:
-    """Measures the text in frames that are added one at a time: its area, and its lines."""
+    """Collects the lines of text in frames that are added one at a time."""
 
-    def __init__(self, detector: TextDetector, reader: TextReader) -> None:
+    def __init__(self, detector: TextDetector, reader: TextReader, *, rate: float = 1.0) -> None:
+        """Start to read.
+
+        Args:
+            detector: finds the letters of a frame.
+            reader: reads a line.
+            rate: rows of features per second, of which every second one has a frame that is read.
+        """
         self._detect = detector
         self._read = reader
+        self._rate = rate
+        self._next_row = 0
         self._lines: list[_Line] = []  # of the last frame
         self._last_image: Image | None = None
         self._ended_texts: set[ScreenText] = set()
 
-    def add(self, image: Image, seconds: Span) -> float:
-        """Add a frame, and return the fraction of its area that text covers.
+    def add_frame(self, frame: "Frame") -> None:
+        """Read the text of a frame if it is the nearest to the middle of its row."""
+        row = math.floor((frame.time + ROW_SLACK) * self._rate)
+        if row < self._next_row or frame.time * self._rate - row < ROW_MIDDLE:
+            return
+        self._next_row = row + 1
+        if row % ROWS_PER_FRAME == 0:
+            self.add(frame.image, Span(row / self._rate, (row + ROWS_PER_FRAME) / self._rate))
+
+    def add_key(self, key: "KeyFrame") -> None:
+        """Read the text of a key frame. It counts for a row, because it may be gone before the next."""
+        row = math.floor((key.time + ROW_SLACK) * self._rate)
+        self.add(key.image, Span(row / self._rate, (row + 1) / self._rate))
+
+    def add(self, image: Image, seconds: Span) -> None:
+        """Read the text of a frame.
 
         Args:
             image: (H, W, 3) uint8 RGB.
@@ -177,7 +219,6 @@ class TextMeter:
                 self._ended_texts.add(line.text)
         self._lines = lines
         self._last_image = image
-        return float(letters.mean())
 
     def finish(self) -> tuple[ScreenText, ...]:
         """Return all lines of text, sorted by the second at which they appear."""
@@ -259,6 +300,20 @@ class TextMeter:
         return float((outlines[0] * outlines[1]).mean()) > MIN_OUTLINE_CORRELATION
 
 
+def start_text_meter(settings: VisionSettings) -> tuple[TextMeter | None, tuple[str, ...]]:
+    """Return a meter of the text on the screen, and warnings.
+
+    None where the settings switch text off, or without its weights, with a warning. Raises ModelError if
+    weights are damaged.
+    """
+    if not settings.screen_text:
+        return None, ()
+    if not weights_fetched(TEXT_WEIGHTS):
+        return None, (MISSING_WEIGHTS,)
+    networks = load_text_networks(find_weights(TEXT_WEIGHTS))
+    return TextMeter(*networks, rate=settings.rate), ()
+
+
 def _extend(text: ScreenText | None, end: float) -> ScreenText | None:
     """Return the text with its span extended to the second `end`. None stays None."""
     return text and replace(text, span=Span(text.span.start, end))
@@ -326,3 +381,23 @@ def connected_runs(letters: Flags) -> list[npt.NDArray[np.int64]]:
         components.append(component)
     numbers = np.array(components)
     return [runs[numbers == component] for component in np.unique(numbers)]
+
+
+def box_iou(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the intersection over union of two boxes (left, top, right, bottom)."""
+    a_left, a_top, a_right, a_bottom = a
+    b_left, b_top, b_right, b_bottom = b
+    width = min(a_right, b_right) - max(a_left, b_left)
+    height = min(a_bottom, b_bottom) - max(a_top, b_top)
+    intersection = max(width, 0) * max(height, 0)
+    a_area = (a_right - a_left) * (a_bottom - a_top)
+    union = a_area + (b_right - b_left) * (b_bottom - b_top) - intersection
+    return float(intersection / max(union, 1e-9))
+
+
+def resize(image: Image, width: int, height: int) -> npt.NDArray[np.float32]:
+    """Return an image resized to (height, width, 3), float32 in [0, 1]."""
+    from PIL import Image as Pillow
+
+    small = Pillow.fromarray(image).resize((width, height), Pillow.Resampling.BILINEAR)
+    return np.asarray(small, dtype=np.float32) / np.float32(255)

@@ -136,10 +136,6 @@ class VisionSettings(Settings):
         "minilm",
         description="conse: text encoder of class names and texts, as `text.embed` takes it",
     )
-    faces: bool = Field(
-        True,
-        description="whether to detect faces that look at the camera, where someone only talks",
-    )
     screen_text: bool = Field(True, description="whether text on the screen is recognised")
     screen: Annotated[
         Literal["auto", "on", "off"], Field(exclude_if=lambda screen: screen == "auto")

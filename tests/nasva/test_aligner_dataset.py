@@ -74,12 +74,13 @@ def test_texts_without_a_label_can_be_left_out(tmp_path):
     assert [np.flatnonzero(row).tolist() for row in sample.positive] == [[1, 2], [5]]
 
 
-def test_what_is_past_the_truncation_has_no_label(tmp_path):
+def test_a_text_that_ends_past_the_truncation_is_left_out(tmp_path):
     settings = AlignerDataSettings(longest=5)
-    given = [told("a", (1, 2), (4, 7), (6, 7)), told("b", (5, 6))]
+    given = [told("a", (4, 7), (1, 2), (6, 7), None, (3, 4.5)), told("b", (5, 6))]
     made = gather(tmp_path, *given, counts={"a": 8, "b": 8}, settings=settings)
     assert made.lengths == [5]
-    assert [np.flatnonzero(row).tolist() for row in made[0].positive] == [[1], [4], []]
+    assert [np.flatnonzero(row).tolist() for row in made[0].positive] == [[1], [], [3, 4]]
+    assert_allclose(made[0].text, vectors(5)[[1, 3, 4]], atol=2e-3)
     assert [(each.id, each.reason) for each in made.omitted] == [("b", reasons.LABELS_OUTSIDE)]
 
 

@@ -16,12 +16,12 @@ from stepline.media import AudioBlock, Frame, KeyFrame
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures
-from stepline.pipeline.placing import add_step_evidence
+from stepline.pipeline.placing import add_screen_text_remarks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import Speech, drop_speech_past_end
 from stepline.pipeline.understand import understand
 from stepline.records import Sentence, Span, Step, Transcript
-from stepline.vision import PictureCues, ScreenText
+from stepline.vision import ScreenText
 from stepline.vision.conse import ConSEBackbone
 from stepline.writing import WrittenSteps
 
@@ -278,8 +278,6 @@ def test_a_step_reports_what_the_picture_holds():
     sentences = tuple(
         Sentence(text="now cut it", span=Span(start, start + 3)) for start in (0.0, 10.0, 20.0)
     )
-    faces = np.zeros(40, np.float32)
-    faces[10:14], faces[14:16], faces[21] = 0.9, np.nan, 0.9
     lines = (
         ScreenText("SOME OTHER THING", Span(11, 13), 0.05),
         ScreenText("small print", Span(12, 13), 0.01),
@@ -288,25 +286,15 @@ def test_a_step_reports_what_the_picture_holds():
         ScreenText("DANEL", Span(10, 12), 0.3),  # a bit of a word
         ScreenText("later", Span(16, 18), 0.2),
     )
-    visual = VisualFeatures(cues=PictureCues(1.0, presenter_probability=faces, lines=lines))
     transcript = Transcript(sentences=sentences)
 
     def seen(**known):
-        return add_step_evidence(Step(id="1", text="cut", **known), transcript, visual).seen
+        steps = [Step(id="1", text="cut", **known)]
+        return add_screen_text_remarks(steps, transcript, lines)[0].seen
 
-    told = (
-        "against: a face looks into the camera, as a presenter's does",
-        "text on screen: SOME OTHER THING",
-        "for: its words are on screen: CUT NOW",
-    )
+    told = ("text on screen: SOME OTHER THING", "for: its words are on screen: CUT NOW")
     assert seen(said=Span(10, 16), status="said_only", spans=(Span(30, 33),), sources=(1,)) == told
-    # a face for 1 s of 4
     assert seen(said=Span(10, 16), status="placed", spans=(Span(20, 24),), sources=(2,)) == ()
-    at_work = np.full(40, 2.0)  # whoever does what they tell faces the camera too
-    step = Step(id="1", text="cut", said=Span(10, 16), status="said_only")
-    assert not any(
-        "face" in line for line in add_step_evidence(step, transcript, visual, doing=at_work).seen
-    )
     assert seen(status="not_found") == ()
 
 

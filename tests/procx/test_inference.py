@@ -162,9 +162,9 @@ def test_a_video_that_ends_before_its_features_has_no_step_past_its_end(fresh):
 
 
 def test_a_captions_likelihood_ranks_as_pdvc_does(fresh):
-    captions = [Caption((7, 8), -4.5, True), Caption((), -1.0, False)]
-    assert compute_caption_likelihood(captions, 1.0) == pytest.approx([-4.5 / 3**2, -1.0])
-    assert compute_caption_likelihood(captions, 2.0) == pytest.approx([-1.0, -2.0])
+    captions = [Caption((7, 8, 9), -4.5), Caption((), 0.0)]
+    assert compute_caption_likelihood(captions, 1.0) == pytest.approx([-4.5 / 3**2, 0.0])
+    assert compute_caption_likelihood(captions, 2.0) == pytest.approx([-1.0, 0.0])
     ranked = DescribeSettings(caption_weight=1e6, count=1)
     (best,) = describe_videos(fresh, WORDS, clips(1), ranked)[0].steps
     output, [found] = propose(fresh, [clips(1)[0].values], [24.0])

@@ -36,7 +36,14 @@ def server(tmp_path_factory, small_video):
         step.model_copy(update={"text": text})
         for step, text in zip(record.steps, texts, strict=True)
     ]
-    write_record(record.model_copy(update={"steps": tuple(steps)}), folder / "v0.json")
+    transcript = record.transcript
+    sentences = [
+        each.model_copy(update={"text": "Now whisk all the sugar."})
+        for each in transcript.sentences[2:]
+    ]
+    said = transcript.model_copy(update={"sentences": (*transcript.sentences[:2], *sentences)})
+    changed = {"steps": tuple(steps), "transcript": said}
+    write_record(record.model_copy(update=changed), folder / "v0.json")
     many = tuple(
         Step(
             id=str(n),
@@ -63,7 +70,9 @@ def follow(browser, server):
         opened.append(page)
         page.send("Page.addScriptToEvaluateOnNewDocument", source=before)
         page.send("Page.navigate", url=f"{server.address}follow/{id}#step-1")
-        page.wait_until(f"{PLAYER}?.readyState >= 1 && {TEXT}")
+        page.wait_until(
+            f"{PLAYER} && {TEXT} && ({PLAYER}.readyState >= 1 || document.querySelector('.clip').hidden)"
+        )
         return page
 
     yield follow
@@ -73,8 +82,7 @@ def follow(browser, server):
 
 def test_steps_go_on_and_back_by_keys_and_by_tap(follow):
     page = follow(width=390, height=844)
-    colour = "getComputedStyle(document.getElementById('{}')).backgroundColor"
-    disabled = page.run(colour.format("back"))
+    assert page.run("document.getElementById('back').disabled")
     assert page.run(TEXT) == "Simmer for 2 to 3 minutes"
     page.press("ArrowRight", 39)
     assert page.run(TEXT).startswith("Pour the juice")
@@ -82,14 +90,43 @@ def test_steps_go_on_and_back_by_keys_and_by_tap(follow):
     assert page.run(TEXT) == "Whisk the sugar"
     assert "said only, 0:11" in page.run("document.getElementById('where').textContent")
     page.wait_until("Math.abs(document.getElementById('player').currentTime - 11) < 1")
-    assert page.run(colour.format("next")) == disabled  # not the colour of what can be pressed
-    assert page.run("document.getElementById('next').disabled")
+    page.press("ArrowRight", 39)  # a key does not leave the page
+    assert page.run("document.getElementById('next').textContent") == "Done"
     page.press("k", 75, "k")
+    assert page.run("document.getElementById('next').textContent") == "Next ›"
     page.click("#back")
     assert page.run(TEXT).startswith("Simmer")
     assert page.run("parseFloat(getComputedStyle(document.querySelector('.big')).fontSize)") >= 24
     assert page.run("document.getElementById('voice').getAttribute('aria-pressed')") == "false"
     assert page.complaints() == []
+
+
+def test_a_step_that_is_only_said_has_its_words_and_done_leads_back(follow, server):
+    page = follow()
+    for text in ("Simmer", "Pour"):
+        assert page.run(TEXT).startswith(text)
+        assert page.run("document.getElementById('words').hidden")
+        page.click("#next")
+    # its clip is where it is said, and the recogniser's words differ from the step's
+    assert page.run("document.getElementById('words').textContent") == "“Now whisk all the sugar.”"
+    assert not page.run("document.querySelector('.clip').hidden")
+    page.click("#next")
+    page.wait_until("location.pathname === '/' && document.querySelector('.card')")
+    page.send("Page.navigate", url=f"{server.address}follow/{ID}")
+    page.wait_until(f"{PLAYER}?.readyState >= 1 && {TEXT}.startsWith('Simmer')")
+
+
+def test_a_video_without_steps_says_why(follow, server):
+    folder = server.studio.library.folder
+    record = read_record(folder / "v1.json")
+    why = "it has no sound track; give its words"
+    bare = record.model_copy(update={"steps": (), "warnings": ("first", why)})
+    write_record(bare, folder / "none.json")
+    page = follow(video_id("none.json"))
+    assert page.run(TEXT) == "No step was found in this video."
+    assert page.run("document.getElementById('after').textContent") == why
+    assert page.run("document.querySelector('.clip').hidden")
+    (folder / "none.json").unlink()
 
 
 @pytest.mark.slow

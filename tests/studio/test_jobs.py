@@ -27,7 +27,9 @@ from stepline.library.corrected_library import video_id
 from stepline.library.corrections import ChangeEdit, Correction
 from stepline.media.settings import LinkSettings
 from stepline.pipeline.request import StepsSettings
+from stepline.records import LinkOrigin
 from stepline.settings import load_settings
+from stepline.storage import read_record, write_record
 from stepline.studio.events import Webhook, open_webhook
 from stepline.studio.store import Studio
 from stepline.studio.uploads import PARTIAL_FOLDER
@@ -111,6 +113,75 @@ def test_a_job_in_a_language_that_does_not_exist_fails_in_a_line(folder):
         job = wait_for(server, job_of(server, language="../../x"), "done", "failed")
         assert job["state"] == "failed"
         assert "language: no language has this code; write en, es, zh" in job["error"]
+
+
+def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video)
+    film = tmp_path / "v0.mp4"
+    (folder / "v0.mp4").rename(film)
+    record = read_record(folder / "v0.json")
+    origin = LinkOrigin(url="https://example.org/v0.mp4", licence="CC BY")
+    of = record.video.model_copy(update={"path": str(film), "origin": origin})
+    lines = ("Slice the lemons", "Pour the juice")
+    changed = record.model_copy(update={"video": of, "recipe": lines})
+    write_record(changed, folder / "v0.json")
+    id = video_id("v0.json")
+    with serving(folder, settings=FAST) as server:
+
+        def read_again(**options):
+            reply, data = server.ask("POST", f"/api/videos/{id}/jobs", options)
+            return reply.status, json.loads(data)
+
+        assert server.read("/api/choices")["recognisers"][0] == "whisper-tiny.en"
+        status, reply = read_again(recogniser="/etc/passwd")
+        assert status == 400
+        assert "not installed here; give whisper-tiny.en" in reply["error"]
+        assert read_again(writer="nobody")[0] == 400
+
+        ends = time.monotonic() + 60
+        while not server.read(f"/api/videos/{id}")["media"]:  # compared with its record
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        status, reply = read_again(recogniser="whisper-tiny.en")
+        assert status == 200
+        job = wait_for(server, reply["job"], "done", "failed")
+        assert (job["error"], job["video"]) == (None, id)
+        again = read_record(folder / "v0.json")
+        assert again.transcript.recogniser == "whisper-tiny.en"
+        assert tuple(step.text for step in again.steps) == again.recipe == lines
+        assert again.video.origin == origin
+        assert server.read("/api/videos")["total"] == 1
+
+        # a stranger's job names a file that is of no record
+        (tmp_path / "other.mp4").write_bytes(b"other")
+        stranger = server.studio.jobs.add(str(tmp_path / "other.mp4"), {"video": id})
+        server.jobs.notify(stranger.id)
+        assert "neither in the library" in wait_for(server, stranger.id, "failed")["error"]
+        gone = server.studio.jobs.add(str(film), {"video": "gone"})
+        server.jobs.notify(gone.id)
+        assert wait_for(server, gone.id, "failed")["error"] == "no such video"
+
+        # corrected steps stay
+        edit = {"do": "change", "step": again.steps[0].id, "text": "Cut the lemons"}
+        body = {"by": "ann", "base": 0, "edits": [edit]}
+        assert server.ask("POST", f"/api/videos/{id}/corrections", body)[0].status == 200
+        status, reply = read_again()
+        assert status == 409
+        assert "delete the video here and add it again" in reply["error"]
+
+
+def test_a_video_whose_file_was_moved_is_not_read_again(tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video)
+    (folder / "films").mkdir()
+    (folder / "v0.mp4").rename(folder / "films" / "v0.mp4")
+    record = read_record(folder / "v0.json")
+    of = record.video.model_copy(update={"path": "films/v0.mp4"})
+    write_record(record.model_copy(update={"video": of}), folder / "v0.json")
+    with serving(folder, settings=FAST, at_once=0) as server:
+        reply, data = server.ask("POST", f"/api/videos/{video_id('v0.json')}/jobs", {})
+        assert reply.status == 409
+        assert b"moved" in data
+        assert server.read("/api/jobs")["total"] == 0
 
 
 def test_a_worker_that_is_killed_is_reported(folder, sleepy):

@@ -8,6 +8,7 @@ from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
+from stepline.storage import read_record, write_record
 
 pytestmark = [
     pytest.mark.browser,
@@ -58,7 +59,8 @@ def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
     assert page.run("document.getElementById('sort').value") == "newest"
     enter(page, "sort", "title", "change")
     page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Bread,Lemonade'")
-    assert "0:16 · 3 steps · 2 seen" in page.run("document.querySelector('.card').textContent")
+    facts = "[...document.querySelectorAll('.card:first-child .facts span')]"
+    assert page.run(f"{facts}.map((fact) => fact.textContent)") == ["0:16", "3 steps", "2 seen"]
     enter(page, "filter", "BENCH")
     page.wait_until(f"{TITLES}.length === 1")
     enter(page, "filter", "nothing")
@@ -153,6 +155,85 @@ def test_what_is_not_a_video_is_refused_in_words(visit, tmp_path):
     assert page.run("document.querySelectorAll('#uploads li').length") == 0
     page.click("#refused button")
     page.wait_until("getComputedStyle(document.getElementById('failed')).display === 'none'")
+
+
+def test_an_empty_file_is_refused_before_it_is_sent(visit, tmp_path):
+    (tmp_path / "empty.mp4").write_bytes(b"")
+    page = visit()
+    page.drop(tmp_path / "empty.mp4")
+    page.wait_until("document.getElementById('refused').textContent.includes('empty')")
+    assert "empty.mp4" in page.run("document.getElementById('refused').textContent")
+    assert not any(url.endswith("/api/uploads") for url in page.requests())
+
+
+def test_a_failed_job_is_below_not_done_with_its_file_and_who_can_help(visit, server):
+    job = server.studio.jobs.add("https://example.org/film.mp4", {})
+    reason = "a private address; --set links.private=true allows it"
+    for state, more in (("running", {}), ("failed", {"ended": 1.0, "error": reason})):
+        expected = ("waiting", "running")
+        assert server.studio.jobs.change(job.id, expected=expected, state=state, **more)
+    page = visit()
+    page.wait_until(f"{FAILURES}.length === 1")
+    words = page.run(f"{FAILURES}[0].textContent")
+    assert "film.mp4" in words
+    assert f"{reason}. Whoever started this studio can do that." in words
+    assert page.run(f"{JOBS}.length") == 0
+    assert page.run("getComputedStyle(document.getElementById('running')).display") == "none"
+
+
+def test_the_language_and_the_recogniser_of_what_comes_in_are_chosen(visit, server):
+    page = visit()
+    page.click("#reading summary")
+    page.wait_until("document.querySelectorAll('#reading-fields select').length === 3")
+    assert page.run("[...document.querySelector('[name=language]').options].length") == 101
+    page.run("document.querySelector('[name=language]').value = 'es'")
+    page.run("document.querySelector('[name=writer]').value = 'extractive'")
+    assert page.unreadable() == []
+    enter(page, "source", "v0.mp4")
+    page.click("#link button")
+    page.wait_until(f"{JOBS}.length === 1")
+    (job,) = server.studio.jobs.list_jobs()
+    assert (job.options["language"], job.options["writer"]) == ("es", "extractive")
+    assert job.options["recogniser"] is None
+
+
+def test_a_card_says_why_a_video_has_no_steps_and_how_many_warnings_another_has(visit, server):
+    folder = server.studio.library.folder
+    cases = {"v0": ((), ("first", "no speech; give its words")), "v1": (None, ("one",))}
+    for name, (steps, warnings) in cases.items():
+        record = read_record(folder / f"{name}.json")
+        steps = record.steps if steps is None else steps
+        changed = {"steps": steps, "warnings": warnings}
+        write_record(record.model_copy(update=changed), folder / f"{name}.json")
+    page = visit()
+    words = "[...document.querySelectorAll('.problem')].map((each) => each.textContent).sort()"
+    assert page.run(words) == ["1 warning", "No speech"]
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_label_of_a_card_wraps(visit, width):
+    page = visit(width=width)
+    heights = (
+        "[...document.querySelectorAll('.actions > *, .card .facts span')]"
+        ".map((each) => each.getClientRects().length)"
+    )
+    assert set(page.run(heights)) == {1}
+    actions = "[...document.querySelectorAll('.card:first-child .actions > *')]"
+    assert page.run(f"new Set({actions}.map((each) => each.offsetTop)).size") == 1
+
+
+def test_an_empty_library_offers_nothing_but_a_first_video(browser, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with serving(tmp_path / "empty", at_once=0) as server:
+        let_in(browser, server)
+        page = browser.open(server.address)
+        page.wait_until("document.body.classList.contains('without-videos')")
+        shown = (
+            "[...document.querySelectorAll('main button')].filter((each) => each.checkVisibility())"
+        )
+        assert page.run(f"{shown}.map((each) => each.textContent)") == ["Add"]
+        assert not page.run("document.getElementById('tour').hidden")
+        page.close()
 
 
 def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_begun_again(

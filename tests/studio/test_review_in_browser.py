@@ -10,6 +10,8 @@ from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
+from stepline.pipeline.request import StepsSettings
+from stepline.settings import load_settings
 from stepline.storage import read_record, write_record
 
 pytestmark = [
@@ -650,3 +652,43 @@ def test_the_title_is_written_over_and_the_change_is_undone(review, server):
     page.wait_until(f"{title}.textContent === {json.dumps(before)}")
     page.run(f"{title}.focus(), {title}.textContent = ' ', {title}.blur()")
     assert page.run(f"{title}.textContent") == before
+
+
+def test_an_output_that_cannot_be_saved_leaves_its_reason_alone(review):
+    page = review()
+    page.run("document.getElementById('output').append(new Option('none', 'none'))")
+    page.run("document.getElementById('output').value = 'none'")
+    page.run("document.getElementById('output').dispatchEvent(new Event('change'))")
+    page.wait_until("document.getElementById('trouble').textContent.includes('unknown output')")
+    assert page.run("document.getElementById('told').textContent") == ""
+
+
+def test_a_video_is_read_again_as_a_person_chooses(browser, tmp_path, small_video):
+    folder = library(tmp_path / "library", small_video)
+    record = read_record(folder / "v0.json")
+    warnings = ("2 of 9 words are unsure; `--model whisper-base` hears better",)
+    changed = {"steps": (), "warnings": warnings, "recipe": ("Pour the juice",)}
+    write_record(record.model_copy(update=changed), folder / "v0.json")
+    settings = load_settings(StepsSettings, None, ["vision.backbone=none"])
+    with serving(folder, settings=settings) as server:
+        let_in(browser, server)
+        page = browser.open(f"{server.address}video/{ID}")
+        # a record without steps shows its warnings too
+        page.wait_until("document.querySelectorAll('#warnings li').length === 1")
+        assert page.run("document.getElementById('warnings').textContent") == warnings[0]
+        page.click("#read-again")
+        page.wait_until("document.querySelector('dialog [name=recogniser]')")
+        assert page.violations() == []
+        page.run("document.querySelector('dialog [name=language]').value = 'en'")
+        page.run("document.querySelector('dialog [name=recogniser]').value = 'whisper-tiny.en'")
+        page.click("#read-now")
+        ends = time.monotonic() + 240
+        while not any(job.state == "done" for job in server.studio.jobs.list_jobs()):
+            assert time.monotonic() < ends
+            time.sleep(0.1)
+        page.wait_until("document.querySelector('#list .step')")  # the page loads again
+        assert page.run("document.querySelector('#list textarea').value") == "Pour the juice"
+        again = read_record(folder / "v0.json")
+        assert again.transcript.recogniser == "whisper-tiny.en"
+        assert again.settings["asr"]["language"] == "en"
+        page.close()

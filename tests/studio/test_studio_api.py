@@ -16,6 +16,7 @@ from stepline.library.corrected_library import video_id
 from stepline.library.database import DATABASE_FILE
 from stepline.outputs import OUTPUTS
 from stepline.storage import from_json, read_record
+from stepline.studio import video_api
 from stepline.studio.api import api_routes
 
 
@@ -115,6 +116,16 @@ def test_every_output_is_given_of_the_corrected_record(server, name):
     assert reply.status == 200
     assert reply.headers["Content-Disposition"].startswith("attachment")
     assert data
+
+
+def test_the_formats_of_a_video_are_those_that_can_be_given(own, monkeypatch):
+    formats = own.read(f"/api/videos/{LEMONADE}")["formats"]
+    assert set(OUTPUTS) - set(formats) <= {"alignment", "docx"}
+    assert "alignment" not in formats
+    monkeypatch.setattr(video_api, "find_spec", lambda _: None)
+    (own.studio.library.folder / "v0.mp4").unlink()
+    without = own.read(f"/api/videos/{LEMONADE}")["formats"]
+    assert set(OUTPUTS) - set(without) == {"alignment", "docx", "mp4", "mkv"}
 
 
 def test_an_invalid_output_is_refused(server):
@@ -476,11 +487,11 @@ def test_records_of_the_api_read_back(server):
     assert (server.studio.library.folder / DATABASE_FILE).stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("page", ["video", "follow"])
+@pytest.mark.parametrize("page", ["video", "follow", "live"])
 def test_a_page_of_no_video_is_a_404_with_a_way_back(server, page):
     reply, data = server.ask(
         "GET", f"/{page}/nosuch", Sec_Fetch_Mode="navigate", Sec_Fetch_Dest="document"
     )
     assert reply.status == 404
-    assert b"no such video" in data.lower()
+    assert (b"no such live run" if page == "live" else b"no such video") in data.lower()
     assert b'href="/"' in data

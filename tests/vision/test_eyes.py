@@ -21,7 +21,7 @@ from stepline.storage import read_record
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-QUICK = ("--set", "vision.faces=false", "--set", "vision.screen_text=false", "--format", "json")
+QUICK = ("--set", "vision.screen_text=false", "--format", "json")
 
 
 @pytest.fixture(scope="module")

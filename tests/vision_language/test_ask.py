@@ -25,6 +25,7 @@ from stepline.grounding.vision_language import ask_about_steps
 from stepline.grounding.vision_language.places import (
     picture_seconds,
     place_probabilities,
+    split_shot,
     update_placements,
     video_places,
 )
@@ -236,6 +237,12 @@ def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(status, 
 
 
 # ------------------------------------------------------------------ places and settings
+
+
+@pytest.mark.parametrize(("length", "edges"), [(10, [0, 10]), (21, [0, 7, 14, 21])])
+def test_long_shots_are_split_into_parts_of_about_seven_seconds(length, edges):
+    parts = split_shot(slice(0, length))
+    assert [part.start for part in parts] + [parts[-1].stop] == edges
 
 
 def test_beliefs_over_places_sum_to_one_and_a_long_shot_is_several_places():

@@ -124,11 +124,7 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
             *option_words(
                 format="json",
                 out=tmp_path / "out",
-                set=[
-                    f"vision.vlm.base_url={server.url}",
-                    "vision.screen_text=false",
-                    "vision.faces=false",
-                ],
+                set=[f"vision.vlm.base_url={server.url}", "vision.screen_text=false"],
             ),
         )
     assert done.exit_code == 0, done.stderr

@@ -14,7 +14,7 @@ from stepline.settings import current_setting_name, validate
 from stepline.storage import read_record
 from stepline.vision.settings import VisionSettings
 
-QUICK = "--set vision.vlm.pause=0.0 --set vision.screen_text=false --set vision.faces=false".split()
+QUICK = "--set vision.vlm.pause=0.0 --set vision.screen_text=false".split()
 
 
 def says_a(handler):

@@ -566,7 +566,7 @@ def test_a_dry_run_of_the_writer_is_reported_by_the_command(
             set="writing.llm.base_url=http://127.0.0.1:9/v1",
         ),
         "--dry-run",
-        *option_words(set=["vision.screen_text=false", "vision.faces=false"]),
+        *option_words(set=["vision.screen_text=false"]),
     )
     assert done.exit_code == 0, done.stderr
     assert (

@@ -24,18 +24,18 @@ RECORDED = Path(__file__).with_name("recorded")
 NARRATIONS = Path(__file__).parents[2] / "lab" / "narrations" / "texts"
 # narration -> first digits of the sha256 of its prompt
 PROMPTS = {
-    "cookA_02": "282cd74cc3096a59",
-    "cookB_03": "cc5d48693c05e693",
-    "cookB_17": "b8d9e0be5bb38c53",
-    "cookC_05": "21f7d51fcc1facdc",
-    "handA_04": "451dd61dbb6055fe",
-    "handA_13": "6c7b6e979d618acb",
-    "handA_22": "e574f1bc30629ca5",
-    "handA_31": "16020146d2710008",
-    "lifeA_03": "f4f207642b0f6e2b",
-    "lifeA_11": "1f67e196c85d24ea",
-    "lifeA_20": "a9b250352ff8cb9c",
-    "talk_03": "068f6cd40120a11d",
+    "cookA_02": "33020c8d14e28d4e",
+    "cookB_03": "50674982511bfe56",
+    "cookB_17": "275151339fefc533",
+    "cookC_05": "d24eba9f0965a9dc",
+    "handA_04": "2f4cbecc6ac0c99c",
+    "handA_13": "44e270b9b7074f09",
+    "handA_22": "00e7c4ffe03f3530",
+    "handA_31": "103f18f5e994a655",
+    "lifeA_03": "4965d24d9267b5b1",
+    "lifeA_11": "5f8e34eae67d1b2d",
+    "lifeA_20": "4541ee8d4233f4ca",
+    "talk_03": "4ea27402cc5bf2d2",
 }
 TALK = "talk_03"  # it instructs nothing
 

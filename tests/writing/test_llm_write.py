@@ -65,6 +65,31 @@ def test_a_number_that_nobody_says_there_drops_the_step():
     assert "half an hour" in written.steps[1].text
 
 
+def test_an_amount_from_the_list_of_materials_stays_in_its_step():
+    listed = ("You need two cups of spinach.", *SAID[1:], "Now the spinach goes in.")
+    written, _ = write("7: Add two cups of spinach\n2: Peel three onions", *listed)
+    assert "Add two cups of spinach" in [step.text for step in written.steps]
+    assert [record.reason for record in written.dropped] == ["names 3, which is not said there"]
+
+
+def test_the_digits_of_a_name_may_be_heard_with_other_breaks():
+    said = ("Pour in the 530 oil.", "Take the filter l 14 612.", "Add 40 grams of salt.")
+    reply = "1: Pour in the 5W-30 oil\n2: Take the filter L14612\n3: Add 400 grams of salt"
+    written, _ = write(reply, *said)
+    assert [step.text for step in written.steps[:2]] == [
+        "Pour in the 5W-30 oil",
+        "Take the filter L14612",
+    ]
+    assert [record.reason for record in written.dropped] == ["names 400, which is not said there"]
+
+
+def test_a_step_that_is_announced_is_said_where_it_is_told():
+    said = ("Later we bake.", *SAID[1:], "Bake the onion tart for an hour.")
+    written, _ = write("1, 7: Bake the onion tart for an hour", *said)
+    assert written.steps[0].sources == (0, 6)
+    assert written.steps[0].said == Span(60.0, 69.0)
+
+
 def test_what_the_model_says_already_is_not_said_twice():
     reply = (
         "5: Fry the onion rings in butter for about half an hour\n5: Heat the butter to 180 degrees"
@@ -141,7 +166,7 @@ def test_a_prompt_holds_title_overlap_and_last_steps_marked_as_context(monkeypat
     assert "sheet10" not in first
     # sentences are numbered from 1 in each part
     assert "\n1: Now fold sheet10 twice." in second.rpartition("<transcript>")[2]
-    for words in ('instead of "it"', "announcements", "greetings", '"until'):
+    for words in ('says "it"', "announcements", "greetings", '"until'):
         assert words in first
 
 

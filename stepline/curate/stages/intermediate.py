@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 
 METADATA_KEY = "stepline"  # the one key of metadata
-# array name in stored results -> field of PictureCues
-CUE_ARRAYS = {"presenter": "presenter_probability", "letters": "text_area"}
 Array = npt.NDArray[np.generic]
 Result = TypeVar("Result")
 Header = TypeVar("Header", bound=FrozenModel)
@@ -164,7 +162,7 @@ class FeatureHeader(FrozenModel):
         cuts: seconds of shot boundaries. None if motion was not measured.
         end: last decoded second.
         warnings: messages of the decoder.
-        lines: text on screen. None if no text was looked for.
+        lines: text on screen. None: earlier versions did not look for it.
     """
 
     backbone: str | None = None
@@ -172,7 +170,6 @@ class FeatureHeader(FrozenModel):
     cuts: tuple[float, ...] | None = None  # None: no motion was measured
     end: float = 0.0
     warnings: tuple[str, ...] = ()
-    # of text in the picture. None: no cue was looked for
     lines: tuple[ScreenText, ...] | None = None
 
 
@@ -235,13 +232,12 @@ def unpack_arrays(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Ar
 def pack_features(visual: VisualFeatures) -> bytes:
     """Return visual features as bytes, in float16 like those of a feature store."""
     arrays: dict[str, Array] = {}
-    header = FeatureHeader(end=visual.end, warnings=visual.warnings)
+    header = FeatureHeader(end=visual.end, warnings=visual.warnings, lines=visual.on_screen)
     facts: dict[str, Any] = {}
     features = visual.features
     activity = visual.activity
-    cues = visual.cues
 
-    # what was seen, motion and cues, those that are there
+    # what was seen and how it moves, if it is there
     if features is not None:
         arrays["features"] = features.values.astype(np.float16)
         facts["backbone"] = features.backbone
@@ -252,34 +248,29 @@ def pack_features(visual: VisualFeatures) -> bytes:
         arrays["looks"] = activity.thumbnails.astype(np.float16)
         facts["cuts"] = tuple(map(float, activity.cuts))
         facts["rate"] = activity.rate
-    if cues is not None:
-        for name, field in CUE_ARRAYS.items():
-            arrays[name] = getattr(cues, field)
-        facts["lines"] = cues.lines
-        facts["rate"] = cues.rate
     return pack_arrays(header.model_copy(update=facts), arrays)
 
 
 def unpack_features(data: bytes) -> VisualFeatures:
     """Return visual features from stored bytes, without the backbone that made them."""
-    from stepline.vision import Activity, PictureCues
+    from stepline.vision import Activity
 
     header, stored = unpack_arrays(FeatureHeader, data)
     rate = header.rate
     # Whatever is stored as halves is computed in float32.
     arrays = {name: array.astype(np.float32) for name, array in stored.items()}
 
-    # what was seen, motion and cues, those that are there
+    # what was seen and how it moves, if it is there
     features = None
     activity = None
-    cues = None
     if "features" in arrays and header.backbone is not None:
         features = FeatureSequence(arrays["features"], rate, header.backbone)
     if header.cuts is not None:
         activity = Activity(arrays["motion"], header.cuts, rate, arrays["peaks"], arrays["looks"])
-    if header.lines is not None:
-        cue_arrays = {field: arrays[name] for name, field in CUE_ARRAYS.items()}
-        cues = PictureCues(rate, **cue_arrays, lines=header.lines)
     return VisualFeatures(
-        features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
+        features=features,
+        activity=activity,
+        end=header.end,
+        warnings=header.warnings,
+        on_screen=header.lines or (),
     )

@@ -15,7 +15,7 @@ from stepline.grounding.screens.reading import (
     lower_letters,
 )
 from stepline.records import Sentence, Span
-from stepline.vision.faces import box_iou
+from stepline.vision.on_screen_text import box_iou
 
 MIN_CAPTION_WORDS = 3  # words of a caption at least
 MAX_OFF_CENTRE = 0.06  # distance of a caption from the middle, as a fraction of the width

@@ -25,7 +25,7 @@ from stepline.grounding.screens.reading import (
 from stepline.records import Sentence, Span, Step
 from stepline.text import embed
 from stepline.text.narration.words import FUNCTION_WORDS
-from stepline.vision.faces import box_iou
+from stepline.vision.on_screen_text import box_iou
 
 # log odds, set by hand
 FULL_LABEL_LOG_ODDS = 4.0  # of a label all of whose words are said

@@ -27,14 +27,15 @@ from stepline.networks.weights import find_weights
 from stepline.processes import trim_memory
 from stepline.records import Span
 from stepline.vision.encode import Images
-from stepline.vision.faces import box_iou, resize
 from stepline.vision.on_screen_text import (
     LINE_HEIGHT,
     MIN_BOX_IOU,
     Box,
     Floats,
+    box_iou,
     line_boxes,
     load_text_networks,
+    resize,
 )
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ A place is a shot, or a part of about 7 s of a long shot. It is shown to the mod
 Letters: K steps, T seconds, P places.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,15 @@ import numpy as np
 from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_status
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import split_shot, sum_by_unit
 from stepline.grounding.vision_language.reliability import MIN_PLACES_PROBABILITY
 from stepline.llm.pictures import PictureReader, jpeg
 from stepline.media import MediaSettings, read_frames_at
 from stepline.numeric import MIN_NORM
 from stepline.records import Alignment, Step
 
+# seconds of a long shot that hold about one step (WhenAct's shown spans: median 8)
+PART_SECONDS = 7.0
+MAX_WHOLE_PARTS = 1.5  # a shot longer than this number of parts is split
 # fraction of the greatest probability, below which a place is left out of the row of a moved step
 MIN_PROBABILITY_FRACTION = 0.01
 MIN_SHOWN_CHANGE = 0.02  # of P(shown), below which a step does not change
@@ -41,6 +44,17 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
     return [part for shot in shots for part in split_shot(shot)]
 
 
+def split_shot(shot: slice) -> list[slice]:
+    """Return the parts of a shot: itself up to 10.5 s, else equal parts of about 7 s.
+
+    shot: slice of whole seconds.
+    """
+    length = shot.stop - shot.start
+    count = round(length / PART_SECONDS) if length > MAX_WHOLE_PARTS * PART_SECONDS else 1
+    edges = [shot.start + round(length * n / count) for n in range(count + 1)]
+    return [slice(start, end) for start, end in itertools.pairwise(edges)]
+
+
 def place_probabilities(
     steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]
 ) -> Array:
@@ -53,7 +67,7 @@ def place_probabilities(
     """
     rows = alignment.scores.astype(np.float64)
     # The mass of each place. No place has probability 0.
-    mass = sum_by_unit(rows, places)  # (K, P)
+    mass = np.stack([rows[:, place].sum(axis=1) for place in places], axis=1)  # (K, P)
     total = mass.sum(axis=1, keepdims=True)
     mass = mass / np.maximum(total, MIN_NORM)
     mass = mass + MIN_PLACES_PROBABILITY / len(places)

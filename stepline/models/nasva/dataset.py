@@ -270,8 +270,12 @@ def _prepare_sample(
     blank = np.zeros((length, 1), dtype=np.float32)
     seen_rows = FeatureSequence(blank, stored.rate, stored.backbone)
     label_rows = []
-    for text, spans in enumerate(labelled.spans):
-        for span in spans:
+    # A text that ends at or after the cut is no text of what is used, as in the released code.
+    cut = settings.longest / stored.rate
+    ends = [min((span.end for span in spans), default=0.0) for spans in labelled.spans]
+    kept = [text for text, end in enumerate(ends) if end < cut]
+    for text in kept:
+        for span in labelled.spans[text]:
             part = find_labelled_rows(span, seen_rows, settings.label_rule)
             if part.start < min(part.stop, length):
                 label_rows.append((text, part.start, part.stop))
@@ -281,10 +285,11 @@ def _prepare_sample(
             return LABELS_OUTSIDE, f"{length / stored.rate:g} s"
         return NO_LABEL, ""
     labels = np.array(label_rows, dtype=np.int32)  # (N, 3)
-    # Texts without a label go, and the others are numbered again.
+    # What is left is numbered again.
     if settings.unlabelled == "drop":
-        with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
-        rows = rows[with_label]
+        kept = np.unique(labels[:, 0]).tolist()
+    labels[:, 0] = np.searchsorted(kept, labels[:, 0])
+    rows = rows[kept]
     return _PendingSample(
         labelled.video, labelled.kind, _shrink_indices(labels), _shrink_indices(rows), length
     )

@@ -92,13 +92,11 @@ class Caption:
 
     Attributes:
         tokens: token numbers, without begin and end mark.
-        log_probability: log probability of the tokens and the end mark.
-        is_complete: whether the end mark was generated before the caption was cut.
+        log_probability: log probability of the tokens.
     """
 
     tokens: tuple[int, ...]
     log_probability: float
-    is_complete: bool
 
 
 class StepwiseDecoder(Protocol):
@@ -143,16 +141,14 @@ def generate(decoder: StepwiseDecoder, context: CaptionContext) -> list[Caption]
         scores[:, impossible] = float("-inf")
         impossible = [PAD_TOKEN, BEGIN_TOKEN]
         best, last = scores.max(dim=1)  # (M,) each
-        # A caption that has ended gains neither words nor log P.
-        total = torch.where(ended, total, total + best)
-        last = torch.where(ended, PAD_TOKEN, last)
-        tokens.append(last.tolist())
+        # A caption gains neither words nor log P with its end and after it.
         ended = ended | (last == END_TOKEN)
+        total = torch.where(ended, total, total + best)
+        tokens.append(torch.where(ended, PAD_TOKEN, last).tolist())
     captions = []
-    for number, (log_p, has_end) in enumerate(zip(total.tolist(), ended.tolist(), strict=True)):
-        # What follows an end is padding, and so a mark.
-        words = [row[number] for row in tokens if row[number] not in (PAD_TOKEN, END_TOKEN)]
-        captions.append(Caption(tuple(words), log_p, has_end))
+    for number, log_p in enumerate(total.tolist()):
+        words = [row[number] for row in tokens if row[number] != PAD_TOKEN]
+        captions.append(Caption(tuple(words), log_p))
     return captions
 
 
@@ -215,12 +211,11 @@ def compute_caption_likelihood(captions: Sequence[Caption], weight: float) -> Fl
     confidence.
 
     Args:
-        captions: generated captions. The end mark counts as a token.
+        captions: generated captions.
         weight: factor of the log probability.
     """
     total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
-    # the end mark counts as a token
-    lengths = [max(len(caption.tokens) + caption.is_complete, 1) for caption in captions]
+    lengths = [max(len(caption.tokens), 1) for caption in captions]
     return weight * total / np.array(lengths, dtype=np.float64) ** LENGTH_POWER
 
 

@@ -102,7 +102,10 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         # An offset as great as the number of points reaches the end of the box, as in PDVC.
         unit = length[:, None] * (0.5 / self.settings.points)
         locations = center[:, None] + offsets * unit  # (M, L K)
-        by_level = locations.unflatten(1, (self.settings.levels, -1))
+        by_level = locations.unflatten(1, (self.settings.levels, -1))  # (M, L, K)
+        # Outside of the video it reads the nearest row, as PDVC's does on every device.
+        half = 0.5 / torch.tensor(attended.lengths, device=center.device)[:, None]  # of a row
+        by_level = by_level.clamp(half, 1 - half)
         by_level = by_level[:, None, None]  # (M, 1, 1, L, K)
         points = sampling_points(by_level, attended.lengths, backward=False)
         rows = points.position.flatten(1) + attended.first_rows[:, None]  # (M, 2 L K)

@@ -84,10 +84,6 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
             (name, list(map(_material_view, materials)))
             for name, materials in needed_things(record)
         ],
-        "questions": [
-            {"text": one_line(item.text), "seek": item.at, "clock": clock(item.at)}
-            for item in record.open_questions
-        ],
         "steps": steps,
         "pictures": list(map(picture_link, common_pictures)),
         "sentences": sentences,

@@ -5,23 +5,38 @@ import { durations } from "./durations.js";
 const video = `/api/videos/${pageId()}`, player = part("player"), timers = new Map();
 const MANY = 16, VERY_MANY = 36;   // steps from which the print is set smaller, so that one page holds it
 shapePage(player);
-let steps = [], current = 0, media = false, listening = null;
+let steps = [], sentences = [], current = 0, media = false, listening = null;
 
 const place = (step) => (step.start !== null && step.status !== "said_only" && step.status !== "not_found" ? step : null);
+/* The sentences of a step that is not shown, where they say more than its text. */
+const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+const wordsOf = (step) => {
+  const words = place(step) ? "" : step.sources.map((source) => sentences[source]?.text).filter(Boolean).join(" ");
+  return letters(words) === letters(step.text) ? "" : words;
+};
 /* What plays: where a step is shown, else where its words are. */
 const clipOf = (step) => place(step) || (step.said && { start: step.said[0], end: Math.max(step.said[1], step.said[0] + 2) });
+
+/* A rough guide: now, and what the step takes in the film and states of waiting. */
+const clockAfter = (step) => {
+  const shown = place(step), seconds = (shown ? shown.end - shown.start : 0) + (step.wait?.low ?? 0);
+  return new Date(Date.now() + 1000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+};
 
 const show = (index, play = true) => {
   current = Math.min(steps.length - 1, Math.max(0, index));
   const step = steps[current];
   if (!step) return;
   kept.set(`stepline-follow:${pageId()}`, step.id);
-  const clip = clipOf(step), where = place(step) ? ` · ${clock(step.start)}` : clip ? ` · said only, ${clock(clip.start)}` : " · not found";
+  const clip = clipOf(step), isLast = current === steps.length - 1, words = wordsOf(step);
+  const where = place(step) ? ` · ${clock(step.start)}` : clip ? ` · said only, ${clock(clip.start)}` : " · not found";
   part("where").textContent = `Step ${current + 1} of ${steps.length}${step.kind === "avoid" ? " · ⚠ Avoid" : ""}${where}`;
   part("text").textContent = sentenceCase(step.text);
-  part("after").textContent = steps[current + 1] ? `Then: ${sentenceCase(steps[current + 1].text)}` : "This is the last step.";
+  part("words").firstElementChild.textContent = `“${words}”`;
+  part("words").hidden = !words;
+  part("after").textContent = steps[current + 1] ? `Then, about ${clockAfter(step)}: ${sentenceCase(steps[current + 1].text)}` : "This is the last step.";
   part("back").disabled = current === 0;
-  part("next").disabled = current === steps.length - 1;
+  part("next").textContent = isLast ? "Done" : "Next ›";
   document.querySelector(".clip").hidden = !media || !clip;
   if (media && clip) {
     player.currentTime = clip.start;
@@ -135,6 +150,7 @@ let sheetLoaded = null;
 const begin = async () => {
   const [card, reply] = await Promise.all([ask(video), ask(`${video}/record`)]);
   steps = reply.record.steps;
+  sentences = reply.record.transcript?.sentences || [];
   media = card.media;
   document.documentElement.lang = reply.record.transcript?.language || "en";
   part("title").textContent = card.title;
@@ -143,7 +159,8 @@ const begin = async () => {
   sheet(card);
   if (!steps.length) {
     part("text").textContent = "No step was found in this video.";
-    part("back").disabled = part("next").disabled = true;
+    part("after").textContent = reply.record.warnings.at(-1) || "";   /* what helps */
+    document.querySelector(".clip").hidden = document.querySelector("nav").hidden = true;
     return;
   }
   if (media) player.src = `${video}/media`;
@@ -162,8 +179,13 @@ player.addEventListener("timeupdate", () => {
 });
 player.addEventListener("ended", () => show(current));
 player.addEventListener("click", () => { if (player.paused) player.play().catch(() => {}); else player.pause(); });
+const goOn = () => show(current + 1);
+const finish = () => {
+  kept.remove(`stepline-follow:${pageId()}`);   /* the next visit begins with the first step */
+  location.assign("/");
+};
 const acts = {
-  next: () => show(current + 1), back: () => show(current - 1), voice: toggleVoice,
+  next: () => (current === steps.length - 1 ? finish() : goOn()), back: () => show(current - 1), voice: toggleVoice,
   print: async () => {
     await sheetLoaded;
     print();
@@ -177,7 +199,7 @@ for (const [id, act] of Object.entries(acts)) part(id).addEventListener("click",
 part("voice").hidden = !Recognition;
 const pause = () => player.click();
 bindKeys([
-  [["→", "Space", "j"], "next step", { ArrowRight: acts.next, " ": acts.next, j: acts.next, PageDown: acts.next }],
+  [["→", "Space", "j"], "next step", { ArrowRight: goOn, " ": goOn, j: goOn, PageDown: goOn }],
   [["←", "k"], "the step before", { ArrowLeft: acts.back, k: acts.back, PageUp: acts.back }],
   [["p"], "plays and pauses the clip", { p: pause }],
   [["t"], "starts the step's timer", { t: () => part("timers").querySelector("button")?.click() }],

@@ -1,6 +1,7 @@
 /* The library: its videos as cards, search over their moments, files that come in, and the jobs that understand them. */
 import { metadataList, openDetails, tagList } from "./details.js";
-import { ask, bindKeys, clock, kept, listen, loadPicture, make, newId, part, plural, RequestError, save, sentenceCase, tell, verdictWords } from "./studio.js";
+import { readingFields } from "./reading.js";
+import { ask, bindKeys, browserCure, clock, kept, listen, loadPicture, make, newId, part, plural, RequestError, save, sentenceCase, tell, verdictWords } from "./studio.js";
 
 const PIECE = 4 << 20;      // bytes of an upload that are sent at once
 const PATIENCE = 2000;      // ms before a piece that did not get through is sent again, from where the studio is
@@ -8,7 +9,7 @@ const TYPING = 250;         // ms
 const STAGES = { waiting: "waits", running: "runs", done: "done", failed: "failed", cancelled: "cancelled" };
 
 const trouble = (error) => {
-  part("trouble").textContent = error ? error.message : "";
+  part("trouble").textContent = error ? browserCure(error.message) : "";
   part("trouble").hidden = !error;
 };
 const guarded = (act) => (...all) => Promise.resolve(act(...all)).then(() => {}, trouble);
@@ -17,22 +18,30 @@ const guarded = (act) => (...all) => Promise.resolve(act(...all)).then(() => {},
 
 const card = (video) => {
   const picture = video.picture ? [loadPicture(make("img", { alt: "" }), video.picture)] : [];
-  const badge = make("span", { className: `badge ${video.state === "corrected" ? "seen" : ""}`, textContent: video.state });
-  const facts = [video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`, video.placed && `${video.placed} placed`, video.revision ? plural(video.revision, "correction") : "", video.warnings ? plural(video.warnings, "warning") : ""];
   if (video.damage) {
     return make("li", { className: "card" }, make("div", { className: "frame" }),
       make("div", {}, make("bdi", { textContent: video.title }), make("p", { textContent: video.damage }), make("p", {}, make("span", { className: "badge", textContent: "damaged" }))));
   }
+  const id = encodeURIComponent(video.id), named = (words) => `${words}: ${video.title}`;
+  const facts = [
+    video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`, video.placed && `${video.placed} placed`,
+    video.state === "new" ? "" : video.state, video.revision && plural(video.revision, "correction"),
+  ].filter(Boolean).map((textContent) => make("span", { textContent }));
+  const [why] = (video.no_steps_reason || "").split("; ");   /* the review says the cure */
+  const problem = sentenceCase(why) || (video.warnings ? plural(video.warnings, "warning") : "");
   const marks = [video.tags.length ? tagList(video.tags, onlyTag) : [], Object.keys(video.metadata).length ? metadataList(video.metadata) : []].flat();
   const row = make("li", { className: "card" },
     make("div", { className: "frame" }, ...picture),
     make("div", {},
-      make("a", { href: `/video/${encodeURIComponent(video.id)}` }, make("bdi", { textContent: video.title })),
-      make("p", { textContent: facts.filter(Boolean).join(" · ") }),
+      make("a", { href: `/video/${id}` }, make("bdi", { textContent: video.title })),
+      make("p", { className: "facts" }, ...facts),
+      ...(problem ? [make("p", { className: "problem", textContent: problem })] : []),
       ...marks,
-      make("p", {}, badge, " ", make("a", { className: "permalink", href: `/follow/${encodeURIComponent(video.id)}`, textContent: "follow along", ariaLabel: `Follow along: ${video.title}` }), " ",
-        make("button", { type: "button", className: "permalink", textContent: "share", ariaLabel: `Share: ${video.title}`, onclick: () => askShare([video.id]) }), " ",
-        make("button", { type: "button", className: "permalink edit", textContent: "edit", ariaLabel: `Edit title, tags and metadata, or delete: ${video.title}`, onclick: guarded(() => edit(video)) }))));
+      make("p", { className: "actions" },
+        make("a", { className: "permalink", href: `/video/${id}`, textContent: "Review", ariaLabel: named("Review") }),
+        make("a", { className: "permalink", href: `/follow/${id}`, textContent: "Follow", ariaLabel: named("Follow along") }),
+        make("button", { type: "button", className: "permalink", textContent: "Share", ariaLabel: named("Share"), onclick: () => askShare([video.id]) }),
+        make("button", { type: "button", className: "permalink edit", textContent: "Edit", ariaLabel: named("Edit title, tags and metadata, or delete"), onclick: guarded(() => edit(video)) }))));
   row.dataset.id = video.id;
   return row;
 };
@@ -120,9 +129,10 @@ const load = async () => {
   listed = videos;
   const these = listed.length === 1 ? "it" : `these ${listed.length}`;
   for (const [id, verb] of [["share", "Share"], ["tag-all", "Tag"]]) {
-    part(id).disabled = !listed.length;
+    part(id).hidden = !listed.length;
     part(id).textContent = `${verb} ${these}`;
   }
+  document.body.classList.toggle("without-videos", !videos.length && !narrowed);
   part("facts").textContent = plural(videos.length, "video");
   part("empty").hidden = videos.length > 0;
   part("empty").textContent = narrowed ? "No video matches. Take fewer words, another tag or all states." : "No videos yet.";
@@ -197,7 +207,7 @@ const showJob = (job) => {
   row.name.textContent = (source || "").split(/[\\/]/).pop() || source || `job ${job.id}`;
   row.bar.ariaLabel = `Progress of ${row.name.textContent}`;
   const running = state === "running";
-  row.state.textContent = [STAGES[state] || state, running && stage, running && left !== undefined && left !== null && `${clock(left)} left`, error].filter(Boolean).join(" · ");
+  row.state.textContent = [STAGES[state] || state, running && stage, running && left !== undefined && left !== null && `${clock(left)} left`, error && browserCure(error.replace(`${source}: `, ""))].filter(Boolean).join(" · ");
   row.bar.hidden = !running;
   if (typeof done === "number") row.bar.value = done;
   else row.bar.removeAttribute("value");
@@ -221,8 +231,13 @@ const loadJobs = async () => {
 
 /* ---- what comes in ---- */
 
+let reading = { options: () => ({}) };   /* how what comes in is read */
+part("reading").addEventListener("toggle", guarded(async () => {
+  reading = await readingFields();
+  part("reading-fields").replaceChildren(...reading.nodes);
+}), { once: true });
 const take = async (body) => {
-  const { job } = await ask("/api/videos", { method: "POST", body });
+  const { job } = await ask("/api/videos", { method: "POST", body: { ...body, options: reading.options() } });
   await loadJobs();
   return job;
 };
@@ -236,7 +251,7 @@ const upload = async (file) => {
   cancel.onclick = () => { stopped = true; row.remove(); };
   /* A file that is refused leaves "Running", and its reason stays until it is dismissed. */
   const refuse = (reason) => {
-    state.textContent = reason;
+    state.textContent = browserCure(reason);
     bar.remove();
     cancel.textContent = "Dismiss";
     cancel.ariaLabel = `Dismiss ${file.name}`;
@@ -244,6 +259,7 @@ const upload = async (file) => {
     part("refused").prepend(row);
     tell(`${file.name} was not added`);
   };
+  if (!file.size) return refuse("the file is empty; choose another");
   part("uploads").append(row);
   const upload = await begun(key, file).catch(({ message }) => refuse(message));
   if (!upload) return;
@@ -287,7 +303,7 @@ const begun = async (key, file) => {
     const offset = await offsetOf(id).catch(() => null);
     if (offset !== null) return { id, offset };
   }
-  const reply = await ask("/api/uploads", { method: "POST", body: { name: file.name, size: file.size } });
+  const reply = await ask("/api/uploads", { method: "POST", body: { name: file.name, size: file.size, options: reading.options() } });
   kept.set(key, reply.upload);
   return { id: reply.upload, offset: reply.offset };
 };

@@ -2,10 +2,15 @@
 import { Corrections, inWords, standing } from "./corrections.js";
 import { metadataList, openDetails, tagList } from "./details.js";
 import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
+import { askReading } from "./reading.js";
 import { Timeline } from "./timeline.js";
 
 const MARKS = { unjudged: "Not judged", seen: "Seen", placed: "Placed", doubtful: "Placed?", said_only: "Said only", not_found: "Not found" };
 const MACHINE_MARKS = ["unjudged", "doubtful"];   // that no person chooses
+const FORMATS = {
+  json: "JSON", html: "Web page", vtt: "Captions (vtt)", srt: "Captions (srt)", chapters: "YouTube chapters", jsonld: "How-to for search engines (JSON-LD)", markdown: "Markdown",
+  recipe: "Recipe for search engines (JSON-LD)", docx: "Word (docx)", mp4: "Video with chapters (mp4)", mkv: "Video with chapters (mkv)", otio: "Video editors (otio)", labelstudio: "Label Studio",
+};
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer, trying again" };
 const NEW = 4;        // s that a new step lasts
 const COMPARED = 2000;   // ms in which a short video is compared with its record, maybe before this page listens
@@ -322,6 +327,17 @@ const showLabels = () => {
   part("labels").replaceChildren(...(tags.length ? [tagList(tags)] : []), ...(Object.keys(metadata).length ? [metadataList(metadata)] : []));
   part("labels").hidden = !part("labels").children.length;
 };
+let reading = null;   /* the job that reads the video again */
+const readAgain = () => askReading(video, (job) => {
+  reading = job;
+  tell("the video is read again, and its new steps appear here");
+}).catch(({ message }) => trouble(message));
+const showReading = ({ id, state, stage, done, error }) => {
+  if (id !== reading) return;
+  if (state === "done") location.reload();
+  else if (error) trouble(error);
+  else if (stage) tell(`${stage}: ${Math.round(100 * done)} %`);
+};
 const editDetails = async () => {
   const { tags, metadata } = await ask("/api/labels").catch(() => ({ tags: {}, metadata: {} }));   /* suggestions alone */
   const video = { ...edited.labels, title: edited.title || fallbackTitle, id: pageId() };
@@ -412,7 +428,7 @@ const begin = async () => {
   });
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;
-  part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: name })));
+  part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: FORMATS[name] || name })));
   await edited.load(card.library);
   timeline = new Timeline(part("timeline"), {
     video: card.media ? video : null, total: total(), sentences: edited.record.transcript?.sentences || [], seek,
@@ -436,7 +452,7 @@ const begin = async () => {
       if (removed) { deleted = true; trouble("This video was deleted from the library."); }
       else edited.heard(revision).catch(failed);
     },
-    files: () => lookAgain().catch(failed),
+    files: () => lookAgain().catch(failed), job: showReading,
   },
     () => edited.heard(Infinity).catch(failed));
   if (!card.media) setTimeout(() => lookAgain().catch(failed), COMPARED);
@@ -461,7 +477,7 @@ const copyLink = (second) => copy(`${location.origin}${location.pathname}#t=${ty
 const toggle = () => { if (player.paused) player.play().catch(() => {}); else player.pause(); };
 const acts = {
   undo, redo, add, sort, loop: toggleLoop, "copy-link": () => copyLink(), "frame-back": () => step(-1), "frame-on": () => step(1),
-  "zoom-in": () => timeline.setZoom(2), "zoom-out": () => timeline.setZoom(0.5), "show-history": toggleHistory, "edit-details": editDetails,
+  "zoom-in": () => timeline.setZoom(2), "zoom-out": () => timeline.setZoom(0.5), "show-history": toggleHistory, "edit-details": editDetails, "read-again": readAgain,
 };
 for (const [id, act] of Object.entries(acts)) part(id).addEventListener("click", act);
 const save = async (format) => {
@@ -475,7 +491,7 @@ const save = async (format) => {
   tell(`${link.download} is saved`);
 };
 part("output").addEventListener("change", ({ target }) => {
-  if (target.value) save(target.value).catch((error) => trouble(error.message));
+  if (target.value) save(target.value).catch(({ message }) => { tell(""); trouble(message); });
   target.value = "";
 });
 const onStep = (act) => () => { if (chosen()) act(); else tell("choose a step first with j or k"); };

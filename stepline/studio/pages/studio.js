@@ -22,6 +22,9 @@ export const tenths = (seconds) => `${clock(seconds)}.${Math.floor((seconds % 1)
 export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 export const sentenceCase = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
+/* A message whose cure is a command or an option, with who can use it. */
+export const browserCure = (message) => (/`stepline |pip install|--[a-z]/.test(message) ? `${message}. Whoever started this studio can do that.` : message);
+
 /* The verdict on a step, as stepline/outputs/verdict.py has it: the class that colours it, and its words. */
 export const look = ({ status, doubt }) => (doubt ? "doubtful" : status || "unjudged");
 export const verdictWords = ({ status, doubt }) => (doubt ? "placed?" : (status || "").replace("_", " "));

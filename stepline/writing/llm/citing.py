@@ -6,8 +6,10 @@ successive steps follow the order of the speech.
 Letters: K steps of one reply, S sentences of its chunk, D width of a vector.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +35,9 @@ MIN_WORD_OVERLAP = 0.6
 WORD_OVERLAP_FLOOR_FACTOR = 0.5
 # The next or previous sentence is cited too if its score is this fraction of the best sentence's.
 MIN_NEIGHBOUR_SCORE = 0.85
+MIN_NAME_DIGITS = (
+    3  # of a name such as "5W-30", which is heard with other breaks between its digits
+)
 NEAR_SENTENCES = 3  # before and after the sources of a step, in which its numbers may be said
 # spaCy's coarse tags of the words that carry a step
 CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
@@ -101,12 +106,15 @@ def cite_sources(
             dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
             continue
         sources = tuple(chunk.indices[row] for row in rows)
-        # A step that is told again later is said where it is told first.
-        spans = [chunk.sentences[row].span for row in rows]
-        run = 1
-        while run < len(spans) and spans[run - 1].pause(spans[run]) <= MAX_ACTION_PAUSE_SECONDS:
-            run += 1
-        said = covering_span(spans[:run])
+        # A step that is announced and then told is said where more of its words are.
+        runs = [rows[:1]]
+        for before, row in pairwise(rows):
+            spans = [chunk.sentences[number].span for number in (before, row)]
+            if spans[0].pause(spans[1]) > MAX_ACTION_PAUSE_SECONDS:
+                runs.append([])
+            runs[-1].append(row)
+        told = max(runs, key=lambda run: float(support.word_overlap[k, run].sum()))
+        said = covering_span([chunk.sentences[row].span for row in told])
         steps.append(Step(id="0", text=text, sources=sources, said=said))
     return steps, dropped
 
@@ -130,7 +138,7 @@ def _support_together(support: SupportScores, k: int, rows: list[int], floor: fl
 
 
 def reject_unsaid(
-    steps: Sequence[Step], chunk: Chunk, before: str = ""
+    steps: Sequence[Step], chunk: Chunk, before: str = "", near: int = NEAR_SENTENCES
 ) -> tuple[list[Step], list[tuple[Step, Rejected]]]:
     """Return the steps whose numbers are all said near their sources, and the others, each with its
     rejection.
@@ -139,11 +147,12 @@ def reject_unsaid(
         steps: of the chunk, with their sources.
         chunk: the sentences that they were written from.
         before: what was said just before the chunk, where that counts as near.
+        near: how many sentences before and after a step's sources are near.
     """
     said_steps: list[Step] = []
     rejected: list[tuple[Step, Rejected]] = []
     for step in steps:
-        unsaid = _unsaid_numbers(step, chunk, before)
+        unsaid = _unsaid_numbers(step, chunk, before, near)
         if unsaid:
             names = ", ".join(f"{number:g}" for number in sorted(unsaid))
             reason = f"names {names}, which is not said there"
@@ -153,12 +162,19 @@ def reject_unsaid(
     return said_steps, rejected
 
 
-def _unsaid_numbers(step: Step, chunk: Chunk, before: str) -> set[float]:
+def _unsaid_numbers(step: Step, chunk: Chunk, before: str, near: int) -> set[float]:
     first = chunk.indices.index(step.sources[0])
     last = chunk.indices.index(step.sources[-1])
-    near = chunk.sentences[max(0, first - NEAR_SENTENCES) : last + NEAR_SENTENCES + 1]
-    said = numbers(" . ".join([before, *(sentence.text for sentence in near)]))
-    return numbers(step.text) - said - {1.0}
+    sentences = chunk.sentences[max(0, first - near) : last + near + 1]
+    said = " . ".join([before, *(sentence.text for sentence in sentences)])
+    unsaid = numbers(step.text) - numbers(said) - {1.0}
+    # "5W-30" is heard as "530", "L14612" as "L 14 612".
+    said_digits = "".join(re.findall(r"\d", said))
+    for word in step.text.split():
+        digits = "".join(re.findall(r"\d", word))
+        if len(digits) >= MIN_NAME_DIGITS and digits in said_digits:
+            unsaid -= numbers(word)
+    return unsaid
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> SupportScores:

@@ -34,6 +34,7 @@ from stepline.writing.extractive.narration import ParsedNarration, non_english_n
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.llm.citing import (
+    NEAR_SENTENCES,
     Embed,
     cite_sources,
     content_words,
@@ -294,7 +295,9 @@ class ChunkWriter(CheckedRequests):
         reason = ""
         if unsupported and not steps:
             reason = "no sentence supports any step of the reply"
-        said_steps, unsaid = reject_unsaid(steps, chunk)
+        # A strong model takes an amount from the list of materials, however far away.
+        near = len(chunk.sentences) if self.prompt.has_context else NEAR_SENTENCES
+        said_steps, unsaid = reject_unsaid(steps, chunk, near=near)
         return ChunkSteps(
             chunk,
             tuple(said_steps),

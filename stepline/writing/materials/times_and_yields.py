@@ -24,7 +24,7 @@ from stepline.writing.materials.mentions import (
     make_amount_record,
     normalized_word,
 )
-from stepline.writing.quantities import TIME_PLACEHOLDER, UNIT_KINDS, mark_times, tokens
+from stepline.writing.quantities import TIME_PLACEHOLDER, mark_times, tokens
 
 if TYPE_CHECKING:
     from spacy.tokens import Token

@@ -18,7 +18,7 @@ from stepline.curate.stages.intermediate import (
 from stepline.errors import StoreError
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
-from stepline.vision import Activity, PictureCues, ScreenText
+from stepline.vision import Activity, ScreenText
 
 
 def test_a_part_comes_back_from_its_bytes() -> None:
@@ -55,21 +55,14 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
         np.zeros((2, 192), np.float32),
     )
     lines = (ScreenText("Stir", Span(0.0, 2.0), 0.1),)
-    cues = PictureCues(
-        1.0, np.array([0.5, np.nan], np.float32), text_area=np.ones(2, np.float32), lines=lines
-    )
     visual = VisualFeatures(
-        FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",), cues
+        FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",), lines
     )
     seen = unpack_features(pack_features(visual))
     assert seen.features is not None
     assert seen.activity is not None
     assert np.allclose(seen.features.values, values, atol=1e-3)
-    assert seen.cues is not None
-    assert np.array_equal(
-        seen.cues.presenter_probability, cues.presenter_probability, equal_nan=True
-    )
-    assert (seen.cues.text_area.tolist(), seen.cues.lines) == ([1.0, 1.0], lines)
+    assert seen.on_screen == lines
     assert (seen.activity.cuts, seen.end, seen.warnings, seen.backbone) == (
         (1.0,),
         2.0,
@@ -80,7 +73,7 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
 
 def test_nothing_seen_stays_nothing() -> None:
     seen = unpack_features(pack_features(VisualFeatures()))
-    assert (seen.features, seen.activity, seen.cues) == (None, None, None)
+    assert (seen.features, seen.activity, seen.on_screen) == (None, None, ())
 
 
 def test_seconds_are_kept_to_the_millisecond_and_never_infinite() -> None:
