@@ -235,6 +235,7 @@ def _predict_by_describer(
     benchmark: str, out: Path, options: dict[str, Any]
 ) -> "BenchmarkAnswers[Any]":
     """Write the steps that a network describes to `out`. Return them by video."""
+    from stepline.datasets.youcook2 import id_prefix
     from stepline.models.procx.benchmark import benchmark_videos
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
@@ -251,7 +252,8 @@ def _predict_by_describer(
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _print_skipped_videos(questions.count_reasons())
-    answers = answer(questions.questions, loaded, features, out, settings)
+    prefix = id_prefix(options["reference"])
+    answers = answer(questions.questions, loaded, features, out, settings, prefix)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
     return answers
