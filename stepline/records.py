@@ -584,8 +584,9 @@ class Alignment:
     def __post_init__(self) -> None:
         count = len(self.texts)
         if self.scores.ndim != 2 or len(self.scores) != count:
-            rule = f"scores must be ({count}, T) for {count} texts"
-            raise ShapeError(f"{rule}, not {self.scores.shape}")
+            raise ShapeError(
+                f"scores must be ({count}, T) for {count} texts, not {self.scores.shape}"
+            )
         low = -1.0 if self.kind == "cosine" else 0.0
         if not self.scores.size:
             return

@@ -423,8 +423,7 @@ def serve(pipe: int, target: str) -> None:
             connection.send(message)
 
     try:
-        setup = connection.recv()
-        do_task = pkgutil.resolve_name(target)(setup, send)
+        do_task = pkgutil.resolve_name(target)(connection.recv(), send)
         send(WorkerReady(time.monotonic() - start_time, time.process_time()))
         while True:
             send(Reply(do_task(connection.recv())))

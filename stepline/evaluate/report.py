@@ -229,9 +229,10 @@ def as_table(system: EvaluationReport, against: Comparison | None = None) -> str
         "videos   items  protocol"
     ]
     for name, metric in system.metrics.items():
-        numbers = f"{_four_digits(metric.value):>8}  {_interval_text(metric):<19}"
-        counts = f"{len(scores.videos):>6} {metric.items:>7}"
-        lines.append(f"{name:<{width}}  {numbers} {counts}  {system.name}")
+        lines.append(
+            f"{name:<{width}}  {_four_digits(metric.value):>8}  {_interval_text(metric):<19} "
+            f"{len(scores.videos):>6} {metric.items:>7}  {system.name}"
+        )
     lines += [
         "",
         f"rule: {scores.rule}",

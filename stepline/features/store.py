@@ -544,9 +544,9 @@ class FeatureWriter:
         # What the store holds fixes its width.
         for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
             if self.width not in (None, location.width):
-                reason = f"its features are {location.width} wide, not {self.width}"
                 raise ShapeError(
-                    f"{folder}: {reason}; give another --out, one store holds one width"
+                    f"{folder}: its features are {location.width} wide, not {self.width}; give "
+                    "another --out, one store holds one width"
                 )
             self.width = location.width
             self._backbones[location.id] = location.backbone
@@ -639,9 +639,9 @@ class FeatureWriter:
             return
         # Two writers would overwrite each other's shards.
         if index_path(self._folder, self._shard).exists():
-            cure = "let one of them finish, then start the other again"
             raise StoreError(
-                f"{self._folder}: another process has now written shard {self._shard}; {cure}"
+                f"{self._folder}: another process has now written shard {self._shard}; let one of "
+                "them finish, then start the other again"
             )
         with atomic_path(shard_path(self._folder, self._shard)) as partial:
             save_file({TENSOR_NAME: np.concatenate(self._values)}, partial)

@@ -157,9 +157,7 @@ def fuse(speech: SpeechPrior, evidence: Array, settings: GroundSettings) -> Show
         unclaimed = prior * probability_unclaimed(shown_at, score)
         # by chance: the mean likelihood, over all steps, in seconds where they are not shown
         absent = np.maximum(1 - shown_at, MIN_UNCLAIMED_PROBABILITY)
-        elsewhere = 1.0
-        if absent.size:
-            elsewhere = float((likelihood * absent).sum() / absent.sum())
+        elsewhere = float((likelihood * absent).sum() / absent.sum()) if absent.size else 1.0
         # P(shown) by Bayes: the prior odds times the likelihood ratio against chance
         if_shown = (sum_to_one(unclaimed) * likelihood).sum(axis=1)
         likelihood_ratio = if_shown / elsewhere  # (K,)

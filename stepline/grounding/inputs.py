@@ -81,8 +81,7 @@ def cut_into_windows(
         context = Span(max(0.0, first_second), min(last, last_second))
         # All steps said in the context compete, decided here or not.
         near = {k for k, second in enumerate(centers) if second in context}
-        window = GroundingWindow(context, tuple(sorted(near | decided_steps)), decided_steps)
-        windows.append(window)
+        windows.append(GroundingWindow(context, tuple(sorted(near | decided_steps)), decided_steps))
     return windows
 
 
@@ -105,8 +104,7 @@ def cut_steps(
         if sentence.span.overlap(window.context) > 0:
             number[n] = len(sentences)
             span = _to_window_time(sentence.span, window)
-            in_window = sentence.model_copy(update={"span": span, "words": ()})
-            sentences.append(in_window)
+            sentences.append(sentence.model_copy(update={"span": span, "words": ()}))
 
     # the steps
     moved = []

@@ -59,7 +59,7 @@ def place_steps(
     sentence_vectors: Matrix,
     *,
     duration: float,
-    settings: CoarseSettings | None = None,
+    settings: CoarseSettings = CoarseSettings(),
     step_probabilities: npt.NDArray[np.float64] | None = None,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the narration says them, and the dropped steps.
@@ -73,12 +73,11 @@ def place_steps(
         step_vectors: (K, D) unit MiniLM vectors of the steps.
         sentence_vectors: (S, D) unit MiniLM vectors of the sentences.
         duration: duration of the video in seconds.
-        settings: settings of the alignment. None: the defaults.
+        settings: settings of the alignment.
         step_probabilities: (S,) P(the sentence describes a step), for the line model. None: unknown.
 
     Raises ShapeError if the vectors do not fit.
     """
-    settings = settings or CoarseSettings()
     # The paper's softmax, also without steps or sentences.
     if settings.matching == "softmax" or not steps or not sentences:
         similarity = step_vectors @ sentence_vectors.T
@@ -102,7 +101,7 @@ def coarse_spans(
     similarity: Matrix,
     *,
     duration: float,
-    settings: CoarseSettings | None = None,
+    settings: CoarseSettings = CoarseSettings(),
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the most similar sentences are said.
 
@@ -115,11 +114,10 @@ def coarse_spans(
         sentences: S sentences with their times.
         similarity: (K, S) cosine of each step and sentence.
         duration: duration of the video in seconds.
-        settings: temperature and thresholds. None: the defaults.
+        settings: temperature and thresholds.
 
     Raises ShapeError if similarity is not (K, S). Source: NaSVA, section 3.1.
     """
-    settings = settings or CoarseSettings()
     shape = (len(steps), len(sentences))
     if similarity.shape != shape:
         raise ShapeError(f"similarity must be {shape}, steps by sentences, not {similarity.shape}")

@@ -343,10 +343,11 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
     """Raise MediaError if a duration in seconds is longer than the settings allow."""
     if duration > settings.max_duration:
-        limit = f"media.max_duration = {settings.max_duration:g} s"
-        higher = f"--set media.max_duration={duration + 60:.0f}.0"
-        cure = f"cut the video, or raise the limit with {higher}"
-        raise MediaError(f"{path}: {duration:.0f} s are more than {limit}; {cure}")
+        raise MediaError(
+            f"{path}: {duration:.0f} s are more than media.max_duration = "
+            f"{settings.max_duration:g} s; cut the video, or raise the limit with --set "
+            f"media.max_duration={duration + 60:.0f}.0"
+        )
 
 
 def frame_rate(stream: Any) -> float:

@@ -212,8 +212,9 @@ class KeyFrameReader:
 
     def _check_gap(self, seconds: float) -> None:
         if seconds > MAX_KEY_SECONDS:
-            reason = f"has no key frame for {seconds:.1f} s"
-            raise SparseKeyFramesError(f"{self._path}: {reason}, more than {MAX_KEY_SECONDS:g}")
+            raise SparseKeyFramesError(
+                f"{self._path}: has no key frame for {seconds:.1f} s, more than {MAX_KEY_SECONDS:g}"
+            )
 
     def _packet_runs(self, media: OpenMedia) -> Iterator[list[Any]]:
         """Yield the packets to decode, from each key frame on: one, or those of a third of a second."""

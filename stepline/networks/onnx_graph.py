@@ -74,8 +74,7 @@ class OnnxGraph:
     def constant(self, values: Array) -> str:
         """Add a constant tensor and return its name. Its number type is a key of TENSOR_TYPES."""
         name = self._next_name()
-        flat = np.ascontiguousarray(values).reshape(-1)
-        content = flat.view(np.uint8).data
+        content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
         # The fields of TensorProto, the numbers as they are in memory.
         tensor = _encode_fields(1, values.shape)
         tensor += _encode_field(2, TENSOR_TYPES[values.dtype.name])

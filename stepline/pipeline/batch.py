@@ -548,11 +548,10 @@ def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Re
         language = record.transcript.language if record.transcript else None
         named = f" (language {language!r})" if language else ""
         reason = f"there is speech{named}, but it could not be recognised reliably"
-    cure = (
-        "give its words (--captions), your own lines (--texts), or --describe with a network that "
-        "you trained (docs/procx.md)"
+    advice = (
+        f"{reason}{left_out}; give its words (--captions), your own lines (--texts), or "
+        "--describe with a network that you trained (docs/procx.md)"
     )
-    advice = f"{reason}{left_out}; {cure}"
     return record.model_copy(update={"warnings": (*record.warnings, advice)})
 
 
@@ -566,8 +565,9 @@ def read_texts(path: Path) -> tuple[str, ...]:
     except LimitError as error:
         raise SettingsError(f"--texts {path}: {error}; give fewer lines") from error
     except (OSError, UnicodeDecodeError) as error:
-        cure = "give a file with one line per step"
-        raise SettingsError(f"--texts {path}: cannot be read as UTF-8 text; {cure}") from error
+        raise SettingsError(
+            f"--texts {path}: cannot be read as UTF-8 text; give a file with one line per step"
+        ) from error
     bullet = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
     lines = [bullet.sub("", line).strip() for line in text.splitlines()]
     texts = tuple(line for line in lines if any(letter.isalpha() for letter in line))

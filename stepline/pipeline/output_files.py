@@ -277,9 +277,9 @@ def write_summary(
             f"{path}: the summary would be written over this video; give another folder with --out"
         )
     if film.exists() and not _is_summary(film):
-        cure = "give another folder with --out"
         raise SettingsError(
-            f"{film}: the summary would replace this file, which is not a summary; {cure}"
+            f"{film}: the summary would replace this file, which is not a summary; give another "
+            "folder with --out"
         )
     spans = [segment.span for segment in segments]
     join_clips(path, spans, film, sound_track_settings(record), comment=SUMMARY_COMMENT)

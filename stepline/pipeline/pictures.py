@@ -217,8 +217,9 @@ def extract_features(
     # what came of it
     warnings = [*reader.warnings]
     if encoder.repeated:
-        gaps = f"{len(encoder.repeated)} seconds have no picture"
-        warnings.append(f"{gaps}; the one before is used for them")
+        warnings.append(
+            f"{len(encoder.repeated)} seconds have no picture; the one before is used for them"
+        )
     visual = VisualFeatures(features, backbone=backbone, end=reader.end, warnings=(*warnings,))
     # Without motion, only rows were asked for.
     if motion is None:

@@ -183,8 +183,9 @@ def understand(
     decoded = max(evidence.speech.end, evidence.visual.end)
     duration = round(decoded or run.info.duration, DURATION_DECIMALS)
     if duration <= 0:
-        cure = "convert it to mp4 and try again"
-        raise MediaError(f"{request.path}: nothing in it can be decoded; {cure}")
+        raise MediaError(
+            f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again"
+        )
 
     title, title_source = choose_title(request, run.info, evidence.narration)
     video = Video(

@@ -415,8 +415,7 @@ def patches(cells: Flags) -> list[Box]:
         x = int(firsts.min())
         y = int(rows[0])
         end_x = int(ends.max())
-        end_y = int(rows[-1]) + 1
-        boxes.append((x, y, end_x, end_y))
+        boxes.append((x, y, end_x, int(rows[-1]) + 1))
     return boxes
 
 
@@ -461,8 +460,7 @@ def _fits_cursor(boxes: Sequence[Box], limit: int) -> bool:
 
 def _center_pixels(box: Box) -> Point:
     x, y, end_x, end_y = box
-    across = (x + end_x) * CELL_PIXELS / 2
-    return across, (y + end_y) * CELL_PIXELS / 2
+    return (x + end_x) * CELL_PIXELS / 2, (y + end_y) * CELL_PIXELS / 2
 
 
 def _is_near(point: Point, box: Box) -> bool:
