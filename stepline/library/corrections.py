@@ -45,6 +45,7 @@ from stepline.records import (
     covering_span,
     current_status,
 )
+from stepline.writing.waits import with_wait
 
 StepId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 StepText: TypeAlias = Annotated[str, Field(max_length=2000, pattern=r"\S")]
@@ -545,7 +546,9 @@ class _StepTable:
         while waiting:
             id = waiting.pop()
             if id in self.steps:
-                ordered_steps.append(self._remove_moved_peak(self.steps[id]))
+                ordered_steps.append(
+                    self._with_corrected_text(self._remove_moved_peak(self.steps[id]))
+                )
             waiting.extend(reversed(followers[id]))
         return tuple(ordered_steps)
 
@@ -565,6 +568,11 @@ class _StepTable:
         if machine and machine.spans[:1] == step.spans[:1] and machine.at == step.at:
             return step
         return step.model_copy(update={"at": None})
+
+    def _with_corrected_text(self, step: Step) -> Step:
+        """Return the step with the wait that its text states, if a person has written the text."""
+        machine = self.machine.get(step.id)
+        return step if machine and machine.text == step.text else with_wait(step)
 
     def _step(self, id: str) -> Step:
         if id not in self.steps:

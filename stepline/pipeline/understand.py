@@ -83,6 +83,7 @@ from stepline.records import Alignment, Record, TitleSource, Transcript, Video
 from stepline.text.embedding import embedding_cache
 from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
+from stepline.writing.waits import with_wait
 
 if TYPE_CHECKING:
     from stepline.grounding.speech import TaskGraph
@@ -259,7 +260,7 @@ def _make_record(
         id=request.id,
         video=video,
         transcript=transcript,
-        steps=placed.steps or separate_overlapping_spans(descriptions.steps),
+        steps=tuple(map(with_wait, placed.steps or separate_overlapping_spans(descriptions.steps))),
         recipe=request.texts,
         captions=descriptions.captions,
         dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
