@@ -19,6 +19,9 @@ def peak_mib() -> float:
     return int(peak_line.split()[1]) / 1024
 
 
+SEAM_SECONDS = 0.2  # s between two rounds, since the first frames are decoded before they are shown
+
+
 def loop(source: Path, target: Path, seconds: float) -> None:
     """Write the clip again and again, without re-encoding, until it lasts `seconds`."""
     with av.open(str(target), "w") as out:
@@ -32,7 +35,7 @@ def loop(source: Path, target: Path, seconds: float) -> None:
                 for packet in shifted(container, shift):
                     packet.stream = streams[packet.stream.index]
                     out.mux(packet)
-                shift += container.duration / 1_000_000
+                shift += container.duration / 1_000_000 + SEAM_SECONDS
 
 
 def shifted(container: Any, shift: float) -> Iterator[Any]:

@@ -16,6 +16,7 @@ and peak memory, and the ratio of the least CPU seconds to faster-whisper's.
 """
 
 import argparse
+import compileall
 import os
 import statistics
 import subprocess
@@ -79,6 +80,7 @@ class Side:
 def run_process(command: Command, checkout: Path, folder: Path) -> Usage:
     """Run a process to its end. Raises CalledProcessError where it fails."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_WAIT_POLICY": "PASSIVE"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     began = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -154,6 +156,9 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="a checkout of another version")
     options = parser.parse_args()
     sides = find_sides(options)
+    # an installed package has its bytecode, and so has each of the peers
+    for side in sides.values():
+        compileall.compile_dir(side.checkout / "stepline", quiet=1)
     load = os.getloadavg()[0]
     for number in range(options.rounds):
         for name, side in sides.items():

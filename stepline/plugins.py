@@ -91,9 +91,9 @@ def load_plugin(kind: Kind, name: str) -> Any:
     try:
         return points[0].load()
     except Exception as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise SettingsError(
-            f"{name!r}: the plugin {points[0].value} cannot be imported ({reason}); correct it"
+            f"{name!r}: the plugin {points[0].value} cannot be imported ({type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}); correct it"
         ) from error
 
 

@@ -8,6 +8,7 @@ other file descriptors, and ends with this process, even after a kill.
 
 import contextlib
 import ctypes
+import gc
 import os
 import runpy
 import signal
@@ -22,6 +23,7 @@ from typing import IO, Any, TypeAlias
 
 Stream: TypeAlias = int | IO[Any] | None  # as of `subprocess`
 
+COLLECTED_OBJECTS = 20_000  # new objects from which Python looks for garbage; its default is 700
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
 PARENT_POLL_SECONDS = 1.0  # between two checks that the parent lives
 # Variables of the interpreter that a child inherits. Others, such as PYTHONSTARTUP and
@@ -52,6 +54,8 @@ LARGE_BLOCK_BYTES = 1 << 27  # Whisper's largest arrays have 54 MB
 # options of mallopt, from glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 MAX_ARENAS = 2  # per process; glibc's default is eight per core
+# held while a network is loaded, which takes several times its memory for a moment
+loading_lock = threading.Lock()
 # Linux kills a child when the THREAD that started it ends: this one ends with the process only.
 _starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]  # the folder that holds `stepline`
@@ -169,6 +173,8 @@ def mark_own_process() -> None:
     """Mark this process as a program of Stepline, so that `is_own_process` returns True."""
     global _is_own
     _is_own = True
+    # Imports and loads of networks make many objects that stay, so looking for garbage costs more there.
+    gc.set_threshold(COLLECTED_OBJECTS)
 
 
 def is_own_process() -> bool:
@@ -179,12 +185,12 @@ def is_own_process() -> bool:
     return _is_own
 
 
-def _set_malloc_option(option: int, value: int) -> None:
-    """Call glibc's mallopt. Do nothing where another C library is used."""
+def _call_glibc(name: str, *arguments: int) -> None:
+    """Call a function of glibc. Do nothing where another C library is used."""
     if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-        if mallopt is not None:
-            mallopt(option, value)
+        function = getattr(ctypes.CDLL(None), name, None)  # musl has none
+        if function is not None:
+            function(*arguments)
 
 
 def limit_malloc_arenas() -> None:
@@ -192,7 +198,7 @@ def limit_malloc_arenas() -> None:
 
     By default each thread has an arena, and no other thread can use the memory freed there.
     """
-    _set_malloc_option(M_ARENA_MAX, MAX_ARENAS)
+    _call_glibc("mallopt", M_ARENA_MAX, MAX_ARENAS)
 
 
 def reuse_large_blocks() -> None:
@@ -201,9 +207,9 @@ def reuse_large_blocks() -> None:
     By default malloc maps each block above 32 MiB anew, with a page fault per page. The faults take
     a third of the time of Whisper's encoder. `trim_memory` returns the kept blocks to the system.
     """
-    _set_malloc_option(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+    _call_glibc("mallopt", M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
     # MKL needs two adjacent blocks of this size.
-    _set_malloc_option(M_TRIM_THRESHOLD, LARGE_BLOCK_BYTES // 2)
+    _call_glibc("mallopt", M_TRIM_THRESHOLD, LARGE_BLOCK_BYTES // 2)
 
 
 def trim_memory() -> None:
@@ -211,11 +217,7 @@ def trim_memory() -> None:
 
     Otherwise glibc keeps it, and the memory of the recogniser stays in use until the video ends.
     """
-    import psutil
-
-    trim = getattr(psutil, "heap_trim", None)  # musl has none
-    if trim is not None:
-        trim()
+    _call_glibc("malloc_trim", 0)
 
 
 def main() -> None:

@@ -212,6 +212,14 @@ class ScreenTarget(FrozenModel):
     )
 
 
+class Wait(FrozenModel):
+    """How long a step lets a thing wait, apart from the work: "bake the cookies for 8 minutes"."""
+
+    low: Annotated[float, Field(gt=0.0)] = Field(description="shortest wait that is said, in s")
+    high: Annotated[float, Field(gt=0.0)] = Field(description="longest, or the same as `low`")
+    what: str | None = Field(None, description="what waits, as the step names it")
+
+
 class Step(FrozenModel):
     """One thing to do, or to avoid: a written, swapped, captioned or reference step."""
 
@@ -253,6 +261,9 @@ class Step(FrozenModel):
     target: Annotated[ScreenTarget | None, Field(exclude_if=lambda target: target is None)] = Field(
         None,
         description="what is clicked, of a step in a screen recording (JSON holds it only there)",
+    )
+    wait: Annotated[Wait | None, Field(exclude_if=lambda wait: wait is None)] = Field(
+        None, description="how long it lets a thing wait (JSON holds it only where that is said)"
     )
 
     @model_validator(mode="after")
@@ -573,8 +584,9 @@ class Alignment:
     def __post_init__(self) -> None:
         count = len(self.texts)
         if self.scores.ndim != 2 or len(self.scores) != count:
-            rule = f"scores must be ({count}, T) for {count} texts"
-            raise ShapeError(f"{rule}, not {self.scores.shape}")
+            raise ShapeError(
+                f"scores must be ({count}, T) for {count} texts, not {self.scores.shape}"
+            )
         low = -1.0 if self.kind == "cosine" else 0.0
         if not self.scores.size:
             return

@@ -36,7 +36,7 @@ OPTIONAL_FIELDS: dict[type, tuple[str, ...]] = {
     Record: ("materials", "tools", "yields", "times"),
     Video: ("origin", "title_source", "author", "publication_date", "tags", "metadata"),
     LinkOrigin: ("upload_date",),
-    Step: ("seen", "basis", "doubt", "target"),
+    Step: ("seen", "basis", "doubt", "target", "wait"),
 }
 
 

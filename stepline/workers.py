@@ -25,8 +25,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
-import psutil
-
 from stepline.errors import format_error_line
 from stepline.processes import kill_group, start_module
 
@@ -370,6 +368,8 @@ class WorkerPool(Generic[W]):
 
 def descendant_pids(pid: int) -> list[int]:
     """Return the process ids of all descendants of a process."""
+    import psutil
+
     # Without /proc, psutil reads all processes of the system.
     if not Path(f"/proc/{pid}/task/{pid}/children").exists():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -392,6 +392,8 @@ def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
         kind: "rss" for the resident set size. "pss" for the proportional set size, which divides
             shared pages among the processes that share them.
     """
+    import psutil
+
     try:
         process = psutil.Process(pid)
         rss: int = process.memory_info().rss
@@ -421,8 +423,7 @@ def serve(pipe: int, target: str) -> None:
             connection.send(message)
 
     try:
-        setup = connection.recv()
-        do_task = pkgutil.resolve_name(target)(setup, send)
+        do_task = pkgutil.resolve_name(target)(connection.recv(), send)
         send(WorkerReady(time.monotonic() - start_time, time.process_time()))
         while True:
             send(Reply(do_task(connection.recv())))

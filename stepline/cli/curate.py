@@ -151,9 +151,9 @@ def _print_failures(outcome: "RunOutcome") -> None:
     print_message(*refused[:MAX_NAMED_FAILURES])
     print_message(*map(_failure_line, outcome.failures[:MAX_NAMED_FAILURES]))
     count = outcome.videos - len(outcome.failures)
-    others = f"{len(outcome.failures)} left out or failed, {len(outcome.refused)} not taken"
     print_message(
-        f"{count} of {outcome.videos} videos went through, {others}; {outcome.seconds:.0f} s"
+        f"{count} of {outcome.videos} videos went through, {len(outcome.failures)} left out or "
+        f"failed, {len(outcome.refused)} not taken; {outcome.seconds:.0f} s"
     )
 
 
@@ -212,10 +212,10 @@ def _status_table(state: "RunStatus") -> str:
         lines.append(f"and {more} more (--json lists them)")
     if state.unused_results:
         size = sum(state.unused_results.values()) / 1e6
-        others = (
-            f"{len(state.unused_results)} folders of other recipes or videos hold {size:,.1f} MB"
+        lines.append(
+            f"{len(state.unused_results)} folders of other recipes or videos hold {size:,.1f} MB; "
+            "remove those that no run will use again:"
         )
-        lines.append(f"{others}; remove those that no run will use again:")
         names = list(state.unused_results)[:MAX_NAMED_FAILURES]
         lines += [f"  {name}" for name in names]
     return "\n".join(lines)

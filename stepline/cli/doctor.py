@@ -107,9 +107,7 @@ def _find_package(row: tuple[str, str, bool, str]) -> Finding:
 
 
 def _find_weights(weights: Weights) -> Finding:
-    detail = ""
-    if weights.fetched:
-        detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}"
+    detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}" if weights.fetched else ""
     cure = f"stepline weights get {weights.name}"
     return Finding(
         weights.name, weights.role, weights.fetched, weights.need == "required", detail, cure

@@ -93,9 +93,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     # the report
     bootstrap = {"draws": options["draws"], "seed": options["seed"]}
     score_report = report.report(scores, **bootstrap)
-    comparison = None
-    if other is not None:
-        comparison = report.compare(scores, other, **bootstrap)
+    comparison = report.compare(scores, other, **bootstrap) if other is not None else None
     as_text = report.as_json if options["as_json"] else report.as_table
     print_data(as_text(score_report, comparison), end="")
     if options["per_video"] is not None:
@@ -202,8 +200,9 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     if len(networks) != 1 or networks[0] not in accepted:
         accepted_options = " or ".join(f"--{name}" for name in accepted)
         others = ", ".join(f"--{name}" for name in network_kinds if name not in accepted)
-        cure = f"give one, and leave {others} out"
-        raise SettingsError(f"{benchmark} is answered by {accepted_options}; {cure}")
+        raise SettingsError(
+            f"{benchmark} is answered by {accepted_options}; give one, and leave {others} out"
+        )
     (network,) = networks
     _, answer = network_kinds[network]
 
@@ -216,8 +215,9 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
         print_message(f"wrote {out}: {answers.count} of {total}")
         _report_missing(missing, out)
     if missing and not allow_missing:
-        lacking = f"{len(missing)} of {total}"
-        raise StoreError(f"{lacking} are not in {out}; add what is missing, or --allow-missing")
+        raise StoreError(
+            f"{len(missing)} of {total} are not in {out}; add what is missing, or --allow-missing"
+        )
 
 
 def _predict_by_aligner(
@@ -235,6 +235,7 @@ def _predict_by_describer(
     benchmark: str, out: Path, options: dict[str, Any]
 ) -> "BenchmarkAnswers[Any]":
     """Write the steps that a network describes to `out`. Return them by video."""
+    from stepline.datasets.youcook2 import id_prefix
     from stepline.models.procx.benchmark import benchmark_videos
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
@@ -251,7 +252,8 @@ def _predict_by_describer(
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _print_skipped_videos(questions.count_reasons())
-    answers = answer(questions.questions, loaded, features, out, settings)
+    prefix = id_prefix(options["reference"])
+    answers = answer(questions.questions, loaded, features, out, settings, prefix)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
     return answers
@@ -360,8 +362,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     # The network first: it is the cheapest to check.
     loaded = load_aligner(options["aligner"])
     features = StoredFeatures(options["features"])
-    vectors = TextVectors(options["texts"], loaded)
-    inputs = BenchmarkInputs(features, vectors)
+    inputs = BenchmarkInputs(features, TextVectors(options["texts"], loaded))
     questions = read_benchmark_questions(benchmark, options["reference"], options["subset"])
     _print_skipped_videos(questions.count_reasons())
     return questions.questions, loaded, inputs

@@ -156,9 +156,7 @@ def preset_files(command: str) -> dict[str, Path]:
 def preset_option(command: str) -> Callable[[F], F]:
     """Return the option --preset of a command. Its value is the preset's file."""
     files = preset_files(command)
-    origin = "the paper"
-    if "best" in files:
-        origin = "the paper, or the best that was measured"
+    origin = "the paper, or the best that was measured" if "best" in files else "the paper"
     return click.option(
         "--preset",
         type=click.Choice(list(files)),

@@ -1,10 +1,11 @@
 """Progress of long work on stderr: one line that a terminal redraws, else a line now and then."""
 
-import os
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from stepline.cli.errors import draw_status, is_quiet, print_message
@@ -85,12 +86,15 @@ def progress_bars() -> Iterator["Progress"]:
 
 
 class FolderProgress(ProgressLine):
-    """Counts the finished videos of a folder, and shows the counts.
+    """Shows how much of the videos of a folder is done, in minutes of film, and the time left.
 
-    The time left is by the bytes of the files, since a long video takes longer than a short one.
+    The time left is by the film of the videos that have ended. It never rises: a new estimate
+    counts only where it is lower.
 
     Args:
-        labels: the videos. If one is no file, as a link, all count as equally long.
+        labels: names of the videos, in the order in which they begin.
+        durations: their durations in seconds. The mean counts for a None.
+        at_once: number of videos that are processed at the same time.
 
     Attributes:
         finished: number of all videos that have ended.
@@ -98,45 +102,74 @@ class FolderProgress(ProgressLine):
         earlier: number of videos whose result an earlier run had made.
     """
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(
+        self, labels: Sequence[str], durations: Sequence[float | None], at_once: int = 1
+    ) -> None:
         super().__init__()
         self.finished = 0
         self.failed = 0
         self.earlier = 0
+        known = [duration for duration in durations if duration]
+        self._has_durations = bool(known)
+        mean = sum(known) / len(known) if known else 1.0
         self._total = len(labels)
-        are_files = all(map(os.path.isfile, labels))
-        self._bytes_left = {label: os.path.getsize(label) if are_files else 1 for label in labels}
-        self._bytes_worked = 0
+        self._left = [
+            (label, duration or mean) for label, duration in zip(labels, durations, strict=True)
+        ]
+        self._film = sum(duration for _, duration in self._left)
+        self._worked = 0.0  # s of film of ended videos, without those of an earlier run
+        self._at_once = at_once
+        self._stages: dict[str, float] = {}  # of the current video: the fraction that is done
+        self._seconds_per_film = math.inf  # s of work for a second of film, when a video last ended
+        self._seconds_left = math.inf
 
     def add(self, label: str, *, failed: bool, earlier: bool) -> None:
         """Count a video that has ended."""
         self.finished += 1
         self.failed += failed
         self.earlier += earlier
-        size = self._bytes_left.pop(label, 0)
+        self._stages.clear()
+        number = [name for name, _ in self._left].index(label)
+        _, duration = self._left.pop(number)
         # Videos of an earlier run took no time, so they say nothing of the time left.
-        self._bytes_worked += 0 if earlier else size
+        if not earlier:
+            self._worked += duration
+            self._seconds_per_film = (time.monotonic() - self.began) / self._worked
 
     def show_counts(self, *stage: Any) -> None:
-        """Show the counts and the time left.
+        """Show the counts, the time left and the videos in work.
 
         stage: progress of the current video, where one is read at a time: the stage's name, the
             second reached and the duration in seconds.
         """
-        text = self.text(time.monotonic() - self.began)
+        doing = ""
         if stage:
             name, second, duration = stage
-            text += f"; {name}: {second:.0f} of {duration:.0f} s"
+            self._stages[name] = min(1.0, second / duration) if duration else 0.0
+            doing = f": {name} {second:.0f} of {duration:.0f} s"
+        text = self.text()
+        # Videos begin in their order, so the first of those that are left are in work.
+        names = [Path(label).name for label, _ in self._left[: self._at_once]]
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            text += f"; {names[0]}{more}{doing}"
         self.show(text)
 
-    def text(self, seconds: float) -> str:
-        """Return the counts and the time left in words, after some seconds of work."""
-        parts = [f"{self.finished:,} of {self._total:,}"]
+    def text(self) -> str:
+        """Return the counts and the time left in words."""
+        # Sound and picture are two halves of a video.
+        reached = self._left[0][1] * min(1.0, sum(self._stages.values()) / 2) if self._left else 0.0
+        film_left = sum(duration for _, duration in self._left) - reached
+        parts = [f"{self.finished:,} of {self._total:,} videos"]
+        if self._has_durations:
+            parts.append(
+                f"{(self._film - film_left) / 60:.1f} of {self._film / 60:.1f} min of film"
+            )
         if self.failed:
             parts.append(f"{self.failed:,} failed")
-        if self._bytes_worked and self.finished < self._total:
-            seconds_left = seconds / self._bytes_worked * sum(self._bytes_left.values())
-            parts.append(f"{rough_time(seconds_left)} left")
+        if self._left and self._worked:
+            self._seconds_left = min(self._seconds_left, self._seconds_per_film * film_left)
+            parts.append(f"{rough_time(self._seconds_left)} left")
         return ", ".join(parts)
 
 

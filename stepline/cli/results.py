@@ -141,6 +141,7 @@ class ResultPrinter:
         self,
         start: "Callable[[Progress | None], Iterable[VideoOutcome | None]]",
         labels: Sequence[str],
+        folder: FolderProgress | None,
     ) -> None:
         """Print the outcomes of videos as they come.
 
@@ -148,10 +149,10 @@ class ResultPrinter:
             start: begins the work and yields outcomes, or None while there are none. It is given a
                 callback for progress, or None if each video shows its own.
             labels: names of the videos, in their order.
+            folder: shows the progress of several videos. None for one video.
         """
         total = len(labels)
         self._labels.extend(labels)
-        folder = FolderProgress(labels) if self._several else None
         with folder or contextlib.nullcontext():
             # None comes now and then, so that the time left is right between two videos.
             for outcome in start(folder.show_counts if folder is not None else None):

@@ -24,7 +24,7 @@ from stepline.cli.options import (
     settings_from_options,
     speech_options,
 )
-from stepline.cli.progress import progress_bars
+from stepline.cli.progress import FolderProgress, progress_bars
 from stepline.cli.results import ResultPrinter, run_sequentially
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
@@ -115,6 +115,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     pages and playlists, install the extra `links`.
     """
     from stepline.features.files import is_feature_file
+    from stepline.media.container import claimed_duration
     from stepline.networks.device import requested_compute, requested_device
     from stepline.outputs import WebAddresses, safe_stem
     from stepline.pipeline.batch import (
@@ -163,6 +164,10 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     if several and not has_features:
         jobs = min(options["jobs"] or max_parallel_videos(settings), len(sources))
     labels = [source.label for source in sources]
+    folder = None
+    if several:
+        durations = [claimed_duration(Path(label), settings.media) for label in labels]
+        folder = FolderProgress(labels, durations, jobs)
     if jobs > 1:
         networks = None  # each process reads its own
         levels = tuple(logging.getLogger(name).level for name in LOGGER_NAMES)
@@ -170,10 +175,10 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
             settings, output, request_parts, requested_device(), requested_compute(), levels
         )
         with VideoPool(setup, jobs) as pool:
-            printer.print_all(lambda _: pool.run(sources), labels)
+            printer.print_all(lambda _: pool.run(sources), labels, folder)
     else:
         run = partial(run_sequentially, sources, settings, output, networks, request_parts)
-        printer.print_all(run, labels)
+        printer.print_all(run, labels, folder)
     if options["browse"] and printer.last is not None:
         webbrowser.open((output.out / f"{safe_stem(printer.last.id)}.html").absolute().as_uri())
     sys.exit(printer.status)

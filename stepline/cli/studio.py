@@ -276,8 +276,9 @@ def search(
     corrections = open_corrections(folder)
     index = open_index(folder, corrections)
     if index.path.parent != folder:
-        where = f"{folder} cannot be written; the index is in {index.path}"
-        print_message(f"warning: {where}", urgent=True)
+        print_message(
+            f"warning: {folder} cannot be written; the index is in {index.path}", urgent=True
+        )
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.uses_vectors:

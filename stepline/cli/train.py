@@ -160,8 +160,7 @@ def _print_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> Non
     samples = prepared.samples
     amount = f"{len(samples)} samples of {len(samples.videos)} videos"
     others = f"{len(prepared.held_out)} more held out"
-    labels = f"{samples.labelled} of {samples.texts} texts have a label"
-    print_message(f"{amount}, {others}; {labels}")
+    print_message(f"{amount}, {others}; {samples.labelled} of {samples.texts} texts have a label")
     _print_left_out(samples.count_reasons())
     if excluding and EXCLUDED_REASON not in samples.count_reasons():
         print_message("warning: no video of the sources is in the lists of --exclude")
@@ -226,8 +225,7 @@ def _print_procx_samples(prepared: "ProcxPrepared") -> None:
     if prepared.crowded_count:
         queries = prepared.settings.model.queries
         reason = f"{prepared.crowded_count} videos have more steps than {queries} queries"
-        cure = "those that fit best are learned; raise model.queries"
-        print_message(f"warning: {reason}: {cure}")
+        print_message(f"warning: {reason}: those that fit best are learned; raise model.queries")
 
 
 @train.command("wys2")

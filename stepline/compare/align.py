@@ -44,8 +44,7 @@ def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
             # The best partner of each step, seen from both videos.
             cosines = vectors[first] @ vectors[second].T  # (K, K')
             forward = cosines.max(axis=1).mean()
-            backward = cosines.max(axis=0).mean()
-            similarity[first, second] = (forward + backward) / 2
+            similarity[first, second] = (forward + cosines.max(axis=0).mean()) / 2
     # Only one half was filled, and likeness is the same both ways.
     return np.maximum(similarity, similarity.T)
 
@@ -159,8 +158,7 @@ def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
     for step in range(step_count):
         # The step is left out, or joins a group. The running maximum leaves groups out.
         above = best[step]
-        with_step = above[:-1] + gains[step]
-        row = np.maximum(above[1:], with_step)
+        row = np.maximum(above[1:], above[:-1] + gains[step])
         best[step + 1, 1:] = np.maximum.accumulate(row)
     # Back from the end: which steps and groups made the largest sum.
     numbers: GroupNumbers = {}

@@ -171,7 +171,7 @@ class AlignedSteps:
 
 def compare(
     records: Sequence[Record],
-    settings: CompareSettings | None = None,
+    settings: CompareSettings = CompareSettings(),
     *,
     embedder: Embedder = embed,
     damaged: Sequence[LeftOutVideo] = (),
@@ -183,11 +183,10 @@ def compare(
 
     Args:
         records: records of the videos, one per video.
-        settings: minimal similarities and shares. None: the defaults.
+        settings: minimal similarities and shares.
         embedder: function that maps N texts to unit vectors (N, D).
         damaged: records that could not be read, which are left out first.
     """
-    settings = settings or CompareSettings()
     # Records that can be compared.
     left_out = [*damaged]
     usable = []

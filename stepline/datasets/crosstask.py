@@ -94,8 +94,7 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
     """
     lines = [line.strip() for line in read_text(path).split("\n")]
     # empty lines end blocks
-    blocks = "\n".join(lines).split("\n\n")
-    for block in blocks:
+    for block in "\n".join(lines).split("\n\n"):
         rows = [line for line in block.split("\n") if line]
         if not rows:
             continue
@@ -105,9 +104,9 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
         id, title, _, count, step_line = rows
         steps = [step.strip() for step in step_line.split(",")]
         if len(steps) != int(count):
-            counts = f"{count} steps by its count but {len(steps)} between commas"
             raise DatasetError(
-                f"{path}: task {id} has {counts}; take the commas out of its step texts"
+                f"{path}: task {id} has {count} steps by its count but {len(steps)} between "
+                "commas; take the commas out of its step texts"
             )
         yield TaskDescription(id, title, tuple(steps))
 

@@ -128,9 +128,10 @@ def _check_splits(source: ExcludedSource, is_scored: Mapping[str | None, bool]) 
                 f"{source.path}: {source.name} holds no split {split!r}; it has {', '.join(splits)}"
             )
     if is_scored and not any(is_scored.values()):
-        fault = f"no one is scored on its videos, all of split {splits[0]!r}"
-        cure = f"{source.name}:{splits[0]}={source.path} keeps them out"
-        raise DatasetError(f"{source.path}: {fault}; {cure}")
+        raise DatasetError(
+            f"{source.path}: no one is scored on its videos, all of split {splits[0]!r}; "
+            f"{source.name}:{splits[0]}={source.path} keeps them out"
+        )
 
 
 def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
@@ -148,11 +149,10 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
             video, *sets = words
             # JSON read as ids would exclude nothing.
             if not video.isprintable() or video[0] in MARKUP_BRACKETS:
-                cure = (
-                    "give one id per line; "
-                    "`stepline curate excluded DATASET=FILE` makes such a list of annotations"
+                raise DatasetError(
+                    f"{path}: line {number} is not a video id; give one id per line; `stepline "
+                    "curate excluded DATASET=FILE` makes such a list of annotations"
                 )
-                raise DatasetError(f"{path}: line {number} is not a video id; {cure}")
             names[strip_id_prefix(video)].update(sets or [UNNAMED_SET])
     return _sorted_videos(names)
 

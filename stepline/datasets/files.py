@@ -66,8 +66,9 @@ def read_bytes(path: Path) -> bytes:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DatasetError(f"{path}: its gzip is damaged ({error}); download it again") from error
     except OSError as error:
-        cure = "`stepline datasets` says where to get it"
-        raise DatasetError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
+        raise DatasetError(
+            f"{path}: cannot be read ({error.strerror}); `stepline datasets` says where to get it"
+        ) from error
 
 
 def _unpack_gzip(data: bytes) -> bytes:
@@ -117,9 +118,9 @@ def parse_json(name: str, text: str) -> Tree:
     try:
         return json_tree(text, partial(_require_unique_keys, name))
     except json.JSONDecodeError as error:
-        location = f"line {error.lineno}, column {error.colno}"
         raise DatasetError(
-            f"{name}: not valid JSON at {location} ({error.msg}); correct it or get it again"
+            f"{name}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
+            "correct it or get it again"
         ) from error
     except ValueError as error:
         raise DatasetError(

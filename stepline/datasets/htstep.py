@@ -89,8 +89,9 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
     for line, row in read_csv(path, TAXONOMY_COLUMNS):
         id = row["global_step_index"].strip()
         if id in steps:
-            fault = f"line {line} repeats global_step_index {id}"
-            raise DatasetError(f"{path}: {fault}; keep one of them")
+            raise DatasetError(
+                f"{path}: line {line} repeats global_step_index {id}; keep one of them"
+            )
         headline = row["headline"].strip()
         steps[id] = ArticleStep(id, row["activity"], row["variation"], headline)
     return steps

@@ -25,6 +25,7 @@ FILE_NAMES = {
         "htmrkb_dis_valid_3k_6july_yc2format_clean.json",
     ),
 }
+JSON_FILES = ("*.json", "*.json.gz")
 FOLDER_CURE = "give the annotation file, or its folder (captiondata)"
 
 
@@ -36,7 +37,7 @@ def read(path: Path, *, from_model: bool = False) -> Iterator[DatasetEntry]:
         from_model: True if a model wrote the steps, or they were taken from other texts (Sieve &
             Swap). They are then no human reference.
     """
-    for file in annotation_files(path, ("*.json", "*.json.gz"), FOLDER_CURE):
+    for file in annotation_files(path, JSON_FILES, FOLDER_CURE):
         root = read_node(file)
         if root.get("database") is None:
             yield from _flat_entries(root, split_of_name(file.name), from_model)
@@ -46,6 +47,14 @@ def read(path: Path, *, from_model: bool = False) -> Iterator[DatasetEntry]:
 
 
 read_swapped = partial(read, from_model=True)
+
+
+def id_prefix(path: Path) -> str:
+    """Return the "v_" that flat annotation files at a path have before all ids, else ""."""
+    roots = [read_node(file) for file in annotation_files(path, JSON_FILES, FOLDER_CURE)]
+    return shared_prefix(
+        [id for root in roots if root.get("database") is None for id, _ in root.entries()]
+    )
 
 
 def _author_entry(id: str, video: Node) -> DatasetEntry:

@@ -111,5 +111,4 @@ def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:
     bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
     counts = np.bincount(bin_of, minlength=bins)
     total_gap = np.abs(np.bincount(bin_of, weights=p - labels, minlength=bins)).sum()
-    item_count = max(1, counts.sum())
-    return float(total_gap / item_count)
+    return float(total_gap / max(1, counts.sum()))

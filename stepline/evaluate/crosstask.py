@@ -63,8 +63,7 @@ def shown_mask(segments: Pairs, steps: Sequence[int], seconds: int, step_count: 
                 f"step {step + 1} of a task with {step_count} steps; correct the annotation"
             )
         first = max(0, int(np.floor(start)))
-        stop = max(0, int(np.ceil(end)))
-        mask[first:stop, step] = True
+        mask[first : max(0, int(np.ceil(end))), step] = True
     return mask
 
 
@@ -311,8 +310,9 @@ def _hits_and_steps(
     scores = read_matrix(node)
     row_count, column_count = scores.shape
     if column_count != step_count:
-        counts = f"{column_count} columns for {step_count} steps"
-        raise DatasetError(f"{node.location}: {counts}; give one per step")
+        raise DatasetError(
+            f"{node.location}: {column_count} columns for {step_count} steps; give one per step"
+        )
     # The first of equally good seconds.
     fit = ordered_assignment(step_costs(scores)) if ordered else scores
     seconds = row_count if clip else max(seconds, row_count)

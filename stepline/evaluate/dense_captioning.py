@@ -30,7 +30,6 @@ import numpy as np
 from stepline.datasets import read_predictions
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Flags, Floats, Statistic, ratio_statistic
-from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, rouge_l
 from stepline.evaluate.events import (
     Event,
     EventsByVideo,
@@ -54,6 +53,7 @@ from stepline.evaluate.soda import SodaKind, harmonic_mean, soda
 Version: TypeAlias = Literal["stepline", "2018", "2021", "vidchapters"]
 Row: TypeAlias = tuple[float, ...]  # one value per tIoU
 Rows: TypeAlias = dict[str, Row]  # by metric
+CaptionPair: TypeAlias = tuple[tuple[str, ...], str]  # references and prediction, tokenized
 
 TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
 MAX_PREDICTIONS = 1000  # per video; what follows is not scored, as in every version
@@ -147,17 +147,13 @@ class _DensevidScorer:
         for tiou in self._tious:
             pairs = tuple(self._pair_captions(iou >= tiou, captions, texts))
             if pairs not in scores:
-                scores[pairs] = self._caption_scores(pairs)
+                scores[pairs] = (self._meteor.compare(pairs).aggregate, *caption_scores(pairs))
             # Captions pair at IoU >= tIoU. Detection asks for more than tIoU.
             is_hit = iou > tiou
             precision = float(is_hit.any(axis=1).mean())
             columns.append((*scores[pairs], precision, float(is_hit.any(axis=0).mean())))
         rows = zip(*columns, strict=True)
         return dict(zip((*CAPTION_METRICS, "precision", "recall"), rows, strict=True))
-
-    def _caption_scores(self, pairs: tuple[CaptionPair, ...]) -> Row:
-        """Return the caption metrics of caption pairs, in the order of CAPTION_METRICS."""
-        return (self._meteor.compare(pairs).aggregate, cider(pairs), *bleu(pairs), rouge_l(pairs))
 
     def _pair_captions(
         self, is_overlapping: Flags, captions: list[str], texts: list[str]
@@ -175,7 +171,30 @@ class _DensevidScorer:
         for text, row in zip(texts, is_overlapping, strict=True):
             partners = [captions[column] for column in np.flatnonzero(row)]
             for partner in partners or [self._garbage]:
-                yield CaptionPair((partner,), text)
+                yield (partner,), text
+
+
+def caption_scores(pairs: Sequence[CaptionPair]) -> Row:
+    """Return CIDEr-D, BLEU-1 to BLEU-4 and ROUGE-L of all caption pairs, by pycocoevalcap.
+
+    CIDEr-D is in [0, 10], and its idf comes from these references: it is 0 for a single pair, even
+    for a perfect one. The others are in [0, 1].
+    """
+    from pycocoevalcap.bleu.bleu_scorer import BleuScorer
+    from pycocoevalcap.cider.cider_scorer import CiderScorer
+    from pycocoevalcap.rouge.rouge import Rouge
+
+    bleu = BleuScorer()
+    cider = CiderScorer()
+    for references, caption in pairs:
+        bleu += (caption, references)
+        cider += (caption, references)
+    bleu_scores, _ = bleu.compute_score(option="closest")
+    rouge_scores = [Rouge().calc_score([caption], references) for references, caption in pairs]
+    # Without any word in the references pycocoevalcap has no idf, and stops.
+    has_words = any("".join(references) for references, _ in pairs)
+    cider_score = float(cider.compute_score()[0]) if has_words else 0.0
+    return (cider_score, *bleu_scores, float(np.mean(rouge_scores)))
 
 
 # ---------------------------------------------------------------- the benchmark

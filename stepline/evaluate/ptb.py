@@ -328,8 +328,7 @@ def _write_constant(value: str) -> Callable[[str], str]:
 
 
 def _replace_characters(table: Mapping[str, str]) -> Callable[[str], str]:
-    translation = str.maketrans(dict(table))
-    return methodcaller("translate", translation)
+    return methodcaller("translate", str.maketrans(dict(table)))
 
 
 def _write_dash(text: str) -> str:

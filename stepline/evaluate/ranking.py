@@ -143,8 +143,9 @@ def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floa
     if not len(truth):
         raise DatasetError("a ranking score is undefined with no item; give items of both classes")
     if len(np.unique(truth)) < 2:
-        only = f"only label {truth[0]:g}"
-        raise DatasetError(f"a ranking score is undefined with {only}; give items of both classes")
+        raise DatasetError(
+            f"a ranking score is undefined with only label {truth[0]:g}; give items of both classes"
+        )
     return truth, values, np.zeros(len(truth), dtype=np.int64)
 
 

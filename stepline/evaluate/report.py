@@ -192,7 +192,7 @@ def compare(
     first_samples = bootstrap_scores(first_statistics, draws=draws, seed=seed)
     second_samples = bootstrap_scores(second_statistics, draws=draws, seed=seed)
     differences = {}
-    not_better = {}
+    p_values = {}
     for name in names:
         sample = _differences(first_samples[name], second_samples[name])
         first_point = np.array([point_estimate(first_statistics[name])])
@@ -202,9 +202,9 @@ def compare(
             value, *percentile_interval(sample), first_statistics[name].items
         )
         known = sample[~np.isnan(sample)]
-        not_better[name] = float((known <= 0).mean()) if len(known) else math.nan
+        p_values[name] = float((known <= 0).mean()) if len(known) else math.nan
     uncompared = sorted({*first.statistics} ^ {*second.statistics})
-    return Comparison(len(sources), differences, not_better, second, tuple(uncompared))
+    return Comparison(len(sources), differences, p_values, second, tuple(uncompared))
 
 
 def _differences(first: Floats, second: Floats) -> Floats:
@@ -229,9 +229,10 @@ def as_table(system: EvaluationReport, against: Comparison | None = None) -> str
         "videos   items  protocol"
     ]
     for name, metric in system.metrics.items():
-        numbers = f"{_four_digits(metric.value):>8}  {_interval_text(metric):<19}"
-        counts = f"{len(scores.videos):>6} {metric.items:>7}"
-        lines.append(f"{name:<{width}}  {numbers} {counts}  {system.name}")
+        lines.append(
+            f"{name:<{width}}  {_four_digits(metric.value):>8}  {_interval_text(metric):<19} "
+            f"{len(scores.videos):>6} {metric.items:>7}  {system.name}"
+        )
     lines += [
         "",
         f"rule: {scores.rule}",

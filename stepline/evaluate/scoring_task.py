@@ -76,15 +76,15 @@ class ScoringTask:
         predicted = dict.fromkeys(predicted_ids)
         shared = tuple(id for id in expected if id in predicted)
         if expected and predicted and not shared:
-            pair = f"{next(iter(predicted))!r} and {next(iter(expected))!r}"
             raise DatasetError(
-                f"{self.predictions}: no id is in the reference ({pair})"
-                "; give predictions by its ids"
+                f"{self.predictions}: no id is in the reference ({next(iter(predicted))!r} and "
+                f"{next(iter(expected))!r}); give predictions by its ids"
             )
         if expected and items == 0 and not predicted and handling != COUNT_MISSING:
-            fault = f"{self.predictions}: empty; {self.protocol} scores only videos in both files"
-            cure = "give predictions, or a convention that counts missing videos"
-            raise DatasetError(f"{fault}; {cure}")
+            raise DatasetError(
+                f"{self.predictions}: empty; {self.protocol} scores only videos in both files; "
+                "give predictions, or a convention that counts missing videos"
+            )
         if not expected or items == 0:
             part = f" in subset {self.subset!r}" if self.subset is not None else ""
             raise DatasetError(
@@ -175,8 +175,9 @@ def require_length(node: Node, values: Sized, count: int, noun: str) -> None:
         noun: plural of what the values are for, for the message.
     """
     if len(values) != count:
-        counts = f"{len(values)} values for {count} {noun}"
-        raise DatasetError(f"{node.location}: {counts}; give one, or null, for each")
+        raise DatasetError(
+            f"{node.location}: {len(values)} values for {count} {noun}; give one, or null, for each"
+        )
 
 
 V = TypeVar("V")
@@ -216,8 +217,9 @@ def prediction_notes(predictions: SegmentPredictions) -> list[str]:
         locations[row.reason].append(row.location)
     notes = []
     for reason, rows in locations.items():
-        fault = f"{len(rows)} of the predictions could not be read"
-        notes.append(f"{fault}: {reason} (first: {rows[0]})")
+        notes.append(
+            f"{len(rows)} of the predictions could not be read: {reason} (first: {rows[0]})"
+        )
     return [*notes, *predictions.rules]
 
 

@@ -191,9 +191,7 @@ def _video_scores(node: Node | None, truth: Floats, official: bool) -> list[floa
     else:
         row = [*overlap]
     # Predicted frames that all score the same are undefined officially, else uncorrelated.
-    undefined = np.nan
-    if _varies(truth) and (node is None or not official):
-        undefined = 0.0
+    undefined = 0.0 if _varies(truth) and (node is None or not official) else np.nan
     ranks = _frames(node, "scores", truth)
     for correlation in (kendall_tau(ranks, truth), spearman_rho(ranks, truth)):
         row.append(undefined if correlation is None else correlation)

@@ -23,7 +23,6 @@ from stepline.features.files import VIDEOS_WANTED
 from stepline.files.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.parquet import ParquetError, ParquetReader
-from stepline.files.remote.cache import CachedFolder
 from stepline.limits import read_safetensors_header
 from stepline.records import FeatureSequence, Matrix, Rejected
 
@@ -545,9 +544,9 @@ class FeatureWriter:
         # What the store holds fixes its width.
         for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
             if self.width not in (None, location.width):
-                reason = f"its features are {location.width} wide, not {self.width}"
                 raise ShapeError(
-                    f"{folder}: {reason}; give another --out, one store holds one width"
+                    f"{folder}: its features are {location.width} wide, not {self.width}; give "
+                    "another --out, one store holds one width"
                 )
             self.width = location.width
             self._backbones[location.id] = location.backbone
@@ -640,9 +639,9 @@ class FeatureWriter:
             return
         # Two writers would overwrite each other's shards.
         if index_path(self._folder, self._shard).exists():
-            cure = "let one of them finish, then start the other again"
             raise StoreError(
-                f"{self._folder}: another process has now written shard {self._shard}; {cure}"
+                f"{self._folder}: another process has now written shard {self._shard}; let one of "
+                "them finish, then start the other again"
             )
         with atomic_path(shard_path(self._folder, self._shard)) as partial:
             save_file({TENSOR_NAME: np.concatenate(self._values)}, partial)
@@ -671,6 +670,8 @@ class RemoteFeatureStore(FeatureStore):
     """
 
     def __init__(self, url: str, *, max_bytes: int | None = None) -> None:
+        from stepline.files.remote.cache import CachedFolder
+
         self._cached = CachedFolder(url, max_bytes=max_bytes)
         self._cached.fetch(name for name in self._cached.names if name.endswith(".parquet"))
         super().__init__(self._cached.folder, display_url=self._cached.display_url)

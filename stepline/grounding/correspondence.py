@@ -202,8 +202,7 @@ def _said_line_evidence(lines: Sequence[TimedText], sentences: Sequence[Sentence
     for sentence in sentences:
         words = _words(sentence.text)
         first = max(0, int(sentence.span.start - TEXT_MARGIN_SECONDS))
-        end = math.ceil(sentence.span.end + TEXT_MARGIN_SECONDS)
-        for t in range(first, end):
+        for t in range(first, math.ceil(sentence.span.end + TEXT_MARGIN_SECONDS)):
             spoken[t] |= words
 
     # second at which lines appear, one trial for all of them -> whether one of them is said

@@ -83,8 +83,7 @@ def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
         features: feature rows of the pictures, width D.
         seconds: T.
     """
-    width = features.values.shape[1]
-    values = np.full((seconds, width), np.nan)
+    values = np.full((seconds, features.values.shape[1]), np.nan)
     for t in range(seconds):
         second = Span(float(t), float(t + 1))
         rows = features.rows(second)
@@ -113,8 +112,7 @@ def center_similarity(scores: Array) -> Array:
     spread = z[:, is_known].std()
     if spread <= MIN_SPREAD:
         return np.zeros(z.shape)
-    deviations = z / spread
-    return np.asarray(np.clip(deviations, -MAX_DEVIATIONS, MAX_DEVIATIONS))
+    return np.asarray(np.clip(z / spread, -MAX_DEVIATIONS, MAX_DEVIATIONS))
 
 
 def informative_seconds(
@@ -167,8 +165,7 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
     if not len(changes) and not activity.cuts:
         return True
     # A run of seconds that all change is a film.
-    gaps = np.flatnonzero(np.diff(changes) > 1)
-    runs = np.split(changes, gaps + 1)
+    runs = np.split(changes, np.flatnonzero(np.diff(changes) > 1) + 1)
     if max(map(len, runs)) >= SLIDE_SECONDS * activity.rate:
         return False
     # Slides show text most of the time.
@@ -211,8 +208,7 @@ def picture_warning(
         seconds: duration of the video in seconds, rounded up.
         on_screen: lines of text in the picture.
     """
-    has_look = np.isfinite(activity.thumbnails).all(axis=1)
-    rows = np.flatnonzero(has_look)
+    rows = np.flatnonzero(np.isfinite(activity.thumbnails).all(axis=1))
     if not len(rows):
         return None
     # Nothing can count as shown.
@@ -224,8 +220,7 @@ def picture_warning(
     ):
         return "the pictures are a still, slides or plain, so no step counts as shown"
     # Parts cannot count as shown.
-    last_row = int(rows[-1])
-    end = math.ceil((last_row + 1) / activity.rate)
+    end = math.ceil((int(rows[-1]) + 1) / activity.rate)
     when = "later"
     reasons = []
     stretches = still_stretches(activity, min(end, seconds))
@@ -309,8 +304,7 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
     # The half step includes `limit` itself.
     weights = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
     gains = [log_bayes_factor(prior, w * evidence) - penalty * w for w in weights]
-    best = int(np.argmax(gains))
-    return round(float(weights[best]), 2)
+    return round(float(weights[int(np.argmax(gains))]), 2)
 
 
 def log_bayes_factor(prior: Array, evidence: Array) -> float:
@@ -322,8 +316,7 @@ def log_bayes_factor(prior: Array, evidence: Array) -> float:
         prior: (K, T) P(step k is shown in second t), by the speech.
         evidence: (K, T) log likelihood ratios of step k being shown in second t.
     """
-    factors = bayes_factors(prior, evidence)
-    return float(np.log(factors).sum())
+    return float(np.log(bayes_factors(prior, evidence)).sum())
 
 
 def bayes_factors(prior: Array, evidence: Array) -> Array:

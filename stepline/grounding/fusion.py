@@ -157,9 +157,7 @@ def fuse(speech: SpeechPrior, evidence: Array, settings: GroundSettings) -> Show
         unclaimed = prior * probability_unclaimed(shown_at, score)
         # by chance: the mean likelihood, over all steps, in seconds where they are not shown
         absent = np.maximum(1 - shown_at, MIN_UNCLAIMED_PROBABILITY)
-        elsewhere = 1.0
-        if absent.size:
-            elsewhere = float((likelihood * absent).sum() / absent.sum())
+        elsewhere = float((likelihood * absent).sum() / absent.sum()) if absent.size else 1.0
         # P(shown) by Bayes: the prior odds times the likelihood ratio against chance
         if_shown = (sum_to_one(unclaimed) * likelihood).sum(axis=1)
         likelihood_ratio = if_shown / elsewhere  # (K,)
@@ -215,11 +213,12 @@ def place_by_words(step: Step, duration: float) -> Step:
     """Return a step that is said with `spans` and `at`, by the time of its words.
 
     Args:
-        step: the step.
+        step: the step. `at` may be the second around which it is said, else the middle of `said` is.
         duration: duration of the video in seconds.
     """
     assert step.said is not None
-    second = min(math.floor(step.said.center + WORDS_LAG_SECONDS), math.ceil(duration) - 1)
+    center = step.said.center if step.at is None else step.at
+    second = min(math.floor(center + WORDS_LAG_SECONDS), math.ceil(duration) - 1)
     at = min(second + 0.5, (second + duration) / 2)  # the last second may be a short one
     start = max(0.0, min(step.said.start - BEFORE_WORDS_SECONDS, second))
     end = min(duration, max(step.said.end + AFTER_WORDS_SECONDS, second + 1.0))

@@ -362,8 +362,7 @@ def similarity_evidence(inputs: GroundingInputs) -> Array:
     vectors = inputs.step_vectors
     if features is None or vectors is None or not inputs.steps or features.backbone == "conse":
         return np.zeros((len(inputs.steps), inputs.seconds))
-    cosines = similarity(features, vectors, inputs.seconds)
-    return center_similarity(cosines)
+    return center_similarity(similarity(features, vectors, inputs.seconds))
 
 
 def _posterior(prior: float, log_odds: float) -> float:

@@ -81,8 +81,7 @@ def cut_into_windows(
         context = Span(max(0.0, first_second), min(last, last_second))
         # All steps said in the context compete, decided here or not.
         near = {k for k, second in enumerate(centers) if second in context}
-        window = GroundingWindow(context, tuple(sorted(near | decided_steps)), decided_steps)
-        windows.append(window)
+        windows.append(GroundingWindow(context, tuple(sorted(near | decided_steps)), decided_steps))
     return windows
 
 
@@ -105,8 +104,7 @@ def cut_steps(
         if sentence.span.overlap(window.context) > 0:
             number[n] = len(sentences)
             span = _to_window_time(sentence.span, window)
-            in_window = sentence.model_copy(update={"span": span, "words": ()})
-            sentences.append(in_window)
+            sentences.append(sentence.model_copy(update={"span": span, "words": ()}))
 
     # the steps
     moved = []
@@ -114,7 +112,8 @@ def cut_steps(
         step = steps[k]
         said_span = _to_window_time(step.said, window) if step.said is not None else None
         sources = [number[source] for source in step.sources if source in number]
-        changes = {"said": said_span, "sources": tuple(sources)}
+        at = None if step.at is None else max(0.0, step.at - window.context.start)
+        changes = {"said": said_span, "sources": tuple(sources), "at": at}
         moved.append(step.model_copy(update=changes))
     if transcript is None:
         return moved, None

@@ -410,8 +410,7 @@ class StepTextHmm:
     def posterior(self) -> tuple[Array, float]:
         """Return P(line k is being said in sentence s), (K, S), and the log of the weight of all paths."""
         # Forward, with all lines allowed.
-        everything = np.ones((1, self._lines))
-        past = list(self._forward(everything))
+        past = list(self._forward(np.ones((1, self._lines))))
         end = self._end_sum(past[-1])[0]
         # Backward, divided by the same scales, so that the products are probabilities.
         line_future = self._ending[1:] / end
@@ -439,8 +438,7 @@ class StepTextHmm:
         part = max(1, MAX_LEAVE_ONE_OUT_VALUES // self._lines)
         logarithms = np.zeros(self._lines)
         for first in range(0, self._lines, part):
-            end = min(first + part, self._lines)
-            rows = np.arange(first, end)
+            rows = np.arange(first, min(first + part, self._lines))
             is_allowed = np.ones((len(rows), self._lines))
             is_allowed[rows - first, rows] = 0.0
             for state in self._forward(is_allowed):
@@ -531,8 +529,7 @@ def said_probability(rows: Array, weights: LineWeights, *, so_far: bool = False)
     """
     numbers = weights.said_so_far if so_far else weights.said_weights
     bias = weights.said_so_far_bias if so_far else weights.said_bias
-    log_odds = rows @ np.array(numbers) + bias
-    return np.asarray(sigmoid(log_odds), np.float64)
+    return np.asarray(sigmoid(rows @ np.array(numbers) + bias), np.float64)
 
 
 @functools.cache

@@ -136,9 +136,7 @@ class OnlineGrounder:
         """Return the last minutes as a window, with the steps in it and those that may still move."""
         settings = self._settings
         # How far back the window reaches.
-        reach = 1.5 * settings.window
-        if self._inputs.is_said.all():
-            reach = 2 * settings.context
+        reach = 2 * settings.context if self._inputs.is_said.all() else 1.5 * settings.window
         start = max(0.0, math.floor(self._until - reach))
         # From when on a step may still move.
         oldest_second = start + settings.context if start else 0.0

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_model import match_lines
+from stepline.grounding.line_model import MIN_MASS, Array, match_lines
 from stepline.grounding.settings import CoarseSettings, LabelRule
 from stepline.numeric import cosine_matrix, softmax
 from stepline.records import (
@@ -44,6 +44,12 @@ MIN_LINE_LIKENESS = 0.6
 MIN_LINE_COSINE = 0.35  # of a user's own line with its sentence. MiniLM: unrelated texts < 0.3
 EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
+# standard deviation in seconds of the sentences that count for the place of a line: of the mean distance
+# of lines, and at most. YouCook2: 427 of 806 lines are placed right, by the passage alone 410. Real clips:
+# as many
+LINE_SPREAD = 0.3
+MAX_LINE_SPREAD = 12.0
+SHIFT_ROUNDS = 3
 
 
 def place_steps(
@@ -53,7 +59,7 @@ def place_steps(
     sentence_vectors: Matrix,
     *,
     duration: float,
-    settings: CoarseSettings | None = None,
+    settings: CoarseSettings = CoarseSettings(),
     step_probabilities: npt.NDArray[np.float64] | None = None,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the narration says them, and the dropped steps.
@@ -67,12 +73,11 @@ def place_steps(
         step_vectors: (K, D) unit MiniLM vectors of the steps.
         sentence_vectors: (S, D) unit MiniLM vectors of the sentences.
         duration: duration of the video in seconds.
-        settings: settings of the alignment. None: the defaults.
+        settings: settings of the alignment.
         step_probabilities: (S,) P(the sentence describes a step), for the line model. None: unknown.
 
     Raises ShapeError if the vectors do not fit.
     """
-    settings = settings or CoarseSettings()
     # The paper's softmax, also without steps or sentences.
     if settings.matching == "softmax" or not steps or not sentences:
         similarity = step_vectors @ sentence_vectors.T
@@ -96,7 +101,7 @@ def coarse_spans(
     similarity: Matrix,
     *,
     duration: float,
-    settings: CoarseSettings | None = None,
+    settings: CoarseSettings = CoarseSettings(),
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the most similar sentences are said.
 
@@ -109,11 +114,10 @@ def coarse_spans(
         sentences: S sentences with their times.
         similarity: (K, S) cosine of each step and sentence.
         duration: duration of the video in seconds.
-        settings: temperature and thresholds. None: the defaults.
+        settings: temperature and thresholds.
 
     Raises ShapeError if similarity is not (K, S). Source: NaSVA, section 3.1.
     """
-    settings = settings or CoarseSettings()
     shape = (len(steps), len(sentences))
     if similarity.shape != shape:
         raise ShapeError(f"similarity must be {shape}, steps by sentences, not {similarity.shape}")
@@ -245,6 +249,8 @@ def steps_from_texts(
 ) -> tuple[Step, ...]:
     """Return a user's own lines as steps, with `said` set to where the narration says them.
 
+    Of a finished narration, `at` is the second around which sentences say the line.
+
     `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence that the line cites is
     like it: MIN_LINE_LIKENESS, or MIN_LINE_COSINE while the narration is still running.
 
@@ -289,6 +295,9 @@ def steps_from_texts(
         rivals = cosines.max(axis=0)[best_sentences]  # (K,) best at its sentence
         is_near = rivals - best_cosines <= MAX_EARLY_LEAD
         is_said |= (best_cosines >= EARLY_COSINE) & is_near
+    centers = np.array([sentence.span.center for sentence in sentences])
+    line_seconds = (sentences[-1].span.end - sentences[0].span.start) / len(steps)
+    spread = min(LINE_SPREAD * line_seconds, MAX_LINE_SPREAD)
     placed = []
     for k, step in enumerate(steps):
         if is_said[k]:
@@ -296,9 +305,34 @@ def steps_from_texts(
             first = sentences[sources[0]].span
             last = sentences[sources[-1]].span
             said_span = Span(first.start, max(first.end, last.end))
-            step = step.model_copy(update={"said": said_span, "sources": sources})
+            at = None
+            if not so_far:
+                at = shift_to_mean(said_span.center, centers, match.posterior[k], spread)
+            step = step.model_copy(update={"said": said_span, "sources": sources, "at": at})
         placed.append(step)
     return tuple(placed)
+
+
+def shift_to_mean(
+    start: float, centers: Array, weights: Array, spread: float, *, rounds: int = SHIFT_ROUNDS
+) -> float:
+    """Return the second around which the weight of sentences is, near a first guess, by mean shift.
+
+    Args:
+        start: the first guess in seconds.
+        centers: (S,) middle of each sentence in seconds.
+        weights: (S,) weight of each sentence.
+        spread: standard deviation of the Gaussian kernel in seconds.
+        rounds: number of shifts.
+    Source: Fukunaga and Hostetler 1975.
+    """
+    second = start
+    for _ in range(rounds):
+        near = weights * np.exp(-(((centers - second) / spread) ** 2) / 2)
+        if near.sum() < MIN_MASS:
+            break
+        second = float(np.average(centers, weights=near))
+    return second
 
 
 def _near_best(

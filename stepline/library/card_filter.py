@@ -98,6 +98,5 @@ def _has_metadata(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
 def _title_has_words(card: VideoCard, words: Sequence[str]) -> bool:
     # A value is found by "name: value" as well.
     metadata = [f"{name}: {value}" for name, value in card.metadata.items()]
-    texts = [card.title, *card.tags, *metadata]
-    folded = "\n".join(texts).casefold()
+    folded = "\n".join([card.title, *card.tags, *metadata]).casefold()
     return all(word in folded for word in words)

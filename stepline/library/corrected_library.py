@@ -31,6 +31,7 @@ from stepline.library.corrections import (
     apply_corrections,
     check_correction,
     corrects_steps,
+    edits_of_person,
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
@@ -60,8 +61,7 @@ class VideoCard(FrozenModel):
         placed_steps: number of steps that are placed by their words.
         revision: number of corrections.
         warnings: number of warnings of the record.
-        no_steps_reason: why the record has no steps, and what helps: its last warning. None if it
-            has steps.
+        no_steps_reason: why the record has no steps: its first warning. None if it has steps.
         written: modification time of the record's file, seconds since 1970, UTC.
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
@@ -107,7 +107,7 @@ class CurrentRecord:
     Attributes:
         machine_record: the record that `stepline steps` wrote.
         corrected: that record with the corrections of people.
-        has_step_corrections: whether people corrected steps. If so, `machine_record` is read from the
+        has_step_corrections: whether people corrected steps or sentences. If so, `machine_record` is read from the
             database, else from the record's file.
     """
 
@@ -423,7 +423,7 @@ class CorrectedLibrary:
                     raise RecordChangedError
             # Whether it fits is checked in the transaction, so no other one comes in between.
             check_correction(record, earlier, correction)
-            # The machine's record is kept with the first correction of steps.
+            # The machine's record is kept with the first correction of steps or sentences.
             if corrects_steps(correction, {other.id: other for other in earlier}):
                 connection.execute(
                     "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
@@ -488,15 +488,19 @@ class CorrectedLibrary:
 
 
 def _is_resent(new: Correction, corrections: Sequence[Correction]) -> bool:
-    """Return whether a correction is among others, except for its time and its record's hash.
+    """Return whether a correction is among others, except for its time, its record's hash and what
+    the writer added.
 
     Args:
         new: the correction.
         corrections: the others.
     """
-    sent = {"when": new.when, "record": new.record}
-    same_id = (other for other in corrections if other.id == new.id)
-    return any(other.model_copy(update=sent) == new for other in same_id)
+    sent = {"when": new.when, "record": new.record, "edits": edits_of_person(new)}
+    new = new.model_copy(update=sent)
+    for other in corrections:
+        if other.id == new.id:
+            return other.model_copy(update={**sent, "edits": edits_of_person(other)}) == new
+    return False
 
 
 def _current_stamp(path: Path) -> Stamp | None:
@@ -542,7 +546,7 @@ def _make_card(
         placed_steps=statuses.count("placed"),
         revision=revision,
         warnings=len(record.warnings),
-        no_steps_reason=record.warnings[-1] if record.warnings and not record.steps else None,
+        no_steps_reason=record.warnings[0] if record.warnings and not record.steps else None,
         written=video.stamp[0] / 1e9,
         tags=record.video.tags,
         metadata=record.video.metadata,

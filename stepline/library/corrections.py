@@ -15,6 +15,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from stepline.errors import StoreError
+from stepline.library.transcript_edits import (
+    DropEdit,
+    JoinEdit,
+    SentenceEdit,
+    SentenceId,
+    SentenceTable,
+    WordsEdit,
+    edited_sentences,
+)
 from stepline.library.video_edits import (
     MetadataEdit,
     TagEdit,
@@ -36,6 +45,7 @@ from stepline.records import (
     covering_span,
     current_status,
 )
+from stepline.writing.waits import with_wait
 
 StepId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 StepText: TypeAlias = Annotated[str, Field(max_length=2000, pattern=r"\S")]
@@ -63,8 +73,9 @@ class ChangeEdit(FrozenModel):
         text: new text.
         kind: new kind, such as "do".
         span: seconds of the video, replaces the best span.
-        at: second of the video at which the step is best seen.
+        at: second of the video at which the step is best seen, which its picture shows.
         status: the person's verdict. The score becomes the value in STATUS_SCORES.
+        is_written: whether the writer wrote the text, from words that people corrected.
     """
 
     do: Literal["change"]
@@ -74,6 +85,7 @@ class ChangeEdit(FrozenModel):
     span: Span | None = None
     at: Seconds | None = None
     status: Annotated[Status | None, BeforeValidator(current_status)] = None
+    is_written: Annotated[bool, Field(exclude_if=lambda is_written: not is_written)] = False
 
 
 class AddEdit(FrozenModel):
@@ -85,6 +97,8 @@ class AddEdit(FrozenModel):
         span: seconds in which the video shows it, None if it does not.
         after: id of the step before it, None for the first position.
         kind: kind of the new step.
+        sentence: index in the machine's record of the sentence that it is made of. The step is
+            placed where the sentence is said.
     """
 
     do: Literal["add"]
@@ -93,6 +107,7 @@ class AddEdit(FrozenModel):
     span: Span | None = None
     after: StepId | None = None
     kind: StepKind = "do"
+    sentence: Annotated[SentenceId | None, Field(exclude_if=lambda id: id is None)] = None
 
 
 class DeleteEdit(FrozenModel):
@@ -146,7 +161,7 @@ class OrderEdit(FrozenModel):
 
 
 StepEdit: TypeAlias = ChangeEdit | AddEdit | DeleteEdit | SplitEdit | MergeEdit | OrderEdit
-Edit: TypeAlias = Annotated[StepEdit | VideoEdit, Field(discriminator="do")]
+Edit: TypeAlias = Annotated[StepEdit | SentenceEdit | VideoEdit, Field(discriminator="do")]
 
 
 class NewCorrection(FrozenModel):
@@ -222,11 +237,15 @@ class CorrectedRecord:
         machine: step id -> field -> the machine's value, for each field that people changed. A
             deleted step has all its fields here, a step that a person added is not included.
         revision: number of corrections, including undone ones.
+        sentences: index in the machine's record of each sentence of the corrected transcript.
+        person_texts: ids of the steps whose text a person wrote.
     """
 
     record: Record
     machine: dict[str, dict[str, JsonValue]]
     revision: int
+    sentences: tuple[int, ...] = ()
+    person_texts: frozenset[str] = frozenset()
 
 
 def apply_corrections(record: Record, corrections: Sequence[Correction]) -> CorrectedRecord:
@@ -240,11 +259,14 @@ def apply_corrections(record: Record, corrections: Sequence[Correction]) -> Corr
     """
     # the edits that are not undone, in their order
     steps = _StepTable(record, _preceding_step_ids(record, corrections))
+    sentences = SentenceTable(record.sentences)
     video = record.video
     for correction in active_corrections(corrections):
         for edit in correction.edits:
             if isinstance(edit, VideoEdit):
                 video = apply_video_edit(video, edit)
+            elif isinstance(edit, SentenceEdit):
+                sentences.apply(edit)
             else:
                 steps.apply(edit)
     ordered_steps = steps.ordered_steps()
@@ -259,8 +281,30 @@ def apply_corrections(record: Record, corrections: Sequence[Correction]) -> Corr
             fields = {name: value for name, value in fields.items() if now[name] != value}
         if fields:
             machine[step.id] = fields
-    corrected_record = record.model_copy(update={"steps": ordered_steps, "video": video})
-    return CorrectedRecord(corrected_record, machine, len(corrections))
+    update = {"steps": ordered_steps, "video": video}
+    corrected_record = _with_sentences(record.model_copy(update=update), sentences)
+    # A text that was changed back is the machine's again.
+    person_texts = frozenset(
+        id for id in steps.person_texts if id not in steps.machine or "text" in machine.get(id, {})
+    )
+    return CorrectedRecord(
+        corrected_record, machine, len(corrections), sentences.ids(), person_texts
+    )
+
+
+def _with_sentences(record: Record, table: SentenceTable) -> Record:
+    """Return the record with the sentences of a table, and what cites them with their new indices."""
+    sentences = table.sentences()
+    if record.transcript is None or sentences == record.sentences:
+        return record
+    transcript = record.transcript.model_copy(update={"sentences": sentences})
+    update: dict[str, Any] = {"transcript": transcript}
+    for name in ("steps", "materials", "tools", "yields", "times"):
+        update[name] = tuple(
+            row.model_copy(update={"sources": table.current_sources(row.sources)})
+            for row in getattr(record, name)
+        )
+    return record.model_copy(update=update)
 
 
 def step_fields(step: Step) -> dict[str, JsonValue]:
@@ -290,8 +334,14 @@ def active_corrections(corrections: Sequence[Correction]) -> list[Correction]:
     return [correction for correction in corrections if correction.id not in undone]
 
 
+def edits_of_person(correction: Correction) -> tuple[Edit, ...]:
+    """Return the edits of a correction without those that the writer added."""
+    edits = correction.edits
+    return tuple(edit for edit in edits if not (isinstance(edit, ChangeEdit) and edit.is_written))
+
+
 def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> bool:
-    """Return whether a correction edits steps, or undoes a correction that does.
+    """Return whether a correction edits steps or sentences, or undoes a correction that does.
 
     It is False if only the video's title, tags or metadata change.
 
@@ -303,7 +353,7 @@ def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> b
 
 
 def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
-    """Return the corrections of steps that are not undone, oldest first."""
+    """Return the corrections of steps and sentences that are not undone, oldest first."""
     by_id = {correction.id: correction for correction in corrections}
     active = active_corrections(corrections)
     return [correction for correction in active if corrects_steps(correction, by_id)]
@@ -370,8 +420,8 @@ def touched_fields(
     """Return the (step id, field) pairs that a correction changes.
 
     An undo changes those of the undone correction. Adding, deleting, splitting or merging steps
-    changes all their fields. The step id is "" for the order of the steps and for the video's
-    title, tags and metadata.
+    changes all their fields. The step id is "" for sentences, the order of the steps and the
+    video's title, tags and metadata.
 
     by_id: the video's corrections by id.
     """
@@ -391,6 +441,9 @@ def touched_fields(
                 continue
             case TitleEdit() | TagEdit() | UntagEdit() | MetadataEdit():
                 fields.add(("", edited_field(edit)))
+                continue
+            case WordsEdit() | JoinEdit() | DropEdit():
+                fields.update(("", f"sentence {id + 1}") for id in edited_sentences(edit))
                 continue
             case AddEdit():
                 steps: tuple[str, ...] = (edit.id,)
@@ -442,7 +495,10 @@ class _StepTable:
     def __init__(self, record: Record, preceding_ids: Mapping[str, str | None]) -> None:
         self.machine = {step.id: step for step in record.steps}
         self.steps = dict(self.machine)
+        self.sentences = record.sentences
         self.judged: set[str] = set()  # ids of the steps whose status a person has chosen
+        self.person_texts: set[str] = set()  # ids of the steps whose text a person wrote
+        self.chosen_pictures: set[str] = set()  # ids of the steps whose `at` a person has chosen
         self.preceding_ids = preceding_ids
         self.order: tuple[str, ...] = ()
 
@@ -452,8 +508,13 @@ class _StepTable:
                 self.steps[edit.step] = self._change(self._step(edit.step), edit)
             case AddEdit():
                 step = Step(id=edit.id, text=one_line(edit.text), kind=edit.kind)
-                if edit.span is not None:
-                    step = step.model_copy(update={"spans": (edit.span,), **_person_status("seen")})
+                if edit.sentence is not None:
+                    step = self._cite(step, edit.sentence, edit.span)
+                else:
+                    self.person_texts.add(edit.id)
+                    if edit.span is not None:
+                        update = {"spans": (edit.span,), **_person_status("seen")}
+                        step = step.model_copy(update=update)
                 self.steps[edit.id] = step
             case DeleteEdit():
                 self._step(edit.step)
@@ -485,7 +546,9 @@ class _StepTable:
         while waiting:
             id = waiting.pop()
             if id in self.steps:
-                ordered_steps.append(self._remove_moved_peak(self.steps[id]))
+                ordered_steps.append(
+                    self._with_corrected_text(self._remove_moved_peak(self.steps[id]))
+                )
             waiting.extend(reversed(followers[id]))
         return tuple(ordered_steps)
 
@@ -498,11 +561,18 @@ class _StepTable:
         """Return the step with `at`, its most likely second, set to None if a corrected span excludes it."""
         if step.at is None or (step.spans and step.at in step.spans[0]):
             return step
+        if step.id in self.chosen_pictures:
+            return step
         # The machine's own second may be outside of its span. Then it stays.
         machine = self.machine.get(step.id)
         if machine and machine.spans[:1] == step.spans[:1] and machine.at == step.at:
             return step
         return step.model_copy(update={"at": None})
+
+    def _with_corrected_text(self, step: Step) -> Step:
+        """Return the step with the wait that its text states, if a person has written the text."""
+        machine = self.machine.get(step.id)
+        return step if machine and machine.text == step.text else with_wait(step)
 
     def _step(self, id: str) -> Step:
         if id not in self.steps:
@@ -511,10 +581,25 @@ class _StepTable:
             )
         return self.steps[id]
 
+    def _cite(self, step: Step, sentence: int, span: Span | None) -> Step:
+        """Return a step as one that is said in a sentence, and placed there."""
+        if sentence >= len(self.sentences):
+            raise StoreError(f"sentence {sentence + 1} is not in the transcript; load it again")
+        said = span or self.sentences[sentence].span
+        update = {"said": said, "spans": (said,), "sources": (sentence,)}
+        return step.model_copy(update={**update, **_person_status("placed")})
+
     def _change(self, step: Step, edit: ChangeEdit) -> Step:
         values: dict[str, Any] = edit.model_dump(include={"kind", "at"}, exclude_none=True)
         if edit.text is not None:
             values["text"] = one_line(edit.text)
+            if not edit.is_written:
+                self.person_texts.add(step.id)
+        if edit.at is not None:
+            # The person's picture takes the place of the one with the click.
+            machine = self.machine.get(step.id)
+            values["target"] = machine.target if machine and machine.at == edit.at else None
+            self.chosen_pictures.add(step.id)
         if edit.span is not None:
             values["spans"] = (edit.span, *step.spans[1:])
             # A person who says where a step is shown has seen it, unless a person says otherwise.
@@ -539,9 +624,11 @@ class _StepTable:
         rest = (Span(edit.at, span.end),)
         new = {"id": edit.id, "text": second, "spans": rest, "alternatives": ()}
         self.steps[edit.id] = step.model_copy(update=new)
+        self.person_texts.update((step.id, edit.id))
 
     def _merge(self, steps: Sequence[Step], text: str | None) -> None:
         first, *others = steps
+        self.person_texts.add(first.id)
 
         # the span from the first to the last, and all that they rest on
         joined = "; ".join(step.text for step in steps) if text is None else one_line(text)

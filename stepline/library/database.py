@@ -115,8 +115,9 @@ class LibraryDatabase:
 
     def row_error(self, table: str) -> StoreError:
         """Return the StoreError for a row that fails validation. table: name of its table."""
-        reason = f"a row of its table {table} is not Stepline's"
-        return StoreError(f"{self.path}: {reason}; {LOST_FILE_CURE}")
+        return StoreError(
+            f"{self.path}: a row of its table {table} is not Stepline's; {LOST_FILE_CURE}"
+        )
 
     def rows(self, query: str, *values: object) -> list[Row]:
         """Return the rows of an SQL query. values: values of its placeholders `?`."""

@@ -343,8 +343,9 @@ class LibraryTools:
         """Return the file of a video. Raises MediaError if it is not found or not allowed."""
         path = self._library.media_file(video, record.video)
         if path is None:
-            reason = "its video was moved, or is another file now"
-            raise MediaError(f"{_title(record)!r}: {reason}; move it back")
+            raise MediaError(
+                f"{_title(record)!r}: its video was moved, or is another file now; move it back"
+            )
         return path
 
     def _record(self, video: str) -> Record:

@@ -338,8 +338,7 @@ class SearchIndex:
             condition += f" AND rowid IN (SELECT id FROM moment WHERE file IN ({ids}))"
         query = f"SELECT rowid FROM words WHERE {condition} ORDER BY rank LIMIT ?"
         pattern = " OR ".join(f'"{term}"' for term in rare)
-        rows = self._rows(query, pattern, MAX_CANDIDATES)
-        return [row for (row,) in rows]
+        return [row for (row,) in self._rows(query, pattern, MAX_CANDIDATES)]
 
     def _search_vectors(
         self, query: str, files: Sequence[FileRow] | None
@@ -432,8 +431,7 @@ class SearchIndex:
             try:
                 # One matrix of all files, so that a search is one product.
                 for first_id, count, vector_bytes, min_similarity_bytes in files:
-                    rows = np.frombuffer(vector_bytes, np.float16)
-                    vectors.append(rows.reshape(count, -1))
+                    vectors.append(np.frombuffer(vector_bytes, np.float16).reshape(count, -1))
                     min_similarity.append(
                         np.frombuffer(min_similarity_bytes, np.float32).reshape(count)
                     )
@@ -512,8 +510,9 @@ class SearchIndex:
 
     def _remove(self, name: str) -> None:
         with self._database:
-            file = "(SELECT id FROM file WHERE name = ?)"
-            self._database.execute(f"DELETE FROM moment WHERE file = {file}", (name,))
+            self._database.execute(
+                "DELETE FROM moment WHERE file = (SELECT id FROM file WHERE name = ?)", (name,)
+            )
             self._database.execute("DELETE FROM file WHERE name = ?", (name,))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
@@ -546,8 +545,9 @@ class SearchIndex:
                 database.close()
                 self.path.unlink()
                 database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
-                set_version = f"PRAGMA user_version = {INDEX_VERSION}"
-                database.executescript(f"BEGIN; {INDEX_TABLES} {set_version}; COMMIT;")
+                database.executescript(
+                    f"BEGIN; {INDEX_TABLES} PRAGMA user_version = {INDEX_VERSION}; COMMIT;"
+                )
             return database
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
@@ -609,8 +609,7 @@ def index_path(folder: Path) -> Path:
     if os.access(folder, os.W_OK):
         return folder / INDEX_FILE
     # A name by the real path, so that every way to the folder leads to one index.
-    real_path = os.path.realpath(folder)
-    digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()
     return cache_folder() / "search" / f"{digest[:16]}.sqlite"
 
 

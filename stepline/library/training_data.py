@@ -1,6 +1,7 @@
 """Export of corrected videos as training data.
 
 DIR/records/NAME.json   the corrected steps, as `steps` and as `reference`
+DIR/captions/NAME.vtt   the sentences with their times, of a video whose transcript was corrected
 DIR/features            a store of the features of all corrected videos, one row per second
 
 stepline train nasva --features DIR/features --steps DIR/records --step-vectors conse ...
@@ -12,9 +13,11 @@ from pathlib import Path
 
 from stepline.errors import DatasetError, SettingsError, SteplineError, StoreError
 from stepline.features import FeatureWriter
+from stepline.files.atomic_files import write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import step_corrections
 from stepline.media import probe
+from stepline.outputs.subtitles import spoken_vtt
 from stepline.outputs.text import safe_stem, shown_span
 from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
@@ -71,9 +74,12 @@ def export_corrected(
                 continue
             features.add(machine.video.id, rows.values, rate=rows.rate, backbone=rows.backbone)
             record = library.corrected(id).record
-            write_record(
-                _add_reference_spans(record), out / "records" / f"{safe_stem(machine.id)}.json"
-            )
+            stem = safe_stem(machine.id)
+            write_record(_add_reference_spans(record), out / "records" / f"{stem}.json")
+            if record.transcript != machine.transcript:
+                captions = out / "captions" / f"{stem}.vtt"
+                captions.parent.mkdir(exist_ok=True)
+                write_atomic(captions, spoken_vtt(record))
     return len(videos) - len(left_out), left_out
 
 

@@ -92,8 +92,7 @@ class LiveVision:
             self._store_measurements()
             rate = self._settings.rate
             # It begins at the start of a row, so that its rows match those of the old meter.
-            row = int(self._recent[0].time * rate)
-            self._meter_start = row / rate
+            self._meter_start = int(self._recent[0].time * rate) / rate
             self._valid_from = self._meter_start + MARGIN_SECONDS / 2
             self._meter = ActivityMeter(rate=self._settings.rate)
             new_frames = list(self._recent)
@@ -105,8 +104,7 @@ class LiveVision:
         """Copy the meter's values so far into the rows."""
         activity = self._meter.finish()
         rate = self._settings.rate
-        invalid_seconds = self._valid_from - self._meter_start
-        skip = max(0, round(invalid_seconds * rate))
+        skip = max(0, round((self._valid_from - self._meter_start) * rate))
         first = round(self._meter_start * rate) + skip
 
         # rows before that keep the values of the old meter
@@ -206,8 +204,7 @@ class _GrowingRows:
     def set(self, first: int, values: Matrix) -> None:
         """Set rows, the first of them at number `first`. values: the rows (N, D)."""
         # rows that were forgotten are not set again
-        forgotten_count = max(0, self.first - first)
-        values = values[forgotten_count:]
+        values = values[max(0, self.first - first) :]
         if not len(values):
             return
         start = max(0, first - self.first)

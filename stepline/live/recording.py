@@ -112,20 +112,19 @@ class StreamRecorder:
 
 
 def join_recordings(
-    parts: Sequence[Path], out: Path, settings: MediaSettings | None = None
+    parts: Sequence[Path], out: Path, settings: MediaSettings = MediaSettings()
 ) -> None:
     """Join recordings into one Matroska file without encoding, with packets sorted by time.
 
     Args:
         parts: paths of the recordings.
         out: path of the joined file.
-        settings: limits on the recordings. None means the default limits.
+        settings: limits on the recordings.
 
     Raises MediaError for a part that cannot be read, StoreError if `out` cannot be written.
     """
     import av
 
-    settings = settings or MediaSettings()
     with ExitStack() as stack:
         recordings = [stack.enter_context(open_media(path, settings)) for path in parts]
         file = stack.enter_context(atomic_path(out))

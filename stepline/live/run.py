@@ -190,8 +190,9 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
             name = first.source or ""
             if "://" in name:  # logs of earlier releases hold the password of an address
                 name = display_url(name)
-            cure = "give another --out, or --force to lose it"
-            raise SettingsError(f"{path}: holds a run of {name}; {cure}")
+            raise SettingsError(
+                f"{path}: holds a run of {name}; give another --out, or --force to lose it"
+            )
         if log.last is None or log.last.event != "finished":
             return log
 

@@ -326,8 +326,7 @@ class LiveTranscriber:
         pause = self.settings.pause
 
         # the words of the sentence that is open
-        first_open = len(self._committed) - self._open_count
-        words = self._committed[first_open:]
+        words = self._committed[len(self._committed) - self._open_count :]
         sentences = split_sentences(words, pause=pause, longest=self.settings.longest)
         has_ended = last or is_complete
         # Silence closes the last sentence, sooner if it ends with a full stop.
@@ -372,9 +371,7 @@ class LiveTranscriber:
         closed: second at which the last closed sentence ends.
         """
         # the words of no closed sentence
-        words = self._pending
-        if self._open_count:
-            words = self._committed[-self._open_count :]
+        words = self._committed[-self._open_count :] if self._open_count else self._pending
         if not words:
             return closed
         span = words[0].span
@@ -399,8 +396,7 @@ class LiveTranscriber:
         sound = np.concatenate([self._context_samples, window.samples[:count]])
         self._context_samples = detector_context(sound)
         self._samples = self._samples[count:]
-        dropped_frames = min(count, len(window.samples))
-        self._start += dropped_frames / SAMPLE_RATE
+        self._start += min(count, len(window.samples)) / SAMPLE_RATE
 
 
 def normalized_text(word: Word) -> str:

@@ -247,9 +247,10 @@ class OpenAiServer:
 def no_server_error(settings: ChatSettings, cause: str) -> WriterError:
     """Return the error for an address at which no server answers. cause: message of the failed
     connection."""
-    key = f"{settings.section}.base_url"
-    problem = f"{settings.base_url}: no server answers there ({cause[:100]})"
-    return WriterError(f"{problem}; start it or correct {key}")
+    return WriterError(
+        f"{settings.base_url}: no server answers there ({cause[:100]}); start it or correct "
+        f"{settings.section}.base_url"
+    )
 
 
 def chat_messages(question: Content) -> list[dict[str, Any]]:
@@ -355,8 +356,9 @@ def _make_status_error(settings: ChatSettings, status: int, headers: Any, body: 
     message = _read_error_message(body)
     if _PICTURE_REFUSAL.search(message):
         cure = f"name one that takes them as {key}.model, or try {key}.together=true"
-        fault = f"{settings.model!r} takes no pictures, or only one ({message})"
-        return WriterError(f"{url}: {fault}; {cure}")
+        return WriterError(
+            f"{url}: {settings.model!r} takes no pictures, or only one ({message}); {cure}"
+        )
     reason = f"the server answered {status}" + (f" ({message})" if message else "")
     is_transient = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
     # A server that gives no reason at all may mean the form, too.

@@ -109,8 +109,7 @@ class AudioTimeline:
         # One second at a time, so that a long hole takes no memory.
         for start in range(0, missing, self._rate):
             count = min(self._rate, missing - start)
-            silence = np.zeros((self._channels, count), np.float32)
-            yield from self._queue(silence)
+            yield from self._queue(np.zeros((self._channels, count), np.float32))
         self._start_resampler()
         self._stereo_frames.clear()
 

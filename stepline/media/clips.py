@@ -30,7 +30,7 @@ COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
 
 
 def cut_clip(
-    path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None
+    path: Path | str, span: Span, out: Path, settings: MediaSettings = MediaSettings()
 ) -> None:
     """Write a span of a video as an mp4 (H.264, AAC) with synchronous video and audio.
 
@@ -40,7 +40,7 @@ def cut_clip(
         path: path of the video.
         span: seconds to cut out.
         out: path of the mp4 file.
-        settings: limits on the video. None means the default limits.
+        settings: limits on the video.
 
     Raises MediaError if the video has nothing in that span, StoreError if `out` cannot be written.
     """
@@ -51,7 +51,7 @@ def join_clips(
     path: Path | str,
     spans: Sequence[Span],
     out: Path,
-    settings: MediaSettings | None = None,
+    settings: MediaSettings = MediaSettings(),
     *,
     comment: str | None = None,
 ) -> None:
@@ -61,7 +61,7 @@ def join_clips(
         path: path of the video.
         spans: seconds to cut out.
         out: path of the mp4 file.
-        settings: limits on the video. None means the default limits.
+        settings: limits on the video.
         comment: comment for the metadata of the file, which `probe` reads. None means no comment.
 
     Raises MediaError if the video has nothing in any span, SettingsError if there are no spans.
@@ -70,7 +70,6 @@ def join_clips(
 
     if not spans:
         raise SettingsError("nothing to cut: no span was chosen; choose at least one")
-    settings = settings or MediaSettings()
     with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as clip:
         if comment is not None:
             clip.metadata["comment"] = comment
@@ -94,8 +93,7 @@ def join_clips(
             encoder.finish()
         if not used_encoders:
             reason = f"nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s"
-            cause = "the video, or what can be read of it, ends before"
-            raise MediaError(f"{path}: {reason}; {cause}")
+            raise MediaError(f"{path}: {reason}; the video, or what can be read of it, ends before")
 
 
 @contextmanager
@@ -122,22 +120,19 @@ def _open_copy(out: Path, format: str, problem: str, cure: str) -> Iterator[Any]
             raise MediaError(f"{problem} ({failure_reason(error)}); {cure}") from error
 
 
-def join_tracks(
-    video_path: Path, audio_path: Path, out: Path, settings: MediaSettings | None = None
-) -> None:
+def join_tracks(video_path: Path, audio_path: Path, out: Path) -> None:
     """Write the video of one file and the audio of another into one mkv, without encoding.
 
     Args:
         video_path: file with the video.
         audio_path: file with the audio.
         out: path of the mkv file.
-        settings: limits on both input files. None means the default limits.
 
     Raises MediaError if a file lacks its stream or the stream cannot be copied, StoreError if `out`
     cannot be written.
     """
-    settings = settings or MediaSettings()
     cure = "as its site says it does; download the video by other means"
+    settings = MediaSettings()
     with open_media(video_path, settings) as video, open_media(audio_path, settings) as audio:
         if video.video_stream is None:
             raise MediaError(f"{video_path}: holds no picture, {cure}")
@@ -175,19 +170,13 @@ def _decoding_time(packet: Any) -> Fraction:
     return Fraction(packet.dts * packet.time_base)
 
 
-def copy_with_chapters(
-    path: Path | str,
-    chapters: Sequence[tuple[Span, str]],
-    out: Path,
-    settings: MediaSettings | None = None,
-) -> None:
+def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], out: Path) -> None:
     """Copy a video without encoding, and add chapters.
 
     Args:
         path: path of the video.
         chapters: (span, title) of each chapter.
         out: path of the file to write, whose suffix selects mp4 or mkv.
-        settings: limits on the video. None means the default limits.
 
     Raises MediaError if that format cannot hold the streams, StoreError if `out` cannot be written.
     """
@@ -195,10 +184,7 @@ def copy_with_chapters(
     if out.suffix == ".mkv":
         format, cure = "matroska", "convert it to mp4 (H.264, AAC) first"
     problem = f"{path}: cannot be copied into {format} with chapters"
-    with (
-        open_media(path, settings or MediaSettings()) as media,
-        _open_copy(out, format, problem, cure) as copy,
-    ):
+    with open_media(path, MediaSettings()) as media, _open_copy(out, format, problem, cure) as copy:
         source = media.container
         copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]
         targets = {stream.index: copy.add_stream_from_template(stream) for stream in copied}

@@ -343,10 +343,11 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
     """Raise MediaError if a duration in seconds is longer than the settings allow."""
     if duration > settings.max_duration:
-        limit = f"media.max_duration = {settings.max_duration:g} s"
-        higher = f"--set media.max_duration={duration + 60:.0f}.0"
-        cure = f"cut the video, or raise the limit with {higher}"
-        raise MediaError(f"{path}: {duration:.0f} s are more than {limit}; {cure}")
+        raise MediaError(
+            f"{path}: {duration:.0f} s are more than media.max_duration = "
+            f"{settings.max_duration:g} s; cut the video, or raise the limit with --set "
+            f"media.max_duration={duration + 60:.0f}.0"
+        )
 
 
 def frame_rate(stream: Any) -> float:
@@ -448,6 +449,21 @@ def failure_reason(error: Exception) -> str:
 def _format_names(container: Any) -> set[str]:
     """Return FFmpeg's names of the container format."""
     return set(container.format.name.split(","))
+
+
+def claimed_duration(path: Path, settings: MediaSettings) -> float | None:
+    """Return the duration in seconds that a file's header claims. Nothing is decoded.
+
+    None if it is unknown, over a limit, or the file cannot be opened.
+    """
+    try:
+        _check_file(path, settings)
+        with contextlib.closing(_open_container(path, settings)) as container:
+            duration = _header_duration(container, 0.0)
+            check_duration(path, duration or 0.0, settings)
+            return duration
+    except MediaError:
+        return None
 
 
 def _header_duration(container: Any, start: float) -> float | None:

@@ -124,8 +124,9 @@ class LinkLimits(TransferLimits):
 
     def size_error(self) -> Exception:
         """Return the error for a download that is too large, with the setting to change."""
-        limit = f"links.largest = {self.settings.largest} MiB"
-        return self.refusal(f"larger than {limit}; raise that, or leave it")
+        return self.refusal(
+            f"larger than links.largest = {self.settings.largest} MiB; raise that, or leave it"
+        )
 
 
 class _LimitedSocketReader(io.RawIOBase):
@@ -161,8 +162,9 @@ class _LimitedSocketReader(io.RawIOBase):
         if self.header_bytes_left is not None:
             self.header_bytes_left -= count
             if self.header_bytes_left < 0:
-                size = f"{MAX_HEAD_BYTES // 1024} KiB"
-                raise self._limits.refusal(f"the server sends more than {size} of headers")
+                raise self._limits.refusal(
+                    f"the server sends more than {MAX_HEAD_BYTES // 1024} KiB of headers"
+                )
         return count
 
     def close(self) -> None:
@@ -214,8 +216,9 @@ class _LimitedResponse(http.client.HTTPResponse):
                 break
             body += part
             if amt is None and len(body) > MAX_WHOLE_BYTES:
-                size = f"{MAX_WHOLE_BYTES // MIB_BYTES} MiB"
-                raise self.limits.refusal(f"the server sends more than {size} for one page")
+                raise self.limits.refusal(
+                    f"the server sends more than {MAX_WHOLE_BYTES // MIB_BYTES} MiB for one page"
+                )
 
         # a body that broke off is not a whole one
         if self.length and (amt is None or len(body) < amt):

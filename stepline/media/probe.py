@@ -63,16 +63,15 @@ class MediaInfo:
     start_timecode: float = 0.0
 
 
-def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
+def probe(path: Path | str, settings: MediaSettings = MediaSettings()) -> MediaInfo:
     """Return the properties of a media file.
 
     Args:
         path: path of the file.
-        settings: limits on the file. None means the default limits.
+        settings: limits on the file.
 
     Raises MediaError if nothing in the file can be decoded.
     """
-    settings = settings or MediaSettings()
     with open_media(path, settings) as media:
         streams = {"video": media.video_stream, "audio": media.audio_stream}
         first_frames, has_ended = _first_frames(media)

@@ -189,6 +189,8 @@ class KeyFrameReader:
                 raise SparseKeyFramesError(f"{self._path}: has no seekable key frames")
             if self._start > 0:
                 seek_before(media, self._start)
+            if self._settings.skip_nonref:
+                skip_unreferenced_frames(media.video_stream, 1 / PAIR_SECONDS)
             scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
             shown: KeyFrame | None = None
             count = 0
@@ -210,8 +212,9 @@ class KeyFrameReader:
 
     def _check_gap(self, seconds: float) -> None:
         if seconds > MAX_KEY_SECONDS:
-            reason = f"has no key frame for {seconds:.1f} s"
-            raise SparseKeyFramesError(f"{self._path}: {reason}, more than {MAX_KEY_SECONDS:g}")
+            raise SparseKeyFramesError(
+                f"{self._path}: has no key frame for {seconds:.1f} s, more than {MAX_KEY_SECONDS:g}"
+            )
 
     def _packet_runs(self, media: OpenMedia) -> Iterator[list[Any]]:
         """Yield the packets to decode, from each key frame on: one, or those of a third of a second."""
@@ -380,11 +383,22 @@ def stream_readers(
         scaler = FrameScaler(shorter=size, aspect=media.aspect)
         sampler = FrameSampler(rate, scaler, thumbnails)
         readers[video.index] = VideoStreamReader(media, sampler, start, length)
-        if skip_nonref and rate * MIN_SPARSE_RATIO <= frame_rate(video):
-            video.codec_context.skip_frame = "NONREF"
+        if skip_nonref:
+            skip_unreferenced_frames(video, rate)
     if has_audio and audio is not None:
         readers[audio.index] = AudioStreamReader(media, start, length)
     return readers
+
+
+def skip_unreferenced_frames(video: Any, rate: float) -> None:
+    """Decode no frames that no other frame refers to, if the video has many frames per wanted one.
+
+    Args:
+        video: PyAV's video stream.
+        rate: wanted frames per second.
+    """
+    if rate * MIN_SPARSE_RATIO <= frame_rate(video):
+        video.codec_context.skip_frame = "NONREF"
 
 
 def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
@@ -487,6 +501,7 @@ def read_frames_at(
     *,
     shorter: int | None = None,
     longer: int | None = None,
+    exact: bool = True,
 ) -> Iterator[Frame]:
     """Yield the frames on screen at the given times, sorted by time, each frame once.
 
@@ -499,8 +514,11 @@ def read_frames_at(
         settings: limits on the video. None means the default limits.
         shorter: pixels of the shorter side, instead of `width`.
         longer: maximal pixels of the longer side. Frames are never enlarged to it.
+        exact: False: the frame may be that of a tenth of a second earlier, which takes less time.
     """
     with open_media(path, settings or MediaSettings()) as media:
+        if not exact and media.video_stream is not None:
+            skip_unreferenced_frames(media.video_stream, 1 / PAIR_SECONDS)
         cursor = _FrameCursor(media)
         scaler = FrameScaler(shorter=shorter, width=width, longer=longer, aspect=media.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stepline.processes import trim_memory
+from stepline.processes import loading_lock, trim_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -74,8 +74,7 @@ class OnnxGraph:
     def constant(self, values: Array) -> str:
         """Add a constant tensor and return its name. Its number type is a key of TENSOR_TYPES."""
         name = self._next_name()
-        flat = np.ascontiguousarray(values).reshape(-1)
-        content = flat.view(np.uint8).data
+        content = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
         # The fields of TensorProto, the numbers as they are in memory.
         tensor = _encode_fields(1, values.shape)
         tensor += _encode_field(2, TENSOR_TYPES[values.dtype.name])
@@ -157,7 +156,8 @@ def start_session(model: bytes | Path) -> "InferenceSession":
     # The arena keeps memory for the largest run.
     options.enable_cpu_mem_arena = False
     source = model if isinstance(model, bytes) else str(model)
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    with loading_lock:
+        session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     # It would always hold the bytes, to load the model again on another device. That would be
     # MiniLM's weights twice.
     session._model_bytes = None

@@ -248,8 +248,7 @@ def _array(view: TensorView, data: bytes) -> Array:
     if dtype != BFLOAT16_BITS:
         return array
     # The 16 bits of a bfloat16 are the upper ones of a float32.
-    bits = array.astype(np.uint32) << 16
-    return bits.view(np.float32)
+    return (array.astype(np.uint32) << 16).view(np.float32)
 
 
 class TensorUnpickler(pickle._Unpickler):

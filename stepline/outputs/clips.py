@@ -44,14 +44,13 @@ def write_clips(
     return list(clips)
 
 
-def sound_track_settings(record: Record) -> "MediaSettings | None":
-    """Return settings that select the sound track from which the record was made.
-
-    None if the record names no track."""
+def sound_track_settings(record: Record) -> "MediaSettings":
+    """Return settings that select the sound track from which the record was made, if the record
+    names one."""
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")
-    return None if not isinstance(number, int) else MediaSettings(audio_track=number)
+    return MediaSettings(audio_track=number) if isinstance(number, int) else MediaSettings()
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
@@ -81,8 +80,7 @@ def _clips_folder(record: Record, folder: Path) -> Path:
 
 def step_file_name(number: int, step: Step, suffix: str) -> str:
     """Return a file name from a step's number and words: 03-fold-the-strip.mp4."""
-    text = one_line(step.text).lower()
-    head = re.sub(r"[^\w]+", "-", text).strip("-")
+    head = re.sub(r"[^\w]+", "-", one_line(step.text).lower()).strip("-")
     if len(head) > MAX_NAME_CHARS:
         # whole words, where the first is not longer itself
         head = head[: MAX_NAME_CHARS + 1].rpartition("-")[0] or head[:MAX_NAME_CHARS]

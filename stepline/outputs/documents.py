@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from stepline.errors import ModelError
-from stepline.outputs.text import clock, material_text, needed_things, shown_span, step_line, title
+from stepline.outputs.text import (
+    clock,
+    material_text,
+    needed_things,
+    shown_span,
+    step_lengths,
+    step_line,
+    title,
+    total_times,
+)
 from stepline.outputs.verdict import headline, step_time
 from stepline.outputs.web_addresses import media_link
 from stepline.records import Material, Record
@@ -42,6 +51,8 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
         when = step_time(step)
         if span is not None and media is not None:
             when = f"[{when}]({media_link(media)}#t={span.start:g},{span.end:g})"
+        lengths = _escape_markdown(step_lengths(step))
+        when += f" · {lengths}" if lengths else ""
         text = _escape_markdown(step_line(step))
         blocks += [f"## {number}. {text}", when]
         if step.id in pictures:
@@ -106,7 +117,8 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         document.add_paragraph(_verdict_summary(record))
     for number, step in enumerate(record.steps, start=1):
         document.add_heading(f"{number}. {_xml_text(step_line(step))}", 2)
-        document.add_paragraph(step_time(step))
+        lengths = _xml_text(step_lengths(step))
+        document.add_paragraph(step_time(step) + (f", {lengths}" if lengths else ""))
         if step.id in keyframes:
             document.add_picture(io.BytesIO(keyframes[step.id]), width=Mm(PICTURE_WIDTH))
     buffer = io.BytesIO()
@@ -115,10 +127,11 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 
 
 def _verdict_summary(record: Record) -> str:
-    """Return the number of steps, and how many there are of each verdict."""
+    """Return the number of steps, how many there are of each verdict, and how long they are."""
     count = len(record.steps)
     noun = "step" if count == 1 else "steps"
-    return f"{count} {noun}: {headline(record.steps)}"
+    times = total_times(record)
+    return f"{count} {noun}: {headline(record.steps)}" + (f"; {times}" if times else "")
 
 
 def _escape_markdown(text: str) -> str:

@@ -62,8 +62,7 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
 
     last_end = max(span.end for span, _ in _shown_steps(record))
     ends = [*starts[1:], max(last_end, record.video.duration or 0.0)]
-    spans = map(Span, starts, ends)
-    return list(zip(spans, texts, strict=True))
+    return list(zip(map(Span, starts, ends), texts, strict=True))
 
 
 def opentimelineio(record: Record, media: str | None = None, start: float = 0.0) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 
-from stepline.records import Amount, Material, Record, Span, Step
+from stepline.records import Amount, Material, Record, Span, Step, Wait
 
 ELLIPSIS_MARK = "…"
 WARNING_MARK = "[warning] "  # before what is not to be done
@@ -79,8 +79,7 @@ def safe_stem(name: str) -> str:
     safe = re.sub(r"[^\w.-]+", "-", normal_name).strip("-.")
     room = MAX_STEM_BYTES - len(DIGEST_MARK) - DIGEST_HEX_DIGITS
     # a letter that is cut in two is left out
-    head = safe.encode()[:room].decode(errors="ignore")
-    return head + DIGEST_MARK + digest
+    return safe.encode()[:room].decode(errors="ignore") + DIGEST_MARK + digest
 
 
 def shown_span(step: Step) -> Span | None:
@@ -111,6 +110,60 @@ def material_text(material: Material) -> str:
     """Return a material with its amounts: "1.5 cup flour", "2 tbsp + 1 cup milk"."""
     amounts = " + ".join(map(amount_text, material.amounts))
     return f"{amounts} {one_line(material.name)}".strip()
+
+
+def seconds_text(low: float, high: float) -> str:
+    """Return a time or a range of it as people write it: "45 s", "8-10 min", "1 h 30 min", "2 days"."""
+    if low == high:
+        return _duration_text(low)
+    first, last = _duration_text(low), _duration_text(high)
+    same_unit = first.split()[1:] == last.split()[1:]
+    return f"{first.split()[0] if same_unit and len(first.split()) == 2 else first}-{last}"
+
+
+def _duration_text(seconds: float) -> str:
+    """Return seconds in one or two units, the greatest first."""
+    total = round(seconds)
+    for size, unit, smaller, smaller_unit in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if total >= size:
+            rest = total % size // smaller
+            return f"{total // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    return f"{total} s"
+
+
+def wait_text(wait: Wait) -> str:
+    """Return how long a thing waits: "8-10 min wait (the cookies)"."""
+    thing = f" ({one_line(wait.what)})" if wait.what else ""
+    return f"{seconds_text(wait.low, wait.high)} wait{thing}"
+
+
+def step_lengths(step: Step) -> str:
+    """Return how long a step is in the film, and how long it lets a thing wait. "" without either."""
+    span = shown_span(step)
+    parts = [] if span is None else [seconds_text(span.duration, span.duration)]
+    if step.wait is not None:
+        parts.append(wait_text(step.wait))
+    return " + ".join(parts)
+
+
+def total_times(record: Record) -> str:
+    """Return how long the steps are in the film, and the waits they state, "" without either."""
+    parts = []
+    film = end = 0.0
+    for span in sorted(filter(None, map(shown_span, record.steps)), key=lambda span: span.start):
+        film += max(0.0, span.end - max(span.start, end))
+        end = max(end, span.end)
+    if film:
+        parts.append(f"{seconds_text(film, film)} of film")
+    waits = [step.wait for step in record.steps if step.wait is not None]
+    if waits:
+        low, high = sum(wait.low for wait in waits), sum(wait.high for wait in waits)
+        parts.append(f"{seconds_text(low, high)} of waiting")
+    return " and ".join(parts)
 
 
 def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError, format_error_line
 from stepline.features.files import is_feature_file
@@ -549,11 +548,10 @@ def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Re
         language = record.transcript.language if record.transcript else None
         named = f" (language {language!r})" if language else ""
         reason = f"there is speech{named}, but it could not be recognised reliably"
-    cure = (
-        "give its words (--captions), your own lines (--texts), or --describe with a network that "
-        "you trained (docs/procx.md)"
+    advice = (
+        f"{reason}{left_out}; give its words (--captions), your own lines (--texts), or "
+        "--describe with a network that you trained (docs/procx.md)"
     )
-    advice = f"{reason}{left_out}; {cure}"
     return record.model_copy(update={"warnings": (*record.warnings, advice)})
 
 
@@ -567,8 +565,9 @@ def read_texts(path: Path) -> tuple[str, ...]:
     except LimitError as error:
         raise SettingsError(f"--texts {path}: {error}; give fewer lines") from error
     except (OSError, UnicodeDecodeError) as error:
-        cure = "give a file with one line per step"
-        raise SettingsError(f"--texts {path}: cannot be read as UTF-8 text; {cure}") from error
+        raise SettingsError(
+            f"--texts {path}: cannot be read as UTF-8 text; give a file with one line per step"
+        ) from error
     bullet = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
     lines = [bullet.sub("", line).strip() for line in text.splitlines()]
     texts = tuple(line for line in lines if any(letter.isalpha() for letter in line))
@@ -665,6 +664,8 @@ def available_memory(cgroup: Path = CGROUP_FOLDER) -> int:
 
     cgroup: the folder in which the container states its limit.
     """
+    import psutil
+
     # A container's limit counts as well, and psutil reports the machine's memory.
     free = int(psutil.virtual_memory().available)
     files = (cgroup / "memory.max", cgroup / "memory.current")

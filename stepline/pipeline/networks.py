@@ -198,9 +198,9 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
     path, vision = settings.nasva.aligner.path, settings.vision
     if path is None:
         if vision.backbone == "s3d-mixed5c" and settings.procx.when != "alone":
-            cure = "use s3d, or give a network that was trained on them"
             raise SettingsError(
-                f"vision.backbone={vision.backbone}: its rows share no space with texts; {cure}"
+                f"vision.backbone={vision.backbone}: its rows share no space with texts; use s3d, "
+                "or give a network that was trained on them"
             )
         return None
     from stepline.models.nasva.checkpoint import load_aligner

@@ -183,7 +183,7 @@ def extract_keyframes(
     missing = [second for second in second_by_step.values() if second not in pictures]
     try:
         if missing:
-            for still in read_frames_at(path, missing, longer=side):
+            for still in read_frames_at(path, missing, longer=side, exact=bool(targets)):
                 pictures[still.time] = encode_jpeg(still.image, MAX_KEYFRAME_BYTES)
     except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)
@@ -277,9 +277,9 @@ def write_summary(
             f"{path}: the summary would be written over this video; give another folder with --out"
         )
     if film.exists() and not _is_summary(film):
-        cure = "give another folder with --out"
         raise SettingsError(
-            f"{film}: the summary would replace this file, which is not a summary; {cure}"
+            f"{film}: the summary would replace this file, which is not a summary; give another "
+            "folder with --out"
         )
     spans = [segment.span for segment in segments]
     join_clips(path, spans, film, sound_track_settings(record), comment=SUMMARY_COMMENT)

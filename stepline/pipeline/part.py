@@ -35,8 +35,7 @@ def media_info_of_part(info: "MediaInfo", part: Span | None) -> "MediaInfo":
     if part.start >= info.duration:
         reason = f"--from {part.start:g} s: the video lasts {info.duration:.1f} s"
         raise SettingsError(f"{info.path}: {reason}; give an earlier second")
-    end = min(part.end, info.duration)
-    return replace(info, duration=end - part.start)
+    return replace(info, duration=min(part.end, info.duration) - part.start)
 
 
 def crop_transcript(transcript: Transcript, part: Span | None) -> Transcript:
@@ -103,5 +102,4 @@ def shift_span(span: Span, seconds: float) -> Span:
     """
     # Rounding hides the error of adding floats. A span never becomes empty.
     start = max(0.0, round(span.start + seconds, 6))
-    end = round(span.end + seconds, 6)
-    return Span(start, max(end, start + 1e-3))
+    return Span(start, max(round(span.end + seconds, 6), start + 1e-3))

@@ -13,6 +13,7 @@ import numpy as np
 from stepline.networks.device import current_device
 from stepline.pipeline.part import crop_features
 from stepline.pipeline.request import Request, StepsSettings
+from stepline.processes import trim_memory
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FeatureSequence
 
@@ -98,6 +99,16 @@ def load_text_encoder(extraction: "Future[VisualFeatures]") -> None:
     backbone = extraction.result().backbone
     if isinstance(backbone, ConSEBackbone):
         load_encoder(backbone.text_model)
+
+
+def free_picture_networks() -> None:
+    """Free the networks of the default backbone and of text, which one video has used."""
+    from stepline.vision.conse import load_classifier
+    from stepline.vision.on_screen_text import load_text_networks
+
+    load_classifier.cache_clear()
+    load_text_networks.cache_clear()
+    trim_memory()
 
 
 class MotionMeter:
@@ -206,8 +217,9 @@ def extract_features(
     # what came of it
     warnings = [*reader.warnings]
     if encoder.repeated:
-        gaps = f"{len(encoder.repeated)} seconds have no picture"
-        warnings.append(f"{gaps}; the one before is used for them")
+        warnings.append(
+            f"{len(encoder.repeated)} seconds have no picture; the one before is used for them"
+        )
     visual = VisualFeatures(features, backbone=backbone, end=reader.end, warnings=(*warnings,))
     # Without motion, only rows were asked for.
     if motion is None:

@@ -364,8 +364,9 @@ def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, 
             suffixes = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
                 suffixes += f"; captions: {', '.join(sorted(FOLDER_SUFFIXES))}"
-            cure = "name the files instead"
-            raise MediaError(f"{path}: no video in this folder ({suffixes}); {cure}")
+            raise MediaError(
+                f"{path}: no video in this folder ({suffixes}); name the files instead"
+            )
         for file, kind in files.items():
             if kind is not None:
                 found.setdefault(os.path.realpath(file), (file, kind))
@@ -397,8 +398,9 @@ def require_utf8_name(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        reason = "its name is not UTF-8, which no JSON can hold"
-        raise MediaError(f"{str(path)!a}: {reason}; rename the file") from error
+        raise MediaError(
+            f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file"
+        ) from error
 
 
 def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
@@ -415,8 +417,7 @@ def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
         id = path.stem
         if stems[id] > 1 or is_name_taken(path, out):
             # A digest of the path, not of the content: the same run gives the same name again.
-            real_path = os.path.realpath(path)
-            digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
+            digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
             id = f"{path.stem}-{digest[:6]}"
         named[id] = path
     return named

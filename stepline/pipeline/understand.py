@@ -50,6 +50,7 @@ from stepline.pipeline.pictures import (
     VisualFeatures,
     VisualOptions,
     extract_features,
+    free_picture_networks,
     load_text_encoder,
 )
 from stepline.pipeline.placing import (
@@ -82,6 +83,7 @@ from stepline.records import Alignment, Record, TitleSource, Transcript, Video
 from stepline.text.embedding import embedding_cache
 from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
+from stepline.writing.waits import with_wait
 
 if TYPE_CHECKING:
     from stepline.grounding.speech import TaskGraph
@@ -181,8 +183,9 @@ def understand(
     decoded = max(evidence.speech.end, evidence.visual.end)
     duration = round(decoded or run.info.duration, DURATION_DECIMALS)
     if duration <= 0:
-        cure = "convert it to mp4 and try again"
-        raise MediaError(f"{request.path}: nothing in it can be decoded; {cure}")
+        raise MediaError(
+            f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again"
+        )
 
     title, title_source = choose_title(request, run.info, evidence.narration)
     video = Video(
@@ -257,7 +260,7 @@ def _make_record(
         id=request.id,
         video=video,
         transcript=transcript,
-        steps=placed.steps or separate_overlapping_spans(descriptions.steps),
+        steps=tuple(map(with_wait, placed.steps or separate_overlapping_spans(descriptions.steps))),
         recipe=request.texts,
         captions=descriptions.captions,
         dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
@@ -345,9 +348,11 @@ def _read_sound_and_picture(
     request, info, settings = run.request, run.info, run.settings
     stop = Event()
 
-    def stop_if_failed(look: "Future[VisualFeatures]") -> None:
+    def end_look(look: "Future[VisualFeatures]") -> None:
         if look.exception() is not None:
             stop.set()
+        elif run.networks.recognisers is None:  # no other video needs them
+            free_picture_networks()
 
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
@@ -361,7 +366,7 @@ def _read_sound_and_picture(
             prefetched_frames=PREFETCHED_FRAMES,
         )
         look = pool.submit(extract_features, request, info, settings, options)
-        look.add_done_callback(stop_if_failed)
+        look.add_done_callback(end_look)
         try:
             speech = recognise_speech(
                 request,

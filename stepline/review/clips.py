@@ -44,9 +44,7 @@ def read_clips(path: Path) -> list[AnnotationClip]:
     Raises DatasetError for any other file, for one without clips, and for repeated ids.
     """
     # A list of clips, else records with sentences.
-    clips = None
-    if path.suffix == ".json":
-        clips = _clip_list(path)
+    clips = _clip_list(path) if path.suffix == ".json" else None
     if clips is None:
         records = read_parquet(path) if path.suffix == ".parquet" else [read_record(path)]
         clips = [clip for record in records for clip in record_clips(record)]

@@ -76,8 +76,7 @@ class NegationPolarity:
 def text_polarity(text: str) -> NegationPolarity:
     """Return the negated and the affirmed word stems of a text."""
     # Set phrases go first: their negative words negate no action.
-    lowered = text.lower().replace("’", "'")
-    words = tokens(NOT_NEGATIVE.sub(" ", lowered))
+    words = tokens(NOT_NEGATIVE.sub(" ", text.lower().replace("’", "'")))
     negated: set[str] = set()
     affirmed: set[str] = set()
     negated_words_left = 0  # words that the last negative word still covers

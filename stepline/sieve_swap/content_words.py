@@ -187,8 +187,9 @@ def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSe
         title = _read_word_sets(table.column("title").chunk(0), vocabulary)
         content = _read_word_sets(table.column("content").chunk(0), vocabulary)
     except (ParquetError, KeyError) as error:
-        fault = f"not a readable file of words ({first_line(error)})"
-        raise StoreError(f"{file}: {fault}; remove it and run again") from error
+        raise StoreError(
+            f"{file}: not a readable file of words ({first_line(error)}); remove it and run again"
+        ) from error
     return title, content
 
 

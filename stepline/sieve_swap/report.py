@@ -123,6 +123,5 @@ def to_released_json(record: Record) -> dict[str, object]:
             span = step.spans[0]
             timestamps.append([span.start, span.end])
             # Two texts per segment, as the authors' files have.
-            wordings = (*step.alternatives, step.text)
-            sentences.append([step.text, wordings[0]])
+            sentences.append([step.text, (*step.alternatives, step.text)[0]])
     return {"duration": video_seconds(record), "timestamps": timestamps, "sentences": sentences}

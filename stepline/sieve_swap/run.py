@@ -115,8 +115,9 @@ def run_job(job: SieveSwapJob) -> SieveSwapResult:
     """
     base_folder = job.base.folder
     if not job.base.step_count:
-        fault = f"{base_folder}: the text base holds no step"
-        raise StoreError(f"{fault}; build it from texts that have some")
+        raise StoreError(
+            f"{base_folder}: the text base holds no step; build it from texts that have some"
+        )
     check_writable(job.out)
     _check_same_run(job)
     # documents' words are stored next to the base, for all runs, or in `out` if that is not allowed
@@ -164,11 +165,11 @@ def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
     encoder = settings.text_base.encoder
     if base.encoder == encoder:
         return
-    floor = f"match.similarity {settings.match.floor:g} is for {encoder}"
-    cure = f"build it with text_base.encoder={encoder}"
-    alternative = f"--set text_base.encoder={base.encoder} takes it as it is"
-    fault = f"{base.folder}: embedded by {base.encoder}, while {floor}"
-    raise SettingsError(f"{fault}; {cure}, or {alternative}")
+    raise SettingsError(
+        f"{base.folder}: embedded by {base.encoder}, while match.similarity "
+        f"{settings.match.floor:g} is for {encoder}; build it with text_base.encoder={encoder}, "
+        f"or --set text_base.encoder={base.encoder} takes it as it is"
+    )
 
 
 def _videos_logging_errors(job: SieveSwapJob) -> Iterator[VideoOrRejected]:

@@ -133,8 +133,7 @@ def sieve_and_swap(
     texts = [segment.text for segment in all_segments]
     vectors = (embed or base.embed)(texts)
     # the segments of record n are all_segments[cuts[n] : cuts[n + 1]]
-    record_bounds = np.cumsum([0, *map(len, narration)])
-    bounds = list(itertools.pairwise(record_bounds))
+    bounds = list(itertools.pairwise(np.cumsum([0, *map(len, narration)])))
     all_outcomes: list[SegmentOutcome] = []
     if not settings.is_ordered and settings.scope != "paired":
         # the steps of one set of documents are searched for all records together
@@ -230,8 +229,7 @@ def _with_swapped_steps(
         # A segment without a step has its own words alone.
         if gives_own_words or not is_match:
             steps.append(_build_step(len(steps), segment, segment.text, score=score))
-    dropped = (*record.dropped, *sieved)
-    changes = {"steps": tuple(steps), "dropped": dropped}
+    changes = {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)}
     return Record.model_validate(dict(record) | changes)
 
 

@@ -96,8 +96,9 @@ def _read_row_blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[s
             header = rows.fieldnames or ()
             for column in columns:
                 if column not in header:
-                    fault = f"{path}: line 1 lacks the column {column!r}"
-                    raise DatasetError(f"{fault}; it needs {', '.join(columns)}")
+                    raise DatasetError(
+                        f"{path}: line 1 lacks the column {column!r}; it needs {', '.join(columns)}"
+                    )
             # DictReader gives None for cells that a short row lacks.
             cells = ([row[column] or "" for column in columns] for row in rows)
             while block := list(islice(cells, BLOCK_ROWS)):
@@ -180,8 +181,9 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
     read.
     """
     if not path.exists():
-        cure = "give records (.parquet, .json) or HowTo100M's captions"
-        raise DatasetError(f"{path}: is not there; {cure}")
+        raise DatasetError(
+            f"{path}: is not there; give records (.parquet, .json) or HowTo100M's captions"
+        )
     files = [path] if path.is_file() else _data_files(path)
     table = functools.lru_cache(maxsize=1)(VideoTable)  # files of one folder share its tables
     for file in files:
@@ -274,8 +276,7 @@ def _read_json_file(file: Path, table: Callable[[Path], VideoTable]) -> Iterator
         return
     for key, value in read_json_members(file):
         if isinstance(value, JsonFileError):
-            location = f"{file}: {key}".removesuffix(": ")
-            yield _rejected_video(value.reason, location)
+            yield _rejected_video(value.reason, f"{file}: {key}".removesuffix(": "))
         else:
             yield _caption_record(key, value, file, tables)
 

@@ -103,8 +103,7 @@ def strip_sounds(text: str) -> str:
 
 def words_without_sounds(words: Sequence[Word]) -> tuple[Word, ...]:
     """Return the timed words without those that belong to a sound description such as "[Music]"."""
-    text = "".join(word.text for word in words)
-    sounds = _sound_ranges(text)
+    sounds = _sound_ranges("".join(word.text for word in words))
     remaining = []
     position = 0
     number = 0

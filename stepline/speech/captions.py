@@ -154,10 +154,9 @@ def _convert_to_seconds(path: Path, cues: list[Cue], warnings: list[str]) -> lis
     seconds = milliseconds_as_seconds(cues)
     if seconds is None:
         return cues
-    cure = "where they are seconds, write one of them with a fraction (12.5)"
     warnings.append(
-        f"{path.name}: times are read as milliseconds, as seconds they leave less "
-        f"than a word in 100 s; {cure}"
+        f"{path.name}: times are read as milliseconds, as seconds they leave less than a word in "
+        "100 s; where they are seconds, write one of them with a fraction (12.5)"
     )
     return seconds
 

@@ -130,8 +130,9 @@ def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str
             f"{path}: cannot be read ({error.strerror}); give a caption file"
         ) from error
     except UnicodeDecodeError as error:
-        problem = f"damaged at byte {error.start}, not {error.encoding}"
-        raise CaptionError(f"{path}: {problem}; save it as UTF-8") from error
+        raise CaptionError(
+            f"{path}: damaged at byte {error.start}, not {error.encoding}; save it as UTF-8"
+        ) from error
     except LookupError as error:
         cure = "name one such as cp1251, koi8_r, gb18030, shift_jis"
         raise CaptionError(f"{path}: encoding {encoding!r} is not known; {cure}") from error

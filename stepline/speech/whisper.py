@@ -16,7 +16,7 @@ from stepline.errors import ModelError, SettingsError, first_line
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.networks.device import current_device
 from stepline.networks.weights import find_weights
-from stepline.processes import reuse_large_blocks, trim_memory
+from stepline.processes import loading_lock, reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
 from stepline.speech.audio_windows import (
     VOICE_PROBABILITY,
@@ -278,7 +278,8 @@ def _load_model(path: Path, device: dict[str, Any], threads: int) -> Any:
 
     reuse_large_blocks()  # the encoder's scores take 54 MB in each of its layers
     try:
-        return WhisperModel(str(path), **device, cpu_threads=threads)
+        with loading_lock:
+            return WhisperModel(str(path), **device, cpu_threads=threads)
     except (RuntimeError, ValueError, OSError) as error:
         problem = f"not a CTranslate2 Whisper model ({_one_line(error)}); give such a folder"
         if (path / "model.bin").is_file() and device["device"] != "cpu":

@@ -31,8 +31,9 @@ class WhisperX:
         except ImportError as error:
             problem = "asr.recogniser whisperx: the package is not installed"
             install = "pip install -c constraints-whisperx.txt 'stepline[whisperx]'"
-            cure = f"in an environment of its own, {install}, or set asr.recogniser=whisper"
-            raise ModelError(f"{problem}; {cure}") from error
+            raise ModelError(
+                f"{problem}; in an environment of its own, {install}, or set asr.recogniser=whisper"
+            ) from error
         self._package: Any = whisperx
         self._model = _load_model(self._package, settings)
         self._aligners: dict[str, tuple[Any, Any]] = {}
@@ -91,8 +92,9 @@ def _load_model(package: Any, settings: AsrSettings) -> Any:
         )
     except (ValueError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        problem = f"whisperx model {name!r}: not loaded ({reason})"
-        raise ModelError(f"{problem}; give a path as asr.model") from error
+        raise ModelError(
+            f"whisperx model {name!r}: not loaded ({reason}); give a path as asr.model"
+        ) from error
 
 
 def _make_word(word: Mapping[str, Any], offset: float) -> Word:

@@ -93,6 +93,9 @@ class JobRunner:
 
     Attributes:
         settings: settings of all stages of finding steps.
+
+    Attributes:
+        settings: the same, or the defaults.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from stepline.errors import SettingsError
 from stepline.files.atomic_files import atomic_path, files_below, write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.outputs import OUTPUTS, USUAL, output_path, write_outputs
+from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pages.layout import page_html
 from stepline.pipeline.output_files import extract_keyframes
@@ -19,6 +20,8 @@ from stepline.processes import trim_memory
 from stepline.records import Record
 
 INDEX_FILE = "index.html"
+# the sentences as they are said, other than the outputs of the steps
+CAPTION_OUTPUTS = {"captions-vtt": spoken_vtt, "captions-srt": spoken_srt}
 INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 
@@ -44,16 +47,20 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
 
     Args:
         record: a record with its corrections.
-        name: key of OUTPUTS.
+        name: key of OUTPUTS or CAPTION_OUTPUTS.
         video: the video file. None if it is missing.
 
     Returns the path of the file, or of a zip of several files. Raises SettingsError for an unknown
     output, and for an output that this record or a missing video does not allow.
     """
-    if name not in OUTPUTS:
-        names = ", ".join(OUTPUTS)
+    if name not in OUTPUTS and name not in CAPTION_OUTPUTS:
+        names = ", ".join((*OUTPUTS, *CAPTION_OUTPUTS))
         raise SettingsError(f"unknown output format {name!r}; known: {names}")
     with _temporary_folder() as folder:
+        if name in CAPTION_OUTPUTS:
+            path = folder / f"{safe_stem(record.id)}.{name.replace('-', '.')}"
+            write_atomic(path, CAPTION_OUTPUTS[name](record))
+            return path
         pictures = {}
         if OUTPUTS[name].keyframes != "none" and video is not None:
             pictures = extract_keyframes(record, video)

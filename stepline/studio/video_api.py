@@ -19,7 +19,8 @@ from starlette.responses import JSONResponse, Response
 from stepline.files.atomic_files import check_plain_file, remove_file
 from stepline.library.card_filter import CardFilter, count_metadata, count_tags
 from stepline.library.corrected_library import CorrectedLibrary, VideoCard, VideoState
-from stepline.library.corrections import ConflictError, Correction, Edit, NewCorrection
+from stepline.library.corrections import ChangeEdit, ConflictError, Correction, Edit, NewCorrection
+from stepline.library.rewriting import rewrite_steps
 from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS, safe_stem
 from stepline.outputs.ownership import OutputManifest
@@ -41,7 +42,7 @@ from stepline.studio.operations import (
     in_video_thread,
     reply_docs,
 )
-from stepline.studio.sharing import write_output
+from stepline.studio.sharing import CAPTION_OUTPUTS, write_output
 from stepline.studio.worker import JobOptions
 
 router = api_router()
@@ -143,12 +144,14 @@ class RecordReply(FrozenModel):
         machine: step id -> field -> the machine's value, of the fields that people changed.
         revision: number of corrections.
         stamp: hash of the machine's record.
+        sentences: by which number corrections name each sentence of the transcript.
     """
 
     record: Annotated[dict[str, JsonValue], WithJsonSchema(RECORD_SCHEMA)]
     machine: dict[str, dict[str, JsonValue]]
     revision: int
     stamp: str
+    sentences: tuple[int, ...]
 
 
 class CorrectionsReply(FrozenModel):
@@ -163,10 +166,14 @@ class CorrectionReply(FrozenModel):
     Attributes:
         revision: number of corrections of the video.
         id: id of the correction.
+        written: ids of the steps that were written again, since their sentences were corrected.
+        kept: id of a step whose sentence was corrected -> why its text stays.
     """
 
     revision: int
     id: str
+    written: tuple[str, ...]
+    kept: dict[str, str]
 
 
 class ConflictReply(ErrorReply):
@@ -292,8 +299,15 @@ def get_video(id: VideoId, api: Api) -> VideoReply:
     """One video."""
     path = _find_media_file(api, id)
     rate = None if path is None else media.frame_rate(path, media.file_stamp(path))
-    # A format is offered where its package is installed.
-    formats = tuple(name for name in OUTPUTS if name != "docx" or find_spec("docx"))
+    # A format is offered where its package is installed and its video is there. Scores of seconds
+    # are no part of a record.
+    missing = {"alignment"}
+    if find_spec("docx") is None:
+        missing.add("docx")
+    if path is None:
+        missing |= {"mp4", "mkv"}
+    formats = tuple(name for name in OUTPUTS if name not in missing)
+    formats += tuple(CAPTION_OUTPUTS)
     return VideoReply(
         **dict(api.studio.library.card(id)),
         media=path is not None,
@@ -322,7 +336,11 @@ def get_record(
     if part:
         tree = {"video": tree["video"], "steps": tree["steps"]}
     return RecordReply(
-        record=tree, machine=current.machine, revision=current.revision, stamp=both.stamp
+        record=tree,
+        machine=current.machine,
+        revision=current.revision,
+        stamp=both.stamp,
+        sentences=current.sentences,
     )
 
 
@@ -333,7 +351,9 @@ def get_record(
 def export_steps(
     id: VideoId,
     api: Api,
-    format: Annotated[str, Query(description=f"one of {', '.join(OUTPUTS)}")] = "json",
+    format: Annotated[
+        str, Query(description=f"one of {', '.join((*OUTPUTS, *CAPTION_OUTPUTS))}")
+    ] = "json",
 ) -> Response:
     """An output of the corrected record, as a download."""
     record = api.studio.library.corrected(id).record
@@ -360,12 +380,18 @@ def list_corrections(
 def add_correction(
     id: VideoId, api: Api, body: JsonBody[NewCorrection]
 ) -> CorrectionReply | Response:
-    """Store a correction, or undo one. The error 409 names who changed the same step since."""
+    """Store a correction, or undo one. The error 409 names who changed the same step since.
+
+    Steps whose sentences change are written again by the writer of the record.
+    """
     library = api.studio.library
     # The server adds what a client may not choose: the video and the time.
     fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
     correction = Correction(video=id, when=time.time(), **fields)
     try:
+        correction, kept = rewrite_steps(
+            library.record(id), library.corrections(id), correction, api.jobs.settings.writing
+        )
         revision = library.correct(id, correction)
     except ConflictError as conflict:
         # Someone changed the same since: the reply says who, and what.
@@ -376,7 +402,9 @@ def add_correction(
             revision=library.revision(id),
         )
         return JSONResponse(reply.model_dump(mode="json"), HTTPStatus.CONFLICT)
-    return CorrectionReply(revision=revision, id=correction.id)
+    added = correction.edits[len(body.edits) :]
+    written = tuple(edit.step for edit in added if isinstance(edit, ChangeEdit))
+    return CorrectionReply(revision=revision, id=correction.id, written=written, kept=kept)
 
 
 @router.get(f"{VIDEO_PATH}/removal", responses=reply_docs(404))

@@ -268,8 +268,7 @@ def _load_tokenizer(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises no narrower class
-        cure = "install the model again"
-        raise ModelError(f"{path}: not a tokenizer ({error}); {cure}") from error
+        raise ModelError(f"{path}: not a tokenizer ({error}); install the model again") from error
 
 
 # hidden (B, L, D): words and positions. keep (B, L) int32: 0 where a token is padding. MPNet's bias

@@ -9,7 +9,7 @@ Differs: MiniLM sentence embeddings of each class's full list of names instead o
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ class ConSEBackbone:
 
     def __init__(
         self,
-        classifier: "EfficientNetLite0",
+        classifier: Callable[[Images], Matrix],
         class_vectors: Matrix,
         *,
         class_count: int,
@@ -80,15 +80,21 @@ class ConSEBackbone:
 
 def load_conse(settings: VisionSettings) -> ConSEBackbone:
     """Return the ConSE backbone. Raises ModelError if weights are missing or damaged."""
-    classifier = _load_classifier(settings.path or find_weights("efficientnet-lite0"))
+    path = settings.path or find_weights("efficientnet-lite0")
+    load_classifier(path)
     model = settings.text_model
     vectors = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
-    return ConSEBackbone(classifier, vectors, class_count=settings.classes, text_model=model)
+    return ConSEBackbone(
+        lambda images: load_classifier(path)(images),
+        vectors,
+        class_count=settings.classes,
+        text_model=model,
+    )
 
 
 @functools.cache
-def _load_classifier(path: Path) -> "EfficientNetLite0":
-    """Return the classifier of a weights file, which is kept from one video to the next."""
+def load_classifier(path: Path) -> "EfficientNetLite0":
+    """Return the classifier of a weights file, which is kept until the cache is cleared."""
     from stepline.vision.efficientnet import EfficientNetLite0
 
     return EfficientNetLite0(path)

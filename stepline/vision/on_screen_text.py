@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from stepline.networks.onnx_graph import start_session
 from stepline.networks.weights import find_weights, weights_fetched
+from stepline.processes import trim_memory
 from stepline.records import Span
 from stepline.vision.encode import ROW_SLACK
 from stepline.vision.settings import VisionSettings
@@ -147,7 +148,9 @@ def load_text_networks(folder: Path) -> tuple[TextDetector, TextReader]:
 
     folder: contains the ONNX files of PP-OCR.
     """
-    return TextDetector(folder), TextReader(folder)
+    networks = (TextDetector(folder), TextReader(folder))
+    trim_memory()  # the bytes of the files
+    return networks
 
 
 @dataclass(frozen=True)

@@ -235,6 +235,10 @@ def stem(word: str) -> str:
     return word.removesuffix("e")
 
 
+# Replaces each time among the words of a sentence. No word is equal to it.
+TIME_PLACEHOLDER = "@"
+# a year. Longer is a slip of recognition.
+MAX_WORK_SECONDS = 366 * 86400.0
 COUNT_KIND = "count"
 TEMPERATURE_KIND = "temperature"
 
@@ -372,6 +376,44 @@ def locate_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int
     """Yield each amount among the tokens of a text, with the index of its first token and the index
     after its last token."""
     return _located(words, _quantity_at)
+
+
+def mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
+    """Return the words with TIME_PLACEHOLDER in place of each time, and the (low, high) range of each
+    time in seconds."""
+    marked_words: list[str] = []
+    durations: list[tuple[float, float]] = []
+    copied_until = 0
+    last_end = 0
+    last_factor = 0.0
+    for quantity, begin, end in locate_quantities(words):
+        seconds = _seconds(quantity)
+        if seconds is None:
+            continue
+        low, high, factor = seconds
+        words_between = words[last_end:begin]
+        # "an hour and twenty minutes" is one time
+        is_part = words_between in ([], ["and"]) and factor < last_factor
+        if durations and is_part:
+            last_low, last_high = durations.pop()
+            durations.append((last_low + low, last_high + high))
+        else:
+            marked_words += [*words[copied_until:begin], TIME_PLACEHOLDER]
+            durations.append((low, high))
+        copied_until = last_end = end
+        last_factor = factor
+    return [*marked_words, *words[copied_until:]], durations
+
+
+def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
+    """Return the low and high end of a time and the length of its unit, in seconds. None for other
+    amounts, and for a time of more than a year."""
+    if quantity.kind != "time":
+        return None
+    _, factor = UNIT_KINDS[quantity.unit]
+    low = quantity.low * factor
+    high = quantity.high * factor
+    return (low, high, factor) if 0 < low <= high <= MAX_WORK_SECONDS else None
 
 
 def numbers(text: str) -> set[float]:

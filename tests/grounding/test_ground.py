@@ -8,6 +8,7 @@ from small_video import measure_activity
 
 from stepline.errors import ShapeError
 from stepline.grounding.evidence import informative_seconds, picture_warning
+from stepline.grounding.fusion import place_by_words
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.media.frames import Frame
@@ -340,3 +341,10 @@ def test_a_cover_of_one_frame_shows_nothing():
     steps = ground(spoken(2.0, 15.0), duration=30.0, activity=cover).steps
     assert [step.status for step in steps] == ["said_only", "said_only"]
     assert "one picture" in picture_warning(cover, 30)
+
+
+def test_a_line_is_placed_after_the_second_around_which_it_is_said():
+    line = Step(id="1", text="chop", said=Span(4.0, 6.0), sources=(), at=9.2)
+    placed = place_by_words(line, 30.0)
+    assert (placed.at, placed.spans) == (9.5, (Span(3.5, 10.0),))
+    assert place_by_words(line.model_copy(update={"at": None}), 30.0).at == 5.5

@@ -12,6 +12,7 @@ from stepline.grounding.speech import (
     grow_window,
     narration_labels,
     place_steps,
+    shift_to_mean,
     steps_from_texts,
 )
 from stepline.numeric import softmax
@@ -197,6 +198,19 @@ AXES = np.eye(3, dtype=np.float32)
 def test_a_line_is_said_where_its_sentence_is():
     (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2])
     assert (step.id, step.said, step.sources, step.score) == ("1", Span(4.0, 6.0), (1,), None)
+
+
+def test_a_line_is_said_around_the_sentences_that_say_it():
+    centers, weights = np.array([2.0, 10.0, 100.0]), np.array([1.0, 3.0, 9.0])
+    # exp(-1/8) = .8825 and exp(-9/8) = .3247 of the weights count, and far sentences do not
+    first = (0.3247 * 2.0 + 3 * 0.8825 * 10.0) / (0.3247 + 3 * 0.8825)
+    assert shift_to_mean(8.0, centers, weights, 4.0, rounds=1) == pytest.approx(first, abs=0.01)
+    assert first < shift_to_mean(8.0, centers, weights, 4.0) < 10.0
+    assert shift_to_mean(8.0, centers, np.zeros(3), 4.0) == 8.0
+    (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2])
+    assert step.at == pytest.approx(5.0, abs=0.5)
+    (running,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2], so_far=True)
+    assert running.at is None
 
 
 @pytest.mark.parametrize(("again", "sources"), [(10.0, (1, 2)), (3600.0, (1,))])

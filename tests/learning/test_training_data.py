@@ -8,6 +8,7 @@ from stepline.files.digests import sha256
 from stepline.library.corrected_library import video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
 from stepline.library.training_data import record_settings
+from stepline.library.transcript_edits import WordsEdit
 from stepline.library.video_edits import TagEdit
 from stepline.models.nasva.dataset import gather_samples as nasva_samples
 from stepline.models.procx.dataset import gather_samples as procx_samples
@@ -16,6 +17,7 @@ from stepline.models.training.sources import read_labelled_texts, read_records
 from stepline.models.wys2.dataset import gather_clips, infer_labels
 from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.speech.subtitles import parse_subtitles
 from stepline.storage import write_record
 from stepline.studio.store import Studio
 from stepline.text import embed
@@ -67,7 +69,7 @@ def narrated(name, *, gap=12.0, video=None):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, small_video):
     """Nine records of one small film: eight corrected by Ann, the last of them by Bob too, one by
-    nobody; Cy tagged the first and the last."""
+    nobody; Cy tagged the first and the last, and corrected a sentence of the first."""
     folder = tmp_path_factory.mktemp("library")
     digest = sha256(small_video)
     for number in range(9):
@@ -103,6 +105,11 @@ def library(tmp_path_factory, small_video):
             video,
             Correction(id=f"c{number}", video=video, by="Cy", when=2.0, base=base, edits=(tag,)),
         )
+    words = WordsEdit(do="words", sentence=0, text="now slice the limes")
+    first = video_id("v0.json")
+    studio.library.correct(
+        first, Correction(id="w", video=first, by="Cy", when=3.0, base=2, edits=(words,))
+    )
     yield studio
     studio.close()
 
@@ -119,6 +126,17 @@ def test_what_people_corrected_is_what_trainers_read(library, stepline, tmp_path
     with FeatureWriter(data / "vectors") as vectors:
         for video in texts:
             vectors.add(video.video, embed(video.texts), rate=1.0, backbone="minilm")
+    # corrected words: as narration, and as pairs of sound and text
+    narration = next(iter(read_labelled_texts(str(data / "records"), "narration", "shown")))
+    assert narration.texts[0] == "now slice the limes"
+    assert [path.name for path in (data / "captions").iterdir()] == ["v0.vtt"]
+    cues = parse_subtitles((data / "captions" / "v0.vtt").read_text(), "v0.vtt").captions
+    assert (cues[0].texts, cues[0].start, cues[0].end) == (
+        ["now slice the limes"],
+        pytest.approx(4 / 6, abs=0.001),
+        2.0,
+    )
+    assert len(cues) == len(narration.texts)
     aligner = nasva_samples(texts, store, {"step": FeatureStore(data / "vectors")})
     assert (len(aligner), aligner.labelled) == (8, 31)
     describer = procx_samples(records, store, DataSettings(target="reference"))

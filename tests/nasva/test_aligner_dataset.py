@@ -45,7 +45,9 @@ def told(video="a", *spans, duration=None, kind="step"):
     )
 
 
-def gather(tmp_path, *each, counts, texts=None, settings=None, excluded=frozenset()):
+def gather(
+    tmp_path, *each, counts, texts=None, settings=AlignerDataSettings(), excluded=frozenset()
+):
     features = store(tmp_path / "features", **counts)
     lengths = texts or {one.video: len(one.texts) for one in each if one.texts}
     said = store(tmp_path / "texts", **lengths)

@@ -135,7 +135,7 @@ def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, 
         str(tmp_path / "said"),
     )
     with pytest.raises(ShapeError, match="of 'minilm', 5 wide, the steps' of 'world', 128 wide"):
-        refine_dataset(sources, tmp_path / "out", None, lambda *given: told.append(given))
+        refine_dataset(sources, tmp_path / "out", progress=lambda *given: told.append(given))
     assert told == []
 
 

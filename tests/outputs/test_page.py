@@ -69,7 +69,7 @@ def test_every_step_is_listed_with_its_words_times_and_status(record):
     steps = read_page(page(record)).all("li", "step")
     assert len(steps) == 12
     first, said, missing = (" ".join(steps[index]["text"].split()) for index in (0, 9, 11))
-    assert "Bring a cup of water to the boil 0:06–0:10 Seen 91 %" in first
+    assert "Bring a cup of water to the boil 0:06–0:10 4 s Seen 91 %" in first
     assert (
         "First bring a cup of water to the boil and stir in the sugar until it dissolves." in first
     )

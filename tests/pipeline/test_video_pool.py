@@ -14,6 +14,8 @@ import pytest
 from stepline.cli import progress
 from stepline.cli.steps import DEMO_VIDEO
 from stepline.errors import SteplineError
+from stepline.media.container import claimed_duration
+from stepline.media.settings import MediaSettings
 from stepline.networks.device import core_count
 from stepline.pipeline import batch as video_pool
 from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, make_picklable, max_parallel_videos
@@ -195,30 +197,85 @@ def test_the_memory_of_a_container_is_its_limit(tmp_path):
     assert video_pool.available_memory(tmp_path) > 2000
 
 
-def test_a_bar_says_how_many_failed_and_how_long_it_takes():
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds of the clock of progress lines, in a list of one."""
+    seconds = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    return seconds
+
+
+def test_a_bar_says_how_many_failed_and_how_long_it_takes(clock):
     labels = [f"http://example.org/{number}.mp4" for number in range(2000)]
-    folder = progress.FolderProgress(labels)
-    assert folder.text(0.0) == "0 of 2,000"
+    folder = progress.FolderProgress(labels, [None] * 2000)
+    assert folder.text() == "0 of 2,000 videos"
+    clock[0] += 150.0
     for number in range(37):
         folder.add(labels[number], failed=number < 2, earlier=number >= 27)
     # 27 fresh ones took 150 s, and 1,963 are left: 10,906 s
-    assert folder.text(150.0) == "37 of 2,000, 2 failed, 3 h left"
+    assert folder.text() == "37 of 2,000 videos, 2 failed, 3 h left"
 
 
-def test_the_time_left_is_by_the_length_of_the_files(tmp_path, monkeypatch):
-    labels = []
-    for name, size in (("short", 100), ("done", 5000), ("long", 900)):
-        (tmp_path / name).write_bytes(b"0" * size)
-        labels.append(str(tmp_path / name))
-    folder = progress.FolderProgress(labels)
-    folder.add(labels[1], failed=False, earlier=True)
-    folder.add(labels[0], failed=False, earlier=False)
-    # 100 bytes took 10 s, so 900 take 90 s. By the count of videos it would be 10 s
-    assert folder.text(10.0) == "2 of 3, 90 s left"
+def test_the_progress_of_a_folder_is_in_minutes_of_film(clock, monkeypatch):
+    durations = {
+        "a/short.mp4": 60.0,
+        "a/done.mp4": 300.0,
+        "a/unknown.mp4": None,
+        "a/long.mp4": 540.0,
+    }
+    folder = progress.FolderProgress(list(durations), list(durations.values()))
+    # the unknown one counts as the mean of the others, 300 s
+    assert folder.text() == "0 of 4 videos, 0.0 of 20.0 min of film"
+    folder.add("a/done.mp4", failed=False, earlier=True)
+    clock[0] += 10.0
+    folder.add("a/short.mp4", failed=False, earlier=False)
+    # 60 s of film took 10 s, so the 840 that are left take 140. By the count of videos it would be 20
+    assert folder.text() == "2 of 4 videos, 6.0 of 20.0 min of film, 2 min left"
     shown = []
     monkeypatch.setattr(folder, "show", shown.append)
-    folder.show_counts("listening", 12.0, 60.0)
-    assert shown[0].endswith("left; listening: 12 of 60 s")
+    folder.show_counts("listening", 300.0, 300.0)
+    folder.show_counts("looking", 180.0, 300.0)
+    # its sound is half of it, and 60 % of its pictures three tenths
+    assert shown[0].startswith("2 of 4 videos, 8.5 of 20.0 min of film, 115 s left")
+    assert shown[1].startswith("2 of 4 videos, 10.0 of 20.0 min of film, 100 s left")
+    assert shown[1].endswith("; unknown.mp4: looking 180 of 300 s")
+
+
+def test_the_time_left_never_rises(clock):
+    folder = progress.FolderProgress(["a", "b", "c"], [60.0, 60.0, 60.0])
+    folder.show_counts("looking", 60.0, 60.0)
+    clock[0] += 10.0
+    assert "left" not in folder.text()  # one video that has not ended says too little
+    folder.add("a", failed=False, earlier=False)
+    assert folder.text().endswith(" 20 s left")
+    clock[0] += 40.0
+    assert folder.text().endswith(" 20 s left")
+    folder.add("b", failed=False, earlier=False)
+    assert folder.text().endswith(" 20 s left")  # 25 s by what a and b took
+    folder.show_counts("looking", 48.0, 60.0)
+    assert folder.text().endswith(" 15 s left")  # of which four fifths of a half are done
+    folder.add("c", failed=False, earlier=False)
+    assert folder.text() == "3 of 3 videos, 3.0 of 3.0 min of film"
+
+
+def test_the_videos_in_work_are_named(monkeypatch):
+    folder = progress.FolderProgress(["x/a.mp4", "x/b.mp4", "x/c.mp4"], [60.0] * 3, at_once=2)
+    shown = []
+    monkeypatch.setattr(folder, "show", shown.append)
+    folder.show_counts()
+    folder.add("x/b.mp4", failed=False, earlier=False)
+    folder.add("x/c.mp4", failed=False, earlier=False)
+    folder.show_counts()
+    assert shown[0] == "0 of 3 videos, 0.0 of 3.0 min of film; a.mp4 and 1 more"
+    assert shown[1].endswith("; a.mp4")
+
+
+def test_the_length_of_a_video_is_read_from_its_header(small_video, tmp_path):
+    assert claimed_duration(small_video, MediaSettings()) == pytest.approx(16.0, abs=0.2)
+    assert claimed_duration(small_video, MediaSettings(max_duration=5.0)) is None
+    (tmp_path / "text.mp4").write_text("no video")
+    for path in (tmp_path / "text.mp4", tmp_path / "none.mp4", tmp_path):
+        assert claimed_duration(path, MediaSettings()) is None
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(40, "40 s"), (5400, "90 min"), (9000, "2 h")])

@@ -319,7 +319,7 @@ def test_weights_are_those_of_section_e2():
 SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC)]
 
 
-def total(model, batch, settings=None):
+def total(model, batch, settings=LossSettings()):
     return sum(part.mean for part in compute_weighted_losses(model, batch, settings))
 
 

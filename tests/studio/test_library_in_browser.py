@@ -199,7 +199,7 @@ def test_the_language_and_the_recogniser_of_what_comes_in_are_chosen(visit, serv
 
 def test_a_card_says_why_a_video_has_no_steps_and_how_many_warnings_another_has(visit, server):
     folder = server.studio.library.folder
-    cases = {"v0": ((), ("first", "no speech; give its words")), "v1": (None, ("one",))}
+    cases = {"v0": ((), ("no sound track", "no speech; give its words")), "v1": (None, ("one",))}
     for name, (steps, warnings) in cases.items():
         record = read_record(folder / f"{name}.json")
         steps = record.steps if steps is None else steps
@@ -207,7 +207,7 @@ def test_a_card_says_why_a_video_has_no_steps_and_how_many_warnings_another_has(
         write_record(record.model_copy(update=changed), folder / f"{name}.json")
     page = visit()
     words = "[...document.querySelectorAll('.problem')].map((each) => each.textContent).sort()"
-    assert page.run(words) == ["1 warning", "No speech"]
+    assert page.run(words) == ["1 warning", "No sound track"]
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -15,8 +15,12 @@ from studio_server import library, serving
 from stepline.library.corrected_library import video_id
 from stepline.library.database import DATABASE_FILE
 from stepline.outputs import OUTPUTS
-from stepline.storage import from_json, read_record
+from stepline.pipeline.output_files import extract_keyframes
+from stepline.records import Step
+from stepline.storage import from_json, read_record, write_record
+from stepline.studio import video_api
 from stepline.studio.api import api_routes
+from stepline.writing import WrittenSteps
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +121,16 @@ def test_every_output_is_given_of_the_corrected_record(server, name):
     assert data
 
 
+def test_the_formats_of_a_video_are_those_that_can_be_given(own, monkeypatch):
+    formats = own.read(f"/api/videos/{LEMONADE}")["formats"]
+    assert set(OUTPUTS) - set(formats) <= {"alignment", "docx"}
+    assert "alignment" not in formats
+    monkeypatch.setattr(video_api, "find_spec", lambda _: None)
+    (own.studio.library.folder / "v0.mp4").unlink()
+    without = own.read(f"/api/videos/{LEMONADE}")["formats"]
+    assert set(OUTPUTS) - set(without) == {"alignment", "docx", "mp4", "mkv"}
+
+
 def test_an_invalid_output_is_refused(server):
     reply, data = server.ask("GET", f"/api/videos/{LEMONADE}/steps?format=exe")
     assert (reply.status, "unknown output format 'exe'" in json.loads(data)["error"]) == (409, True)
@@ -193,6 +207,111 @@ def test_a_record_that_is_made_again_keeps_what_people_corrected(own):
     assert (
         own.read(f"/api/videos/{LEMONADE}/record")["record"]["steps"][0]["text"] == "Cut the lemons"
     )
+
+
+def words(base, sentence, text, **more):
+    edit = {"do": "words", "sentence": sentence, "text": text}
+    return {"by": "ann", "base": base, "edits": [edit], **more}
+
+
+def test_corrected_words_are_those_of_the_record_the_captions_the_search_and_the_card(own):
+    place = f"/api/videos/{LEMONADE}/corrections"
+    reply, data = own.ask("POST", place, words(0, 1, "Pour the lime juice."))
+    assert (reply.status, json.loads(data)["kept"], json.loads(data)["written"]) == (200, {}, [])
+    found = own.read(f"/api/videos/{LEMONADE}/record")
+    said = [sentence["text"] for sentence in found["record"]["transcript"]["sentences"]]
+    assert said == ["Slice the lemons.", "Pour the lime juice.", "Whisk the sugar."]
+    assert found["sentences"] == [0, 1, 2]
+    for name, suffix in (("captions-vtt", "vtt"), ("captions-srt", "srt")):
+        reply, data = own.ask("GET", f"/api/videos/{LEMONADE}/steps?format={name}")
+        assert f'filename="v0.captions.{suffix}"' in reply.headers["Content-Disposition"]
+        assert b"Pour the lime juice." in data
+    assert {"captions-vtt", "captions-srt"} <= set(own.read(f"/api/videos/{LEMONADE}")["formats"])
+    assert own.read("/api/search?q=lime")["moments"][0]["text"] == "Pour the juice"
+    assert own.read("/api/videos")["videos"][0]["state"] == "corrected"
+
+
+def test_a_step_is_written_again_with_the_words_in_one_correction_that_is_sent_twice(
+    own, monkeypatch
+):
+    path = own.studio.library.folder / "v0.json"
+    record = read_record(path).model_copy(update={"models": {"writer": "extractive"}})
+    write_record(record, path)
+    asked = []
+
+    def write(transcript, settings, *, title):
+        asked.append(transcript)
+        steps = [
+            Step(id=str(n), text=f"new {n}", sources=(n,)) for n in range(len(transcript.sentences))
+        ]
+        return WrittenSteps(tuple(steps))
+
+    monkeypatch.setattr("stepline.library.rewriting.write_steps", write)
+    place = f"/api/videos/{LEMONADE}/corrections"
+    body = words(0, 1, "Pour the lime juice.", id="mine")
+    replies = [json.loads(own.ask("POST", place, body)[1]) for _ in range(2)]
+    assert replies[0] == {"revision": 1, "id": "mine", "written": ["b"], "kept": {}}
+    assert (replies[1]["revision"], len(asked)) == (1, 1)
+    steps = own.read(f"/api/videos/{LEMONADE}/record")["record"]["steps"]
+    assert [step["text"] for step in steps] == ["Slice the lemons", "new 1", "Whisk the sugar"]
+    own.ask("POST", place, {"by": "ann", "base": 1, "undoes": "mine"})
+    found = own.read(f"/api/videos/{LEMONADE}/record")
+    assert found["machine"] == {}
+    assert found["record"]["transcript"]["sentences"][1]["text"] == "Pour the juice."
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (words(0, 3, "More."), 409, "sentence 4 is not in the transcript"),
+        (words(0, -1, "More."), 400, "edits.0.words.sentence"),
+        (words(0, "1", "More."), 400, "edits.0.words.sentence"),
+        (words(0, 1, "  "), 400, "edits.0.words.text"),
+        (words(0, 1, ["Pour", "it"]), 400, "edits.0.words.text"),
+        (words(0, 1, "x" * 2001), 400, "edits.0.words.text"),
+        (words(7, 1, "More."), 409, "revision 7 is not known"),
+        (words(0, 1, "More.", record="other"), 409, "processed again"),
+        (
+            {"by": "ann", "base": 0, "edits": [{"do": "join", "sentences": [2, 1]}]},
+            400,
+            "joined with a later one",
+        ),
+        ({"by": "ann", "base": 0, "edits": [{"do": "drop", "sentence": 9}]}, 409, "sentence 10"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused_and_nothing_is_stored(server, body, status, said):
+    reply, data = server.ask("POST", f"/api/videos/{LEMONADE}/corrections", body)
+    assert (reply.status, said in json.loads(data)["error"]) == (status, True), data
+    assert server.read(f"/api/videos/{LEMONADE}/record")["revision"] == 0
+
+
+def test_two_people_who_correct_one_sentence_hear_of_each_other(own):
+    place = f"/api/videos/{LEMONADE}/corrections"
+    own.ask("POST", place, words(0, 1, "Pour the lime juice."))
+    assert own.ask("POST", place, words(0, 2, "Whisk it.", by="bob"))[0].status == 200
+    reply, data = own.ask("POST", place, words(0, 1, "Pour it.", by="bob"))
+    told = json.loads(data)
+    assert (reply.status, told["by"], told["edits"][0]["text"]) == (
+        409,
+        "ann",
+        "Pour the lime juice.",
+    )
+    assert "ann has changed sentence 2" in told["error"]
+
+
+def test_a_chosen_picture_is_that_of_the_card_and_of_the_outputs(own):
+    place = f"/api/videos/{LEMONADE}/corrections"
+    assert own.ask("POST", place, change(0, at=9.5))[0].status == 200  # outside of the step
+    step = own.read(f"/api/videos/{LEMONADE}/record")["record"]["steps"][0]
+    assert (step["at"], step["start"], step["end"]) == (9.5, 3.5, 6.0)
+    (card,) = own.read("/api/videos")["videos"]
+    assert card["picture"].endswith("/pictures/9.5.jpg")
+    record = own.studio.library.corrected(LEMONADE).record
+    before = own.studio.library.record(LEMONADE)
+    film = own.studio.library.folder / "v0.mp4"
+    chosen, machine = extract_keyframes(record, film), extract_keyframes(before, film)
+    assert chosen["a"] != machine["a"]
+    assert chosen["b"] == machine["b"]
 
 
 @pytest.mark.parametrize(
@@ -476,11 +595,11 @@ def test_records_of_the_api_read_back(server):
     assert (server.studio.library.folder / DATABASE_FILE).stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("page", ["video", "follow"])
+@pytest.mark.parametrize("page", ["video", "follow", "live"])
 def test_a_page_of_no_video_is_a_404_with_a_way_back(server, page):
     reply, data = server.ask(
         "GET", f"/{page}/nosuch", Sec_Fetch_Mode="navigate", Sec_Fetch_Dest="document"
     )
     assert reply.status == 404
-    assert b"no such video" in data.lower()
+    assert (b"no such live run" if page == "live" else b"no such video") in data.lower()
     assert b'href="/"' in data

@@ -259,9 +259,7 @@ class CaptionIndex:
         self._parts: dict[bytes, tuple[int, int, bytes]] = {}
         with file_path.open() as file:
             # The mark is not part of the JSON, but of every offset.
-            offset = 0
-            if file.read(len(UTF8_MARK)) == UTF8_MARK:
-                offset = len(UTF8_MARK)
+            offset = len(UTF8_MARK) if file.read(len(UTF8_MARK)) == UTF8_MARK else 0
             file.seek(offset)
             reader = JsonObjectReader(io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline=""))
             for key, value in reader.read_members():

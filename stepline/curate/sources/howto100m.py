@@ -50,9 +50,7 @@ def read_howto100m(
     Raises DatasetError if the table is missing or has other columns.
     """
     # A folder, or the table in it.
-    table = source
-    if not source.name.endswith(".csv"):
-        table = source / VIDEOS_FILE
+    table = source / VIDEOS_FILE if not source.name.endswith(".csv") else source
     parent, _, _ = table.url.rpartition("/")
     folder = RemotePath(parent or ".", remote)
     nearby = ((folder / name) for name in CAPTIONS_NAMES)

@@ -196,10 +196,9 @@ def find_candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> Ca
         if hypothesis.items == reference.items:
             break
     if is_too_much:
-        captions = f"captions of {word_counts[0]} and {word_counts[1]} words"
-        limit = f"at most {MAX_CANDIDATES} possible matches"
         raise DatasetError(
-            f"{captions} are too long, or too much alike, for METEOR ({limit}); shorten them"
+            f"captions of {word_counts[0]} and {word_counts[1]} words are too long, or too much "
+            f"alike, for METEOR (at most {MAX_CANDIDATES} possible matches); shorten them"
         )
     return matches
 
@@ -342,9 +341,7 @@ def _beam_search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
         used_reference |= reference
     paths: list[_Path] = [(0, 0, _NO_MATCH_END, used_hypothesis, used_reference, None)]
     for position, matches in enumerate(candidates):
-        options = []
-        if position not in fixed:
-            options = [_make_option(match) for match in matches]
+        options = [_make_option(match) for match in matches] if position not in fixed else []
         paths = _extend_paths(paths, position, options, fixed_options) or paths[:1]
         if len(paths) > 1:
             paths.sort(key=_rank)

@@ -17,6 +17,7 @@ stillness or more, or by text.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,16 +95,15 @@ class ScreenMeter:
         """Return the medians over the frames so far. Both are 0 for fewer than two frames."""
         if not self._still:
             return ScreenStatistics(0.0, 0.0)
-        still = float(np.median(self._still))
-        return ScreenStatistics(still, float(np.median(self._flat)))
+        return ScreenStatistics(median(self._still), median(self._flat))
 
 
 def median_statistics(statistics: Sequence[ScreenStatistics]) -> ScreenStatistics:
     """Return the medians over pairs of frames. Both are 0 without any."""
     if not statistics:
         return ScreenStatistics(0.0, 0.0)
-    still = float(np.median([item.still for item in statistics]))
-    return ScreenStatistics(still, float(np.median([item.flat for item in statistics])))
+    still = median(item.still for item in statistics)
+    return ScreenStatistics(still, median(item.flat for item in statistics))
 
 
 def cell_changes(before: Images, after: Images) -> Images:
@@ -415,8 +415,7 @@ def patches(cells: Flags) -> list[Box]:
         x = int(firsts.min())
         y = int(rows[0])
         end_x = int(ends.max())
-        end_y = int(rows[-1]) + 1
-        boxes.append((x, y, end_x, end_y))
+        boxes.append((x, y, end_x, int(rows[-1]) + 1))
     return boxes
 
 
@@ -461,8 +460,7 @@ def _fits_cursor(boxes: Sequence[Box], limit: int) -> bool:
 
 def _center_pixels(box: Box) -> Point:
     x, y, end_x, end_y = box
-    across = (x + end_x) * CELL_PIXELS / 2
-    return across, (y + end_y) * CELL_PIXELS / 2
+    return (x + end_x) * CELL_PIXELS / 2, (y + end_y) * CELL_PIXELS / 2
 
 
 def _is_near(point: Point, box: Box) -> bool:

@@ -155,8 +155,7 @@ class ScreenLineReader:
         line = None
         if probability >= MIN_READ_PROBABILITY and any(letter.isalnum() for letter in text):
             line = ScreenLine(text, box)
-        recent = self._cache[1 - MAX_CACHED_LINES :]
-        self._cache = [*recent, (box, pixels, line)]
+        self._cache = [*self._cache[1 - MAX_CACHED_LINES :], (box, pixels, line)]
         return line
 
 

@@ -103,8 +103,7 @@ class AnswerInference:
         """Return the central credible interval (low, high) of the reliability, with probability `mass`."""
         cumulated = self.reliability.cumsum()
         low_tail = (1 - mass) / 2
-        high_tail = (1 + mass) / 2
-        low, high = np.searchsorted(cumulated, [low_tail, high_tail])
+        low, high = np.searchsorted(cumulated, [low_tail, (1 + mass) / 2])
         high = min(high, len(RELIABILITY_GRID) - 1)
         return float(RELIABILITY_GRID[low]), float(RELIABILITY_GRID[high])
 
@@ -156,8 +155,7 @@ def highest_density(weight: Array, mass: float) -> npt.NDArray[np.bool_]:
     """
     order = np.argsort(-weight, axis=None, kind="stable")
     cumulated = weight.ravel()[order].cumsum()
-    last = np.searchsorted(cumulated, mass * weight.sum())
-    count = int(last) + 1
+    count = int(np.searchsorted(cumulated, mass * weight.sum())) + 1
     mask = np.zeros(weight.size, dtype=bool)
     mask[order[:count]] = True
     return mask.reshape(weight.shape)
@@ -202,9 +200,7 @@ def sharpen(prior: Array, power: float) -> Array:
         power: exponent. Above 1 it makes the prior more confident.
     """
     not_shown = prior[:, -1:]
-    places = sum_to_one(prior[:, :-1] ** power)
-    in_places = places * (1 - not_shown)
-    return np.concatenate([in_places, not_shown], axis=1)
+    return np.concatenate([sum_to_one(prior[:, :-1] ** power) * (1 - not_shown), not_shown], axis=1)
 
 
 def _infer_with_prior(
@@ -247,10 +243,8 @@ def _infer_with_prior(
     posteriors = {}
     for k, log_truth in log_truths.items():
         truth = np.exp(log_truth - log_steps[k])
-        weighed_likelihood = np.einsum("rg,prg->rp", p_behaviour, truth)
-        posteriors[k] = prior[k] * weighed_likelihood
-    total = joint.sum(axis=1)
-    return max_log[:, 0] + np.log(total), posteriors
+        posteriors[k] = prior[k] * np.einsum("rg,prg->rp", p_behaviour, truth)
+    return max_log[:, 0] + np.log(joint.sum(axis=1)), posteriors
 
 
 def answer_likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -> Array:
@@ -273,8 +267,7 @@ def answer_likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -
     after = min(choice_answer.step + 1, len(prior) - 1)
     others = prior[0]
     if len(prior) > 1:
-        other_rows = np.delete(prior, choice_answer.step, axis=0)
-        others = other_rows.mean(axis=0)
+        others = np.delete(prior, choice_answer.step, axis=0).mean(axis=0)
     elsewhere = np.array([others, prior[before], prior[after]])  # (3, P + 1)
     p_choices = elsewhere[:, choices]
 
@@ -316,8 +309,7 @@ def expected_gain(
         if choice is not None:
             table[n, choice] += reliability
         else:
-            others = np.setdiff1d(np.arange(len(row)), choices)
-            table[n, others] += reliability
+            table[n, np.setdiff1d(np.arange(len(row)), choices)] += reliability
     # A repeated question has less information.
     if is_repeat:
         table = table**REPEAT_WEIGHT
@@ -333,5 +325,4 @@ def likeliest_places(row: Array, count: int) -> tuple[int, ...]:
         row: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
         count: maximal number of places.
     """
-    order = np.argsort(-row[:-1], kind="stable")
-    return tuple(order[:count].tolist())
+    return tuple(np.argsort(-row[:-1], kind="stable")[:count].tolist())

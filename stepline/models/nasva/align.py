@@ -64,7 +64,7 @@ def score_texts(
     aligner: "Aligner",
     features: FeatureSequence,
     vectors: Matrix,
-    settings: AlignerSettings | None = None,
+    settings: AlignerSettings = AlignerSettings(),
 ) -> TextScores:
     """Return how well K texts fit a video.
 
@@ -80,7 +80,6 @@ def score_texts(
 
     from stepline.models.training.batches import Sample, collate
 
-    settings = settings or AlignerSettings()
     if vectors.ndim != 2:
         raise ShapeError(
             f"text vectors must be (texts, width), not {vectors.shape}; give one row per text"
@@ -161,7 +160,7 @@ class Posterior:
 def estimate_posterior(
     scores: Matrix,
     p_shown: Array,
-    settings: AlignerSettings | None = None,
+    settings: AlignerSettings = AlignerSettings(),
     *,
     prior: Array | None = None,
     order_probabilities: Array | None = None,
@@ -178,7 +177,6 @@ def estimate_posterior(
 
     Raises ShapeError for arrays that do not fit together, hold NaN, or have no row.
     """
-    settings = settings or AlignerSettings()
     _check_inputs(scores, p_shown, prior, order_probabilities)
     p_shown = _clip_probability(p_shown.astype(np.float64))
 
@@ -267,8 +265,7 @@ def _run_mean_field(
     occupancy = probabilities * column
     log_p = np.log(probabilities + MIN_PROBABILITY)
     for _ in range(MEAN_FIELD_ROUNDS):
-        moved = softmax(adjust(log_p, occupancy))
-        occupancy = (occupancy + moved * column) / 2
+        occupancy = (occupancy + softmax(adjust(log_p, occupancy)) * column) / 2
     return sum_to_one(occupancy)
 
 
@@ -314,7 +311,7 @@ def _clip_probability(p: Array) -> Array:
 def extract_spans(
     probabilities: Array,
     rate: float,
-    settings: AlignerSettings | None = None,
+    settings: AlignerSettings = AlignerSettings(),
     *,
     end: float | None = None,
 ) -> list[Span]:
@@ -323,10 +320,9 @@ def extract_spans(
     Args:
         probabilities: (K, T) P(text k is shown in row t), T at least 1.
         rate: feature rows per second.
-        settings: the rule of the spans and their lengths. None: the defaults.
+        settings: the rule of the spans and their lengths.
         end: length of the video in seconds. None: the length of its feature rows.
     """
-    settings = settings or AlignerSettings()
     if end is None:
         end = probabilities.shape[1] / rate
     spans = []

@@ -84,9 +84,9 @@ class TextVectors:
         row_of = {text: number for number, text in enumerate(stored_texts)}
         absent = [text for text in asked_texts if text not in row_of]
         if absent:
-            counts = f"{len(absent)} of {len(texts)} texts have no vector"
             raise StoreError(
-                f"{self._path}: {counts}, first {absent[0]!r}; extract them with the same encoder"
+                f"{self._path}: {len(absent)} of {len(texts)} texts have no vector, first "
+                f"{absent[0]!r}; extract them with the same encoder"
             )
         rows = [row_of[text] for text in asked_texts]
         return np.ascontiguousarray(stored.values[rows])

@@ -105,8 +105,7 @@ def estimate_shown_fraction(
 
     Source: Storey's estimate of the share of true null hypotheses (2002) with lambda 0.5.
     """
-    below_median = np.mean(own < np.median(foreign))
-    return float(np.clip(1 - 2 * below_median, 0.0, 1.0))
+    return float(np.clip(1 - 2 * np.mean(own < np.median(foreign)), 0.0, 1.0))
 
 
 def calibration_path(aligner: Path) -> Path:

@@ -209,7 +209,7 @@ def gather_samples(
     texts: Iterable[LabelledTexts],
     features: FeatureStore,
     vectors: Mapping[TextKind, FeatureStore],
-    settings: AlignerDataSettings | None = None,
+    settings: AlignerDataSettings = AlignerDataSettings(),
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> AlignerSamples:
@@ -223,7 +223,6 @@ def gather_samples(
         settings: which videos and texts become samples.
         excluded: ids of videos that are left out, such as a benchmark's.
     """
-    settings = settings or AlignerDataSettings()
     join = TrainingVideoFilter(features, slack=settings.slack, excluded=excluded)
     parts = []
     for labelled in texts:

@@ -259,8 +259,7 @@ def fit_on_foreign_texts(
 
     # a regression on drawn verdicts
     p = compute_shown_probability(p_own, len(own_joint_features) / len(foreign_features), share)
-    rng = np.random.default_rng(2008)
-    verdicts = rng.random((VERDICT_DRAWS, len(p))) < p
+    verdicts = np.random.default_rng(2008).random((VERDICT_DRAWS, len(p))) < p
     evidence = np.tile(own_alone_features, (VERDICT_DRAWS, 1))
     return fit_logistic(evidence, verdicts.ravel()), share
 
@@ -279,8 +278,7 @@ def compute_shown_probability(
     ratio = (
         (1 - own_probabilities) / own_probabilities * prior_odds
     )  # p(evidence | foreign) / p(evidence | own)
-    p = 1 - (1 - shown_fraction) * ratio
-    return np.asarray(np.clip(p, 0.0, 1.0))
+    return np.asarray(np.clip(1 - (1 - shown_fraction) * ratio, 0.0, 1.0))
 
 
 # videos among which the nearest is searched for where no task is known. All pairs would cost V

@@ -35,7 +35,7 @@ NEGATIVE_INFINITY = -torch.inf
 
 
 def grounding_loss(
-    aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings | None = None
+    aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings = AlignerLossSettings()
 ) -> Loss:
     """Return the multi-positive InfoNCE of an alignment matrix, in the form that the settings name.
 
@@ -47,9 +47,8 @@ def grounding_loss(
     Args:
         aligned: output of the network for the batch: vectors of B x K texts and B x T seconds.
         batch: labels (B, K, T) and padding masks.
-        settings: form and temperature of the loss. None: the defaults.
+        settings: form and temperature of the loss.
     """
-    settings = settings or AlignerLossSettings()
     release = settings.form == "release"
 
     # the logits of the layers that count

@@ -279,8 +279,7 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
         """Return the rows of the seconds after the layer, in the same layout."""
         attended = self.attention.self_attend(seconds)  # (R, D)
         rows = self.attention_norm(seconds.values + self.dropout(attended))
-        update = self.feed(rows)
-        rows = self.feed_norm(rows + self.dropout(update))
+        rows = self.feed_norm(rows + self.dropout(self.feed(rows)))
         return replace(seconds, values=rows)
 
 
@@ -436,10 +435,9 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             raise ShapeError(f"the video needs at least one feature row, not {(videos, seconds)}")
         texts = batch.text.shape[1]
         if texts > settings.text_positions and bool(batch.ordered.any()):
-            positions = f"the {settings.text_positions} positions that the model has learned"
             raise ShapeError(
-                f"{texts} texts in order are more than {positions}; "
-                "give fewer at a time, or in no order"
+                f"{texts} texts in order are more than the {settings.text_positions} positions "
+                "that the model has learned; give fewer at a time, or in no order"
             )
 
 

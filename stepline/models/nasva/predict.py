@@ -96,7 +96,7 @@ def place_steps(
     text_scores: TextScores,
     calibration: Calibration | None = None,
     *,
-    settings: AlignerSettings | None = None,
+    settings: AlignerSettings = AlignerSettings(),
     duration: float | None = None,
     order_probabilities: Array | None = None,
 ) -> StepPlacement:
@@ -115,7 +115,6 @@ def place_steps(
 
     Raises ShapeError if there is not one row of scores per step.
     """
-    settings = settings or AlignerSettings()
     if len(text_scores.scores) != len(steps):
         raise ShapeError(
             f"{len(text_scores.scores)} rows of scores for {len(steps)} steps; give one row per step"
@@ -161,7 +160,7 @@ def ground_by_aligner(
     features: FeatureSequence,
     vectors: Matrix,
     *,
-    settings: AlignerSettings | None = None,
+    settings: AlignerSettings = AlignerSettings(),
     duration: float | None = None,
     order_probabilities: Array | None = None,
 ) -> AlignerGrounding:
@@ -183,7 +182,6 @@ def ground_by_aligner(
 
     Raises ModelError or ShapeError if the features or vectors do not fit the network.
     """
-    settings = settings or AlignerSettings()
     loaded.check_features(features)
     text_scores = score_texts(loaded.aligner, features, vectors, settings)
     placement = place_steps(

@@ -117,10 +117,11 @@ def choose_labels(
     flags = [span is not None for spans in labels for span in spans]
     share = compute_labelled_fraction(labels)
     if not any(flags) or share < LEAST_KEPT_SHARE:
-        counts = f"{sum(flags)} of {len(flags)} texts keep a label"
-        limits = f"fewer than {LEAST_KEPT_SHARE:.0%} (eps2 {threshold:.2f})"
-        cure = "lower refine.threshold, or give refine.threshold_kind=quantile"
-        raise ShapeError(f"{counts}, {limits}; {cure}")
+        raise ShapeError(
+            f"{sum(flags)} of {len(flags)} texts keep a label, fewer than {LEAST_KEPT_SHARE:.0%} "
+            f"(eps2 {threshold:.2f}); lower refine.threshold, or give "
+            "refine.threshold_kind=quantile"
+        )
     if share < MIN_LABELLED_SHARE:
         log.warning(
             "only %d of %d texts keep a label; lower refine.threshold to keep more",

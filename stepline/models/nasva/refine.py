@@ -118,7 +118,7 @@ class RefineResult:
 def refine_dataset(
     sources: RefineSources,
     folder: Path,
-    settings: RefineRunSettings | None = None,
+    settings: RefineRunSettings = RefineRunSettings(),
     progress: Callable[[str, Progress], None] | None = None,
 ) -> RefineResult:
     """Localize the steps of a dataset by self-training and write them. A run that was stopped is
@@ -129,13 +129,12 @@ def refine_dataset(
     Args:
         sources: records, features and text vectors.
         folder: folder of the run.
-        settings: settings of the run. None: the defaults.
+        settings: settings of the run.
         progress: called with the name of the network and its progress after each training step.
 
     Raises ShapeError when no video is left or hardly any text keeps a label, SettingsError when the
     folder holds another run, and what the sources raise.
     """
-    settings = settings or RefineRunSettings()
     dataset = parse_dataset_source(sources.dataset)
     if dataset is not None and DATASETS[dataset[0]].record_field == "reference":
         cure = "`stepline train nasva` learns from them; give records with steps to place"
@@ -336,9 +335,7 @@ class _VideoReader:
         Raises SettingsError if it belongs to a backbone and the settings do not name its weights.
         """
         settings = self._settings.coarse
-        name = settings.encoder
-        if settings.matching == "line-model":
-            name = LINKING_ENCODER
+        name = LINKING_ENCODER if settings.matching == "line-model" else settings.encoder
         if name == "backbone" and not is_feature_store(self._step_vectors):
             name = self._step_vectors
         if name == "backbone":

@@ -295,8 +295,9 @@ class SelfTrainSettings(Settings):
     def _check_rounds(self) -> "SelfTrainSettings":
         for number in self.by_round:
             if number > self.rounds:
-                cure = f"give rounds.rounds={number}, or take it out"
-                raise ValueError(f"by_round.{number} has no round; {cure}")
+                raise ValueError(
+                    f"by_round.{number} has no round; give rounds.rounds={number}, or take it out"
+                )
             RefineSettings.model_validate(self.get_round_settings(number).model_dump())
         return self
 

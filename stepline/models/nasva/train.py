@@ -248,9 +248,7 @@ def train_aligner_run(
     def train(keep_best: KeepBest) -> Aligner:
         if on_prepared is not None:
             on_prepared(prepared)
-        scorer = None
-        if len(held_out):
-            scorer = make_aligner_scorer(held_out, keep_best)
+        scorer = make_aligner_scorer(held_out, keep_best) if len(held_out) else None
         task = make_aligner_task(samples, settings.loss)
         return train_network(
             lambda: prepared.network, task, settings.train, folder, report, scorer=scorer

@@ -44,6 +44,7 @@ def write_predictions(
     features: StoredFeatures,
     out: Path,
     settings: DescribeSettings,
+    prefix: str = "",
 ) -> BenchmarkAnswers[Record]:
     """Write the predicted steps of videos as results for densevid_eval. Return the predictions, and
     the reasons for videos without a prediction.
@@ -54,6 +55,7 @@ def write_predictions(
         features: stored features of the videos.
         out: the JSON file to write.
         settings: rules that decide which proposals become steps.
+        prefix: written before each id, as the reference has it (`youcook2.id_prefix`).
 
     Raises DatasetError when no video has a prediction.
     """
@@ -77,5 +79,6 @@ def write_predictions(
         for id, description in zip(videos.by_id, descriptions, strict=True):
             answers.by_id[id] = Record(id=id, video=Video(id=id), steps=description.steps)
     answers.require_any(" videos")
-    write_densevid(segments(list(answers.by_id.values())), out)
+    found = segments(list(answers.by_id.values()))
+    write_densevid({prefix + id: rows for id, rows in found.items()}, out)
     return answers

@@ -298,8 +298,7 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
 
     def _cross_and_feed(self, rows: Tensor, context: KeyValueSource | None) -> Tensor:
         if self.across is not None and self.across_norm is not None and context is not None:
-            normed = self.across_norm(rows)
-            rows = rows + self.drop(self.across(normed, context))
+            rows = rows + self.drop(self.across(self.across_norm(rows), context))
         return rows + self.drop(self.feed(self.feed_norm(rows)))
 
 

@@ -151,7 +151,7 @@ class StepDataset(GatheredSamples[PendingStepSample, StepSample]):
 def gather_samples(
     records: Iterable[Record],
     features: Features,
-    settings: DataSettings | None = None,
+    settings: DataSettings = DataSettings(),
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> StepDataset:
@@ -164,7 +164,6 @@ def gather_samples(
         settings: `target` is the part of a record that gives the steps. None: its `steps`.
         excluded: ids of videos to leave out, such as those of a benchmark.
     """
-    settings = settings or DataSettings()
     join = TrainingVideoFilter(
         features, slack=settings.slack, excluded=excluded, requires_same_rate=True
     )

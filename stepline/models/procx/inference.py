@@ -251,7 +251,7 @@ def describe(
     model: ProcX,
     vocabulary: Vocabulary,
     features: FeatureSequence,
-    settings: DescribeSettings | None = None,
+    settings: DescribeSettings = DescribeSettings(),
     *,
     duration: float | None = None,
 ) -> Description:
@@ -278,7 +278,7 @@ def describe_videos(
     model: ProcX,
     vocabulary: Vocabulary,
     videos: Sequence[VideoToDescribe],
-    settings: DescribeSettings | None = None,
+    settings: DescribeSettings = DescribeSettings(),
 ) -> list[Description]:
     """Return the predicted steps of each video. A video's steps do not depend on the other videos.
 
@@ -290,7 +290,6 @@ def describe_videos(
 
     Raises ShapeError for features of another width than the network's.
     """
-    settings = settings or DescribeSettings()
     descriptions: list[Description] = []
     for first in range(0, len(videos), settings.batch):
         part = videos[first : first + settings.batch]

@@ -63,7 +63,7 @@ MASKED_LOGIT = -1e4  # of what is not a positive, and finite, so that no gradien
 def compute_weighted_losses(
     model: ProcX,
     batch: StepBatch,
-    settings: LossSettings | None = None,
+    settings: LossSettings = LossSettings(),
     rates: Tensor | None = None,
 ) -> list[Loss]:
     """Return the losses of a batch, each multiplied by its weight. Losses of weight 0 are left out.
@@ -75,7 +75,6 @@ def compute_weighted_losses(
         rates: (C,) fraction of training videos with each number of steps, for PDVC's count loss.
             None: equal fractions.
     """
-    settings = settings or LossSettings()
     weighted = []
     for name, loss in compute_batch_losses(model, batch, settings, rates).items():
         weight: float = getattr(settings, f"{name}_weight")
@@ -87,7 +86,7 @@ def compute_weighted_losses(
 def compute_batch_losses(
     model: ProcX,
     batch: StepBatch,
-    settings: LossSettings | None = None,
+    settings: LossSettings = LossSettings(),
     rates: Tensor | None = None,
 ) -> dict[str, Loss]:
     """Return the unweighted losses by name: "giou", "l1", "confidence", "count" and "caption". A
@@ -100,7 +99,6 @@ def compute_batch_losses(
         rates: (C,) fraction of training videos with each number of steps, for PDVC's count loss.
             None: equal fractions.
     """
-    settings = settings or LossSettings()
     # The matching of the localization losses decides which queries are captioned.
     output = model(batch.videos)
     losses, matches = compute_localization_losses(
@@ -134,7 +132,7 @@ def compute_batch_losses(
 def compute_localization_losses(
     predictions: Predictions,
     targets: Targets,
-    settings: LossSettings | None = None,
+    settings: LossSettings = LossSettings(),
     rates: Tensor | None = None,
 ) -> tuple[dict[str, Loss], Matches]:
     """Return the unweighted losses "giou", "l1", "confidence" and "count", and the matches of
@@ -149,7 +147,6 @@ def compute_localization_losses(
 
     Raises ShapeError for NaN.
     """
-    settings = settings or LossSettings()
     # Boxes: of matched queries alone.
     matches = hungarian_match(predictions.logits, predictions.boxes, targets)
     boxes = matches.gather_queries(predictions.boxes).float()  # (M, 2)
@@ -316,8 +313,7 @@ def caption_loss(
     if average == "tokens":
         return Loss(by_token.sum() * layers, real.sum())
     by_caption = by_token.sum(dim=1) / real.clamp(min=1)  # (M,)
-    captions = (real > 0).sum()
-    return Loss(by_caption.sum() * layers, captions)
+    return Loss(by_caption.sum() * layers, (real > 0).sum())
 
 
 def contrastive_loss(

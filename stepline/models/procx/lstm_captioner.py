@@ -209,9 +209,7 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
     def begin(self, context: CaptionContext) -> LstmState:
         """Return the decoding state of the M captions of a context, before the first word."""
         empty = torch.zeros_like(context.queries)
-        attended = None
-        if self.looking is not None:
-            attended = self.looking.prepare_levels(context)
+        attended = self.looking.prepare_levels(context) if self.looking is not None else None
         return LstmState(context.queries, empty, empty, attended)
 
     def step(self, tokens: Tensor, state: LstmState) -> Tensor:

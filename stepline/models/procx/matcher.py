@@ -43,8 +43,7 @@ def boxes_to_spans(boxes: Tensor) -> Tensor:
 def spans_to_boxes(spans: Tensor) -> Tensor:
     """Return (center, length) of spans given as (start, end). Input and output are (..., 2)."""
     start, end = spans.unbind(-1)
-    center = (start + end) / 2
-    return torch.stack((center, end - start), dim=-1)
+    return torch.stack(((start + end) / 2, end - start), dim=-1)
 
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
@@ -101,8 +100,9 @@ def build_targets(
             first = max(0.0, start) / duration
             last = min(duration, end) / duration
             if not (start <= end and first <= last):  # NaN too
-                video_span = f"the video's 0-{duration} seconds"
-                raise ShapeError(f"step {start}-{end} is not in {video_span}; leave it out")
+                raise ShapeError(
+                    f"step {start}-{end} is not in the video's 0-{duration} seconds; leave it out"
+                )
             boxes[video, number] = torch.tensor([first, last])
             box_pad[video, number] = False
     return Targets(spans_to_boxes(boxes), box_pad)

@@ -250,8 +250,9 @@ def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[s
             count += len(rows)
             yield from (row.text for row in rows)
         if not count:
-            cure = "correct it, or leave --words out"
-            raise DatasetError(f"{source}: holds no text for the vocabulary; {cure}")
+            raise DatasetError(
+                f"{source}: holds no text for the vocabulary; correct it, or leave --words out"
+            )
 
 
 def _fine_tuned_model_settings(

@@ -118,7 +118,7 @@ class Vocabulary:
 
 
 def train_vocabulary(
-    sentences: Iterable[str], settings: VocabularySettings | None = None
+    sentences: Iterable[str], settings: VocabularySettings = VocabularySettings()
 ) -> Vocabulary:
     """Return a WordPiece vocabulary trained on sentences. The order of the sentences does not
     change it.
@@ -134,7 +134,6 @@ def train_vocabulary(
     from tokenizers.pre_tokenizers import WhitespaceSplit
     from tokenizers.trainers import WordPieceTrainer
 
-    settings = settings or VocabularySettings()
     # WordPiece training counts words and sees nothing else, so that of any number of sentences only
     # these are held
     words = Counter[str]()
@@ -147,10 +146,9 @@ def train_vocabulary(
     for character in (*HALF_BYTES, *alphabet):
         marks += [character, INSIDE_PREFIX + character]
     if settings.size < len(marks):
-        characters = f"{len(alphabet)} characters in two forms"
         raise ShapeError(
-            f"a vocabulary of {settings.size} has no room for {characters}; "
-            f"set size to {len(marks)} or more"
+            f"a vocabulary of {settings.size} has no room for {len(alphabet)} characters in two "
+            f"forms; set size to {len(marks)} or more"
         )
     tokenizer = Tokenizer(WordPiece(unk_token=MARK_TOKENS[PAD_TOKEN]))
     tokenizer.pre_tokenizer = WhitespaceSplit()
@@ -162,8 +160,7 @@ def train_vocabulary(
         for word, times in words.items():
             text = f"{spell_in_bytes(word, letters)} "
             for first in range(0, times, MAX_WORD_REPEATS):
-                repeats = min(MAX_WORD_REPEATS, times - first)
-                yield text * repeats
+                yield text * min(MAX_WORD_REPEATS, times - first)
 
     tokenizer.train_from_iterator(repeated_words(), trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()

@@ -330,8 +330,7 @@ def plan_batches(
     waiting: npt.NDArray[np.int64] = np.empty(0, np.int64)  # what no batch had room for
     parts = group_by_shards(len(lengths), shards, window, rng)
     for number, part in enumerate(parts):
-        shuffled = part[rng.permutation(len(part))]
-        order = np.concatenate([waiting, shuffled])
+        order = np.concatenate([waiting, part[rng.permutation(len(part))]])
         is_last = number == len(parts) - 1
         full = len(order) if is_last else len(order) // size * size
 
@@ -374,5 +373,4 @@ def group_by_shards(
     window_of_shard[drawn_order] = np.arange(len(numbers)) // window
     windows = window_of_shard[np.searchsorted(numbers, shards)]  # of each index
     order = np.argsort(windows, kind="stable")
-    changes = np.flatnonzero(np.diff(windows[order]))
-    return np.split(order, changes + 1)
+    return np.split(order, np.flatnonzero(np.diff(windows[order])) + 1)

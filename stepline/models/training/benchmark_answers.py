@@ -66,8 +66,9 @@ class BenchmarkAnswers(Generic[A]):
         """
         if not self.by_id:
             id, reason = next(iter(self.missing.items()))
-            count = f"none of {len(self.missing)}{noun}"
-            raise DatasetError(f"{count} can be answered; the first, {id}: {reason}")
+            raise DatasetError(
+                f"none of {len(self.missing)}{noun} can be answered; the first, {id}: {reason}"
+            )
 
 
 def answer_questions(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> BenchmarkAnswers[A]:

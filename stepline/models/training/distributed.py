@@ -41,9 +41,9 @@ def start_processes(device: str = "auto") -> torch.device:
     try:
         from accelerate import PartialState
     except ImportError as error:
-        cure = "pip install -c constraints.txt 'stepline[train]'"
         raise ModelError(
-            f"training in several processes needs accelerate, which is not here; {cure}"
+            "training in several processes needs accelerate, which is not here; pip install -c "
+            "constraints.txt 'stepline[train]'"
         ) from error
     # The first may prepare for hours while the others wait, so the usual timeout is too short.
     state = PartialState(cpu=run_device.device_type == "cpu", timeout=START_TIMEOUT)

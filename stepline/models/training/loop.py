@@ -379,8 +379,7 @@ def _compute_learning_rate_factor(step: int, steps: int, warmup: float) -> float
     rising = round(warmup * steps)
     if step < rising:
         return (step + 1) / (rising + 1)
-    angle = math.pi * (step - rising) / (steps - rising)
-    return (1 + math.cos(angle)) / 2
+    return (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
 
 
 def _make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:

@@ -129,9 +129,9 @@ class NetworkFileFormat(Generic[H, N]):
                 header = self._parse_header(file)
                 weights = read_tensors(file)
         except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
-            cure = f"give one that {self.command} wrote"
             raise ModelError(
-                f"{path}: not {self.title} of Stepline ({first_line(error)}); {cure}"
+                f"{path}: not {self.title} of Stepline ({first_line(error)}); give one that "
+                f"{self.command} wrote"
             ) from error
         for name in [name for name in weights if name.startswith(self.removed_weights)]:
             del weights[name]
@@ -262,9 +262,9 @@ class LoadedNetwork:
         """Check that the network accepts the scale of feature rows. unit: True if the rows are
         scaled to length 1."""
         if unit and not self.accepts_unit_rows:
-            cure = "set vision.unit=false, with internvideo or ready features"
             raise ModelError(
-                f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}"
+                f"{self.path}: trained on feature rows as they are, not on rows of length 1; set "
+                "vision.unit=false, with internvideo or ready features"
             )
 
     @property

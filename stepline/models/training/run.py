@@ -336,9 +336,9 @@ class StepLog:
         try:
             self._file.write(json.dumps(row) + "\n")
         except OSError as error:
-            cure = "free some space and give the same command again"
             raise StoreError(
-                f"{self._path}: cannot be written ({error.strerror or error}); {cure}"
+                f"{self._path}: cannot be written ({error.strerror or error}); free some space "
+                "and give the same command again"
             ) from error
 
     def close(self) -> None:

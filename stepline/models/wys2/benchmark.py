@@ -124,8 +124,9 @@ def load_for_benchmarks(path: Path) -> BenchmarkDetector:
     file = NETWORK.find_file(path)
     space, network = read_detector(file)
     if not space.text:
-        fault = f"{file}: does not say what made its text vectors"
-        raise ModelError(f"{fault}; train it by `stepline train wys2`")
+        raise ModelError(
+            f"{file}: does not say what made its text vectors; train it by `stepline train wys2`"
+        )
     width = network.settings.video_width
     encode = load_text_encoder(space.text)
     return BenchmarkDetector(file, sha256(file), space, width, True, network, encode)

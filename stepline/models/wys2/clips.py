@@ -63,7 +63,7 @@ class NarratedClip:
     candidate_sentences: tuple[int, ...] = ()
 
 
-def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list[NarratedClip]:
+def cut_into_clips(record: Record, settings: ClipSettings = ClipSettings()) -> list[NarratedClip]:
     """Return the clips of a narrated video. Each sentence is divided into parts of about `stride`
     seconds, and a clip is centered on each part.
 
@@ -74,8 +74,6 @@ def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list
     Raises DatasetError if the record has no narration, if the narration exceeds the video, or if it
     has key-steps without any time.
     """
-    if settings is None:
-        settings = ClipSettings()
     sentences = record.sentences
     duration = _check_duration(record)
     texts = [sentence.text for sentence in sentences]
@@ -289,9 +287,9 @@ class ClipTextPair:
         is_frames = video.dtype == np.uint8 and video.ndim == 4 and video.shape[3] == 3
         is_rows = video.dtype == np.float32 and video.ndim == 2
         if not (is_frames or is_rows) or not len(video):
-            expected = "float32 (R, C) or uint8 (T, H, W, 3), R and T > 0"
             raise ShapeError(
-                f"{self.id}: a clip must be {expected}, not {video.dtype} {video.shape}"
+                f"{self.id}: a clip must be float32 (R, C) or uint8 (T, H, W, 3), R and T > 0, "
+                f"not {video.dtype} {video.shape}"
             )
         text = self.text
         if text.dtype != np.float32 or text.ndim != 2 or not len(text):

@@ -73,9 +73,9 @@ def load_detector(path: Path) -> LoadedDetector:
     space, network = read_detector(file)
     path = calibration_path(file)
     if not path.exists():
-        cure = f"train it again with {NEEDED_CLIPS} validation clips of either kind or more"
         raise ModelError(
-            f"{file}: no {path.name} next to it, so its scores are not probabilities; {cure}"
+            f"{file}: no {path.name} next to it, so its scores are not probabilities; train it "
+            f"again with {NEEDED_CLIPS} validation clips of either kind or more"
         )
     # Only the regression of this very file makes its scores probabilities.
     digest = sha256(file)

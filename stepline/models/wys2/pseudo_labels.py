@@ -269,7 +269,7 @@ def train_with_pseudo_labels(
     unlabelled: UnlabelledClips | None,
     validation: ValidationClips,
     train: TrainOnPairs,
-    settings: PseudoSettings | None = None,
+    settings: PseudoSettings = PseudoSettings(),
     truth: Mask | None = None,
 ) -> TrainedDetector:
     """Train a detector on labelled clips, then in rounds on labelled and pseudo-labelled clips.
@@ -287,7 +287,6 @@ def train_with_pseudo_labels(
     Raises DatasetError when there is no unlabelled clip, when all validation clips have the same
     label, or when no clip reaches the threshold.
     """
-    settings = settings or PseudoSettings()
     count = 0 if unlabelled is None else len(unlabelled)
     if unlabelled is not None and not count:
         raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")

@@ -37,7 +37,7 @@ class SummarySegment:
 
 
 def summarize(
-    record: Record, settings: SummarySettings | None = None
+    record: Record, settings: SummarySettings = SummarySettings()
 ) -> tuple[SummarySegment, ...]:
     """Return the segments of a summary of a video, in order. They do not overlap, and their total
     length is at most the target.
@@ -49,7 +49,6 @@ def summarize(
 
     Raises MediaError when no step is shown.
     """
-    settings = settings or SummarySettings()
     # every step that is shown is a candidate
     pauses = PauseFinder(record, settings)
     candidates = []

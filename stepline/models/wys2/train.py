@@ -440,8 +440,7 @@ def make_detector_task(
     """
 
     def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
-        collated = collate_pairs(batch).to(device_of(network))
-        scores = network(collated)
+        scores = network(collate_pairs(batch).to(device_of(network)))
         if len(batch) < 2:
             # Padding is left out, so that the gradient is finite.
             return [Loss(0 * scores[scores.isfinite()].sum(), scores.new_zeros(()))]

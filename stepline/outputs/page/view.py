@@ -15,6 +15,8 @@ from stepline.outputs.text import (
     percent_text,
     sentence_case,
     shown_span,
+    step_lengths,
+    total_times,
 )
 from stepline.outputs.verdict import (
     VERDICT_TEXTS,
@@ -176,6 +178,7 @@ def _step_view(number: int, step: Step, sentences: Sequence[Sentence], score: fl
         "at": step.at,
         "seek": None,
         "times": "",
+        "lengths": step_lengths(step),
         "also": (),
         "percent": None,
         "percent_text": "",
@@ -268,6 +271,8 @@ def _header_facts(record: Record) -> list[str]:
     facts = [f"{count} step{'' if count == 1 else 's'}" if count else "No steps"]
     if record.video.duration is not None:
         facts.append(clock(record.video.duration))
+    if times := total_times(record):
+        facts.append(f"steps: {times}")
     if record.transcript is not None and record.transcript.recogniser:
         facts.append(record.transcript.recogniser)
     if record.id != _page_title(record):

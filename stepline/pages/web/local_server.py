@@ -301,9 +301,9 @@ class Certificate:
             # Without a password OpenSSL would ask for that of an encrypted key at the terminal.
             context.load_cert_chain(self.certfile, self.keyfile, password="")
         except OSError as error:  # SSLError too
-            pems = "--certfile a PEM of the certificate, and --keyfile its key, without a password"
             raise SettingsError(
-                f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; give {pems}"
+                f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; give --certfile a "
+                "PEM of the certificate, and --keyfile its key, without a password"
             ) from error
         return context
 

@@ -174,9 +174,9 @@ def read_manifest(folder: Path) -> TextBaseManifest | None:
         ) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise StoreError(
-            f"{path}: not a text base of version {LAYOUT_VERSION} ({reason}); build it again"
+            f"{path}: not a text base of version {LAYOUT_VERSION} "
+            f"({'.'.join(map(str, first['loc']))}: {first['msg']}); build it again"
         ) from error
     if len(manifest.parts) != 1:
         cause = f"has {len(manifest.parts)} parts, which an earlier version appended"
@@ -328,8 +328,9 @@ class TextBase:
         # The name may mean other weights by now.
         digest, _ = encoder_identity(self.encoder)
         if digest != self.manifest.encoder_sha256:
-            fault = f"{self.encoder}: not the encoder that {self.folder} was built with"
-            raise ModelError(f"{fault}; build it again")
+            raise ModelError(
+                f"{self.encoder}: not the encoder that {self.folder} was built with; build it again"
+            )
         return embed(texts, model=self.encoder)
 
     def find_nearest_steps(
@@ -348,8 +349,9 @@ class TextBase:
         Raises ShapeError for another width.
         """
         if queries.ndim != 2 or queries.shape[1] != self.width:
-            need = f"queries {queries.shape}: need (N, {self.width})"
-            raise ShapeError(f"{need}; embed them with {self.encoder}")
+            raise ShapeError(
+                f"queries {queries.shape}: need (N, {self.width}); embed them with {self.encoder}"
+            )
         if documents is None:
             return nearest_exact(queries, self._vectors, k)
         numbers = np.unique(np.asarray(documents, dtype=np.int64))

@@ -85,7 +85,7 @@ DOCUMENT_COLUMNS: dict[str, str] = {
 def build_base(
     sources: Sequence[Path],
     folder: Path,
-    settings: TextBaseSettings | None = None,
+    settings: TextBaseSettings = TextBaseSettings(),
     *,
     licence: str | None = None,
 ) -> TextBase:
@@ -97,13 +97,12 @@ def build_base(
     Args:
         sources: files and folders of how-to texts.
         folder: folder of the base.
-        settings: settings of reading and embedding the texts. None: the defaults.
+        settings: settings of reading and embedding the texts.
         licence: licence of the texts whose source states none. None: unknown.
 
     Raises StoreError if the folder holds a base of other sources or settings. Raises DatasetError
     if a source cannot be read.
     """
-    settings = settings or TextBaseSettings()
     check_writable(folder)
     remove_partial_files(folder)
     entries = [_source_entry(source, licence) for source in sources]
@@ -139,14 +138,14 @@ def build_base(
 
 
 def open_or_build_base(
-    path: Path, folder: Path, settings: TextBaseSettings | None = None
+    path: Path, folder: Path, settings: TextBaseSettings = TextBaseSettings()
 ) -> TextBase:
     """Return the text base in `path`, or build one if `path` holds how-to texts instead.
 
     Args:
         path: folder of a base, or file or folder of how-to texts.
         folder: folder in which a base is built.
-        settings: settings of reading and embedding the texts. None: the defaults.
+        settings: settings of reading and embedding the texts.
     """
     if path.is_dir() and read_manifest(path) is not None:
         return open_base(path)

@@ -124,7 +124,7 @@ class SourceFile:
 
 
 def read_source(
-    path: Path, settings: TextBaseSettings | None = None, licence: str | None = None
+    path: Path, settings: TextBaseSettings = TextBaseSettings(), licence: str | None = None
 ) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a source, and what was left out with the reason.
 
@@ -133,12 +133,11 @@ def read_source(
 
     Args:
         path: file or folder of how-to texts.
-        settings: limits on the length of documents and steps. None: the defaults.
+        settings: limits on the length of documents and steps.
         licence: licence of the texts whose file states none. None: unknown.
 
     Raises DatasetError when there is nothing to read.
     """
-    settings = settings or TextBaseSettings()
     for file in source_files(path):
         source_file = SourceFile(file, settings, licence)
         try:

@@ -115,8 +115,7 @@ def _unwrap_brackets(step: str) -> list[str]:
     is_wrapped = step.startswith("(") and step.endswith(")")
     if not is_wrapped or step.count("(") != 1:
         return [step]
-    inner_tokens = step[1:-1].split()
-    sentences = list(_split_sentences(inner_tokens))
+    sentences = list(_split_sentences(step[1:-1].split()))
     return sentences if len(sentences) > 1 else [step]
 
 

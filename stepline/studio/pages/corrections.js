@@ -1,6 +1,6 @@
 /* What a person changes of a video: shown at once, sent in its order, kept in this browser until the studio has it. */
 import { labelled } from "./details.js";
-import { ask, clock, kept, newId, plural, RequestError, verdictWords } from "./studio.js";
+import { ask, clock, kept, newId, plural, RequestError, tenths, verdictWords } from "./studio.js";
 
 const PAUSE = 2000;   // ms before what could not be sent is sent again
 
@@ -10,9 +10,22 @@ const blank = (id, text) => ({ id, text, kind: "do", start: null, end: null, spa
 /* Whether an edit is of the video as a whole. */
 const isLabel = (edit) => ["title", "tag", "untag", "metadata"].includes(edit.do);
 
-/* The steps after one edit, as stepline/studio/corrections.py makes them; what it says replaces this once it is saved. */
+const isOfSentences = (edit) => ["words", "join", "drop"].includes(edit.do);
+
+/* The sentences after one edit, as stepline/library/transcript_edits.py makes them, without the times of changed words. */
+const spoken = (sentences, edit) => {
+  if (edit.do === "words") return sentences.map((each) => (each.id === edit.sentence ? { ...each, text: edit.text, words: [] } : each));
+  if (edit.do === "drop") return sentences.filter(({ id }) => id !== edit.sentence);
+  const [first, second] = edit.sentences.map((id) => sentences.find((each) => each.id === id));
+  if (!first || !second) return sentences;
+  const words = first.words.length && second.words.length ? [...first.words, ...second.words] : [];
+  const one = { ...first, text: `${first.text} ${second.text}`, words, end: Math.max(first.end, second.end) };
+  return sentences.filter((each) => each !== second).map((each) => (each === first ? one : each));
+};
+
+/* The steps after one edit, as stepline/library/corrections.py makes them; what it says replaces this once it is saved. */
 export const applied = (steps, edit) => {
-  if (isLabel(edit)) return steps;
+  if (isLabel(edit) || isOfSentences(edit)) return steps;
   const found = (id) => steps.find((step) => step.id === id);
   const swapped = (id, ...by) => steps.flatMap((step) => (step.id === id ? by : [step]));
   if (edit.do === "change") {
@@ -24,7 +37,8 @@ export const applied = (steps, edit) => {
   }
   if (edit.do === "add") {
     const step = { ...blank(edit.id, edit.text), kind: edit.kind || "do" };
-    const whole = edit.span ? { ...placed(step, edit.span), status: "seen", score: 1 } : step;
+    const judged = edit.sentence === undefined ? { status: "seen", score: 1 } : { status: "placed", said: [edit.span?.start, edit.span?.end] };
+    const whole = edit.span ? { ...placed(step, edit.span), ...judged } : step;
     return found(edit.after) ? steps.flatMap((each) => (each.id === edit.after ? [each, whole] : [each])) : [whole, ...steps];
   }
   if (edit.do === "delete") return swapped(edit.step);
@@ -53,10 +67,13 @@ export const inWords = (edit, name) => {
     const parts = [
       edit.text !== undefined && edit.text !== null && `text “${edit.text}”`, span && `at ${span}`,
       edit.status && verdictWords(edit), edit.kind && (edit.kind === "avoid" ? "to avoid" : "to do"),
-      typeof edit.at === "number" && `best second ${clock(edit.at)}`,
+      typeof edit.at === "number" && `picture of ${tenths(edit.at)}`,
     ].filter(Boolean);
-    return `${name(edit.step)}: ${parts.join(", ")}`;
+    return `${name(edit.step)}${edit.is_written ? " written again" : ""}: ${parts.join(", ")}`;
   }
+  if (edit.do === "words") return `words of sentence ${edit.sentence + 1}: “${edit.text}”`;
+  if (edit.do === "join") return `joined sentences ${edit.sentences.map((id) => id + 1).join(" and ")}`;
+  if (edit.do === "drop") return `dropped sentence ${edit.sentence + 1}`;
   if (edit.do === "title") return `title “${edit.title}”`;
   if (edit.do === "tag") return `tag “${edit.tag}”`;
   if (edit.do === "untag") return `without the tag “${edit.tag}”`;
@@ -81,10 +98,10 @@ const hold = (name) => navigator.locks?.request(name, () => new Promise(() => {}
 const ifLeft = (name, act) => (navigator.locks ? navigator.locks.request(name, { ifAvailable: true }, (lock) => lock && act()) : act());
 
 /* The corrections of one video. `changed` is called when anything is, `state` tells whether all is saved ("saved",
-   "saving", "offline"), `conflict` asks: it is given a correction and what others did, and resolves to whether to keep it. */
+   "saving", "offline"), `saved` is given the reply to each correction, `conflict` asks: it is given a correction and what others did, and resolves to whether to keep it. */
 export class Corrections {
-  constructor(video, { changed, state, conflict, refused }) {
-    Object.assign(this, { video, changed, state, conflict, refused });
+  constructor(video, { changed, state, saved, conflict, refused }) {
+    Object.assign(this, { video, changed, state, saved, conflict, refused });
     this.path = `/api/videos/${video}`;
     this.window = newId();
     this.machine = {};
@@ -95,6 +112,8 @@ export class Corrections {
     this.waiting = [];
     this.sending = false;
     this.steps = [];
+    this.heardSentences = [];   /* as the studio has them, with the number that corrections name each by */
+    this.sentences = [];
   }
 
   /* Load the video of a library, and send what a window that is closed could not. */
@@ -116,8 +135,10 @@ export class Corrections {
 
   async refresh() {
     let reply, more;
-    do {   /* both of one revision; people change nothing of a record but its steps and labels */
-      [reply, more] = await Promise.all([ask(`${this.path}/record${this.record ? "?part=steps" : ""}`), ask(`${this.path}/history?from=${this.history.length}`)]);
+    do {   /* both of one revision; the transcript is long, and is asked for where it changed */
+      more = await ask(`${this.path}/history?from=${this.history.length}`);
+      const steps = this.record && !this.changesSentences(more.corrections);
+      reply = await ask(`${this.path}/record${steps ? "?part=steps" : ""}`);
     } while (reply.revision !== this.history.length + more.corrections.length);
     if (this.record && reply.stamp !== this.stamp) {   /* understood again: all of it is another */
       this.record = null;
@@ -127,6 +148,9 @@ export class Corrections {
     this.stamp = reply.stamp;
     this.record = { ...this.record, ...reply.record };
     this.machine = reply.machine;
+    if (reply.record.transcript !== undefined) {
+      this.heardSentences = (reply.record.transcript?.sentences || []).map((each, at) => ({ ...each, id: reply.sentences[at] }));
+    }
     this.base = reply.revision;
     this.history = [...this.history, ...more.corrections];
     const known = new Set(this.history.map(({ id }) => id));
@@ -134,10 +158,20 @@ export class Corrections {
     this.show();
   }
 
+  /* Whether corrections, or what they undo, are of sentences. */
+  changesSentences(corrections) {
+    const all = new Map([...this.history, ...corrections].map((each) => [each.id, each]));
+    return corrections.some((each) => {
+      while (each.undoes) each = all.get(each.undoes);
+      return each.edits.some(isOfSentences);
+    });
+  }
+
   show() {
     const stand = new Set(standing(this.all).map(({ id }) => id));
     const edits = [...this.sent, ...this.waiting].flatMap((each) => (stand.has(each.id) && each.edits) || []);
     this.steps = edits.reduce(applied, this.record.steps);
+    this.sentences = edits.filter(isOfSentences).reduce(spoken, this.heardSentences);
     const { title, tags = [], metadata = {} } = this.record.video;
     this.labels = edits.filter(isLabel).reduce(labelled, { title, tags, metadata });
     this.title = this.labels.title;
@@ -191,7 +225,7 @@ export class Corrections {
   async sendFirst() {
     const [first] = this.waiting;
     try {
-      await ask(`${this.path}/corrections`, { method: "POST", body: first });
+      this.saved(await ask(`${this.path}/corrections`, { method: "POST", body: first }));
       this.sent.push(first);
     } catch (error) {
       if (!(error instanceof RequestError) || ![400, 409, 422].includes(error.status)) throw error;

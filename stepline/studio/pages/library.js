@@ -123,9 +123,12 @@ const load = async () => {
   labels = used;
   showTags(part("tag").value);
   const narrowed = part("filter").value || part("state").value || part("tag").value;
-  const focused = document.activeElement.closest(".card"), among = focused && [...focused.querySelectorAll("a, button")].indexOf(document.activeElement);
+  const focused = document.activeElement.closest(".card"), words = document.activeElement.textContent;
   part("cards").replaceChildren(...videos.map(card));
-  if (focused) part("cards").querySelector(`[data-id="${focused.dataset.id}"]`)?.querySelectorAll("a, button")[among]?.focus();
+  if (focused) {   /* its tags, and so the number of its buttons, may be others now */
+    const controls = [...part("cards").querySelectorAll(`[data-id="${focused.dataset.id}"] :is(a, button)`)];
+    (controls.find(({ textContent }) => textContent === words) || controls[0])?.focus();
+  }
   listed = videos;
   const these = listed.length === 1 ? "it" : `these ${listed.length}`;
   for (const [id, verb] of [["share", "Share"], ["tag-all", "Tag"]]) {

@@ -1,21 +1,28 @@
-/* Review of one video: its steps are watched, moved, split, merged, added, deleted, retitled, marked and put in order. */
+/* Review of one video: its steps are watched, moved, split, merged, added, deleted, retitled, marked and put in order,
+   next to its transcript. */
 import { Corrections, inWords, standing } from "./corrections.js";
 import { metadataList, openDetails, tagList } from "./details.js";
 import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
 import { askReading } from "./reading.js";
 import { Timeline } from "./timeline.js";
+import { Transcript } from "./transcript.js";
 
 const MARKS = { unjudged: "Not judged", seen: "Seen", placed: "Placed", doubtful: "Placed?", said_only: "Said only", not_found: "Not found" };
 const MACHINE_MARKS = ["unjudged", "doubtful"];   // that no person chooses
+const FORMATS = {
+  json: "JSON", html: "Web page", vtt: "Steps as subtitles (vtt)", srt: "Steps as subtitles (srt)", "captions-vtt": "What is said (vtt)", "captions-srt": "What is said (srt)", chapters: "YouTube chapters", jsonld: "How-to for search engines (JSON-LD)", markdown: "Markdown",
+  recipe: "Recipe for search engines (JSON-LD)", docx: "Word (docx)", mp4: "Video with chapters (mp4)", mkv: "Video with chapters (mkv)", otio: "Video editors (otio)", labelstudio: "Label Studio",
+};
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer, trying again" };
 const NEW = 4;        // s that a new step lasts
+const NEAR = 10;      // s around a step from which its picture is chosen
 const COMPARED = 2000;   // ms in which a short video is compared with its record, maybe before this page listens
 const LONGEST_TITLE = 200;   // letters, as the studio takes it
 const TYPING = 900;   // ms after the last letter before a text is saved
 const player = part("player"), list = part("list"), rows = new Map();
 const video = `/api/videos/${pageId()}`;
 shapePage(player);
-let timeline = null, current = null, loop = null, frame = 1 / 30;
+let timeline = null, transcript = null, current = null, loop = null, frame = 1 / 30;
 
 const isShown = ({ start, status }) => start !== null && !["said_only", "not_found"].includes(status);
 const steps = () => edited.steps;
@@ -32,6 +39,13 @@ const edited = new Corrections(pageId(), {
   state: (name) => {
     part("saved").textContent = SAVED[name];
     part("saved").className = `saved ${name}`;
+  },
+  saved: ({ kept, written }) => {
+    const told = [
+      ...written.map((id) => `${named(id)} is written again`),
+      ...Object.entries(kept).map(([id, reason]) => `${named(id)} stays as it is: ${reason}`),
+    ];
+    if (told.length) part("told-words").textContent = told.join("; ");
   },
   refused: (message) => trouble(`Not taken: ${message}`),
   conflict: (mine, reply) => new Promise((decide) => {
@@ -83,11 +97,17 @@ const setEnd = (which) => {
 };
 /* Who says where a step is says that it is shown. */
 const place = (id, span) => change(id, { span, status: "seen" });
-const add = () => {
-  const before = steps().filter((step) => step.start !== null && step.start <= here()).at(-1);
+const startOf = (step) => step.start ?? step.said?.[0];
+const addStep = (fields) => {
+  const second = (step) => (fields.sentence === undefined ? step.start : startOf(step)) ?? Infinity;
+  const before = steps().filter((step) => second(step) <= fields.span.start).at(-1);
   const id = newId();
-  edited.edit({ do: "add", id, text: "New step", span: spanHere(), after: before ? before.id : null });
+  edited.edit({ do: "add", id, after: before ? before.id : null, ...fields });
   choose(id, false);
+  return id;
+};
+const add = () => {
+  const id = addStep({ text: "New step", span: spanHere() });
   const { text } = rows.get(id);
   text.focus();
   text.select();
@@ -165,6 +185,7 @@ const follow = () => {
   const second = player.currentTime;
   part("second").textContent = tenths(second);
   timeline?.show(second, !player.paused);
+  transcript?.show(second, !player.paused);
   const looped = loop && steps()[index(loop)];
   if (looped && looped.start !== null && !player.paused && !player.seeking && (second >= looped.end || second < looped.start - 0.3)) seek(looped.start);
   for (const each of steps()) {
@@ -184,6 +205,7 @@ const choose = (id, go = true) => {
     if (!row) continue;
     row.node.classList.toggle("chosen", each === id);
     row.tools.hidden = each !== id;
+    if (each !== id) row.scrub.hidden = true;
     if (each === id) row.node.setAttribute("aria-current", "true");
     else row.node.removeAttribute("aria-current");
   }
@@ -192,7 +214,7 @@ const choose = (id, go = true) => {
     if (go) timeline.reveal(id);
   }
   if (found && go) {
-    const second = found.start ?? found.said?.[0];
+    const second = startOf(found);
     if (second !== undefined && second !== null) seek(second);
   }
 };
@@ -214,6 +236,7 @@ const makeRow = (id) => {
     mark: make("select", { className: "mark", onchange: () => mark(id, row.mark.value) }),
     avoid: make("button", { type: "button", className: "avoid-switch", textContent: "Avoid" }),
     machine: make("ul", { className: "machine", ariaLabel: "What the machine said" }),
+    scrub: make("div", { className: "scrub controls", role: "group", ariaLabel: "Picture of the step", hidden: true }),
     tools: make("div", { className: "controls tools", role: "group", hidden: true }),
   };
   row.mark.append(...Object.entries(MARKS).map(([value, textContent]) => make("option", { value, textContent, disabled: MACHINE_MARKS.includes(value) })));
@@ -221,7 +244,7 @@ const makeRow = (id) => {
   row.tools.append(
     button("Play", () => playStep(id)), button("Loop", () => setLoop(loop === id ? null : id)), button("Start here", () => setEnd("start")),
     button("End here", () => setEnd("end")), button("Split here", split), button("Merge with next", merge),
-    button("Copy link", () => copyLink(steps()[index(id)].start)), button("Up", () => shift(-1)), button("Down", () => shift(1)), button("Delete", () => remove(id), { className: "danger" }),
+    button("Picture", () => choosePicture(id)), button("Copy link", () => copyLink(steps()[index(id)].start)), button("Up", () => shift(-1)), button("Down", () => shift(1)), button("Delete", () => remove(id), { className: "danger" }),
   );
   let typing = 0;
   const save = () => {
@@ -241,7 +264,7 @@ const makeRow = (id) => {
   });
   const thumb = make("div", { className: "thumb" }, row.image, row.number);
   const meta = make("div", { className: "meta" }, row.times, row.mark, row.avoid);
-  row.node = make("li", {}, thumb, make("div", { className: "what" }, row.text, meta, row.machine, row.tools));
+  row.node = make("li", {}, thumb, make("div", { className: "what" }, row.text, meta, row.machine, row.tools, row.scrub));
   row.node.addEventListener("click", (event) => { if (!event.target.closest("button, select, textarea")) choose(id); });
   row.node.dataset.id = id;
   rows.set(id, row);
@@ -252,6 +275,8 @@ const fit = (text) => {
   text.style.height = "auto";
   text.style.height = `${text.scrollHeight}px`;
 };
+/* The second that a step's picture shows, undefined for a step without a time. */
+const pictureOf = (each) => each.at ?? (each.start === null ? each.said?.[0] : (each.start + each.end) / 2);
 /* Where a step's bar is: where it is shown, else where it is said. */
 const barOf = (each) => {
   const shown = each.start !== null && [each.start, each.end];
@@ -263,13 +288,53 @@ const timesOf = (each) => {
   return each.said ? `said ${clock(each.said[0])}–${clock(each.said[1])}` : "no time";
 };
 
+/* The picture of a step, chosen on a scrubber; the player shows each. */
+const choosePicture = (id) => {
+  const step = steps()[index(id)], { scrub } = rows.get(id);
+  if (!scrub.hidden || !isShown(step)) {
+    scrub.hidden = true;
+    return isShown(step) || tell("a step has a picture where it is shown; mark it as seen first");
+  }
+  const range = make("input", { type: "range", step: 0.1, ariaLabel: "Second of the picture" }), second = make("output", { className: "clock" });
+  range.min = Math.max(0, step.start - NEAR).toFixed(1);
+  range.max = Math.min(total(), step.end + NEAR).toFixed(1);
+  range.value = pictureOf(step);
+  const show = () => {
+    player.pause();
+    seek(Number(range.value));
+    second.textContent = range.ariaValueText = tenths(Number(range.value));
+  };
+  const close = () => {
+    scrub.hidden = true;
+    rows.get(id).number.focus({ preventScroll: true });
+  };
+  range.addEventListener("input", show);
+  range.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.preventDefault();
+    if (event.key === "Enter") use();
+    else close();
+  });
+  const use = () => {
+    change(id, { at: hundredth(Number(range.value)) });
+    tell(`step ${index(id) + 1} shows ${tenths(Number(range.value))}`);
+    close();
+  };
+  scrub.replaceChildren(range, second, make("button", { type: "button", textContent: "Use this picture", onclick: use }), make("button", { type: "button", textContent: "Cancel", onclick: close }));
+  scrub.hidden = false;
+  setLoop(null);
+  show();
+  range.focus({ preventScroll: true });
+};
+
 /* What the machine had said of a changed field, and the way back to it. */
 const machineRow = (id, field, value) => {
   const words = {
     text: () => `“${value}”`, span: () => (value ? `${tenths(value.start)}–${tenths(value.end)}` : "no place"),
     status: () => MARKS[value ?? "unjudged"].toLowerCase(), kind: () => (value === "avoid" ? "to avoid" : "to do"),
+    at: () => `picture of ${value === null ? "no second" : tenths(value)}`,
   }[field];
-  if (!words) return [];
+  if (field === "at" && steps()[index(id)].at === null) return [];   /* the place was moved away from it */
   const back = make("button", { type: "button", textContent: "Take back", ariaLabel: `Take back the machine's ${field} of ${named(id)}` });
   back.onclick = () => change(id, { [field]: value });
   return [make("li", {}, make("span", {}, "Machine: ", make("bdi", { textContent: words() })), " ", ...(value === null ? [] : [back]))];
@@ -278,12 +343,12 @@ const updateRow = (row, each, at) => {
   const looks = JSON.stringify([each, at, each.id === current, edited.machine[each.id], total(), Boolean(timeline)]);
   if (row.looks === looks && (row.text.value === sentenceCase(each.text) || document.activeElement === row.text)) return;
   row.looks = looks;
-  const kind = look(each), second = each.start ?? each.said?.[0];
+  const kind = look(each), second = pictureOf(each);
   row.node.className = `step ${kind}${each.id === current ? " chosen" : ""}`;
   row.node.id = `step-${at + 1}`;
   row.number.textContent = at + 1;
   row.number.ariaLabel = `Play step ${at + 1}`;
-  const source = second === undefined || second === null || !timeline?.video ? "" : `${video}/pictures/${Math.min(total() - 0.1, each.at ?? ((each.end ?? second) + second) / 2).toFixed(1)}.jpg`;
+  const source = second === undefined || !timeline?.video ? "" : `${video}/pictures/${Math.min(total() - 0.1, second).toFixed(1)}.jpg`;
   if (source) loadPicture(row.image, source);
   row.image.hidden = !source;
   row.text.ariaLabel = `Text of step ${at + 1}`;
@@ -361,12 +426,24 @@ const render = () => {
   list.hidden = !steps().length;
   part("facts").replaceChildren(...[plural(steps().length, "step"), clock(total()), plural(edited.history.length, "correction")]
     .map((textContent) => make("span", { textContent })));
-  part("undo").disabled = !edited.lastChange();
+  part("undo").disabled = part("undo-words").disabled = !edited.lastChange();
   part("redo").disabled = !edited.lastUndo();
   timeline?.update(drawn(), edited.machine, current);
+  timeline?.setSentences(edited.sentences);
+  transcript?.update(edited.sentences, citing());
   renderDeleted(ids);
   renderHistory();
   if (loop && !ids.has(loop)) setLoop(null);
+};
+
+/* sentence -> [id, number] of the steps that rest on it. */
+const citing = () => {
+  const cited = new Map(), { heardSentences } = edited;
+  steps().forEach(({ id, sources }, at) => sources.forEach((source) => {
+    const sentence = heardSentences[source]?.id;
+    cited.set(sentence, [...(cited.get(sentence) || []), [id, at + 1]]);
+  }));
+  return cited;
 };
 
 const renderDeleted = (ids) => {
@@ -424,19 +501,26 @@ const begin = async () => {
   });
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;
-  part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: name })));
+  part("output").append(...card.formats.map((name) => make("option", { value: name, textContent: FORMATS[name] || name })));
   await edited.load(card.library);
   timeline = new Timeline(part("timeline"), {
-    video: card.media ? video : null, total: total(), sentences: edited.record.transcript?.sentences || [], seek,
+    video: card.media ? video : null, total: total(), seek,
     peaks: card.media ? null : [],
     moved: (id, span) => { place(id, span); tell(`step ${index(id) + 1}: ${tenths(span.start)} to ${tenths(span.end)}`); },
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;
-  part("warnings").replaceChildren(...edited.record.warnings.map((textContent) => make("li", { textContent })));
+  part("warnings").replaceChildren(...edited.record.warnings.map((text) => make("li", { textContent: text.replace("`--model whisper-base`", "“Read again” with Whisper base") })));
   part("warnings").hidden = !edited.record.warnings.length;
   if (!card.media) trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
+  transcript = new Transcript({
+    seek, addStep, play: (second) => { seek(second); player.play().catch(() => {}); },
+    take: (edits, base = edited.base) => edited.take({ edits, base }),
+    revision: () => edited.base,
+    chooseStep: (id) => { view("steps"); choose(id); rows.get(id).node.scrollIntoView({ block: "nearest" }); rows.get(id).number.focus({ preventScroll: true }); },
+  });
   render();
+  transcript.reopen();
   player.addEventListener("loadedmetadata", jump, { once: true });
   const lookAgain = async () => { if (!card.media && (await ask(video)).media) location.reload(); };
   let deleted = false;
@@ -472,10 +556,17 @@ const toggleHistory = () => {
 const copyLink = (second) => copy(`${location.origin}${location.pathname}#t=${typeof second === "number" ? second : here()}`, "link");
 const toggle = () => { if (player.paused) player.play().catch(() => {}); else player.pause(); };
 const acts = {
-  undo, redo, add, sort, loop: toggleLoop, "copy-link": () => copyLink(), "frame-back": () => step(-1), "frame-on": () => step(1),
+  undo, "undo-words": undo, redo, add, sort, loop: toggleLoop, "copy-link": () => copyLink(), "frame-back": () => step(-1), "frame-on": () => step(1),
   "zoom-in": () => timeline.setZoom(2), "zoom-out": () => timeline.setZoom(0.5), "show-history": toggleHistory, "edit-details": editDetails, "read-again": readAgain,
 };
 for (const [id, act] of Object.entries(acts)) part(id).addEventListener("click", act);
+/* Where there is no room for both, the steps or the transcript are shown. */
+const view = (name) => {
+  document.body.classList.toggle("hears", name === "transcript");
+  for (const each of ["steps", "transcript"]) part(`view-${each}`).setAttribute("aria-pressed", String(each === name));
+};
+part("view-steps").addEventListener("click", () => view("steps"));
+part("view-transcript").addEventListener("click", () => view("transcript"));
 const save = async (format) => {
   tell(`${format} is being made`);
   const reply = await fetch(`${video}/steps?format=${encodeURIComponent(format)}`);
@@ -499,6 +590,7 @@ bindKeys([
   [["j", "k"], "next and previous step", { j: () => walk(1), k: () => walk(-1) }],
   [["l"], "loops the step", { l: toggleLoop }],
   [["e"], "edits the step's text, and Enter saves it", { e: onStep(() => rows.get(current).text.focus()) }],
+  [["p"], "chooses its picture: ← →, Enter takes it", { p: onStep(() => choosePicture(current)) }],
   [["[", "]"], "the step starts, ends here", { "[": onStep(() => setEnd("start")), "]": onStep(() => setEnd("end")) }],
   [["← → on a bar"], "moves it by 0.1 s, with Shift by 1 s, and Tab goes to its ends", {}],
   [["a"], "adds a step here", { a: add }],
@@ -511,6 +603,10 @@ bindKeys([
   [["J", "K"], "puts it one lower, one higher", { J: onStep(() => shift(1)), K: onStep(() => shift(-1)) }],
   [["o"], "sorts the steps by time", { o: sort }],
   [["z", "Z"], "undo and redo, also with Ctrl+Z and Ctrl+Y", { z: undo, Z: redo, "Ctrl+z": undo, "Ctrl+y": redo, "Shift+z": redo, "Ctrl+Shift+z": redo }],
+  [["w"], "goes to the transcript", { w: () => { view("transcript"); transcript?.focus(); } }],
+  [["↑", "↓"], "in the transcript: the sentence before and after", {}],
+  [["Enter", "Esc"], "in the transcript: edits the words and saves them, leaves them as they were", {}],
+  [["s", "j", "Del"], "in the transcript: makes a step, joins with the next sentence, drops the sentence", {}],
   [["+", "−"], "zooms the timeline", { "+": acts["zoom-in"], "-": acts["zoom-out"] }],
   [["h"], "shows the history", { h: toggleHistory }],
   [["t"], "edits title, tags and metadata, or deletes the video", { t: editDetails }],

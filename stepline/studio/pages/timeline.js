@@ -25,19 +25,14 @@ const inLanes = (steps) => {
 /* root: the figure it is drawn in. total: seconds. peaks: loudness, null until it is known, empty without sound.
    moved(id, span), chosen(id), seek(second): what the person did. */
 export class Timeline {
-  constructor(root, { video, total, sentences, peaks, moved, chosen, seek }) {
+  constructor(root, { video, total, peaks, moved, chosen, seek }) {
     Object.assign(this, { root, video, total, peaks, moved, chosen, seek });
     this.zoom = 1;
     this.bars = new Map();
     this.pictures = make("div", { className: "strip" });
     this.wave = make("canvas", { className: "wave", height: 40 });
     this.wave.setAttribute("aria-hidden", "true");
-    this.said = make("div", { className: "said-row" }, ...sentences.map((sentence) => {
-      const mark = make("i", { title: sentence.text });
-      mark.style.left = this.percent(sentence.start);
-      mark.style.width = this.percent(sentence.end - sentence.start);
-      return mark;
-    }));
+    this.said = make("div", { className: "said-row" });
     this.lanes = make("div", { className: "lanes", role: "group", ariaLabel: "Steps on the timeline" });
     this.ruler = make("div", { className: "ruler" });
     for (const row of [this.pictures, this.said, this.ruler]) row.setAttribute("aria-hidden", "true");
@@ -67,6 +62,17 @@ export class Timeline {
     this.zoom = Math.min(MOST_ZOOM, Math.max(1, this.zoom * by));
     this.track.style.width = `${100 * this.zoom}%`;
     this.scroll.scrollLeft = middle * this.track.clientWidth - this.scroll.clientWidth / 2;
+  }
+
+  setSentences(sentences) {
+    if (sentences === this.sentences) return;
+    this.sentences = sentences;
+    this.said.replaceChildren(...sentences.map((sentence) => {
+      const mark = make("i", { title: sentence.text });
+      mark.style.left = this.percent(sentence.start);
+      mark.style.width = this.percent(sentence.end - sentence.start);
+      return mark;
+    }));
   }
 
   /* Pictures, waveform and ticks for the width that there is. */

@@ -81,6 +81,9 @@ class NarrationTagger:
 
         sentences: texts, in spoken order.
         """
+        return list(_tag_sentences(self, tuple(sentences)))
+
+    def _tag_sentences_and_clauses(self, sentences: Sequence[str]) -> list[SentenceTags]:
         sentence_tags = self._tag_in_windows(sentences)
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(sentence_clauses) == 1 for sentence_clauses in clauses):
@@ -113,6 +116,12 @@ class NarrationTagger:
                 verbs = self._encoder.predict_classes("verb", sentence)
                 sentence_tags[span.number] = SentenceTags(kinds[0], edits, verbs[0])
         return [sentence_tags[number] for number in range(len(sentences))]
+
+
+# The writer, the check that a narration instructs and the placing of lines read the same sentences.
+@functools.lru_cache(maxsize=2)
+def _tag_sentences(tagger: NarrationTagger, sentences: tuple[str, ...]) -> tuple[SentenceTags, ...]:
+    return tuple(tagger._tag_sentences_and_clauses(sentences))
 
 
 def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:

@@ -24,13 +24,11 @@ from stepline.writing.materials.mentions import (
     make_amount_record,
     normalized_word,
 )
-from stepline.writing.quantities import UNIT_KINDS, Quantity, locate_quantities, tokens
+from stepline.writing.quantities import TIME_PLACEHOLDER, mark_times, tokens
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
-# Replaces each time among the words of a sentence. No word is equal to it.
-TIME_PLACEHOLDER = "@"
 APPROXIMATE_PATTERN = (
     r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
 )
@@ -65,8 +63,6 @@ THING_PRONOUNS = word_set("this that it which")
 SERVING_SUBJECTS = THING_PRONOUNS | RECIPE_WORDS
 MODAL_WORDS = word_set("will should can would 'll")
 MAX_WORDS_TO_SUBJECT = 4  # before a verb
-# a year. Longer is a slip of recognition.
-MAX_WORK_SECONDS = 366 * 86400.0
 
 
 def find_times(narration: ParsedNarration) -> tuple[WorkTime, ...]:
@@ -84,7 +80,7 @@ def find_times(narration: ParsedNarration) -> tuple[WorkTime, ...]:
 
 def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
     """Yield the times of the whole work that one spoken sentence states."""
-    words, durations = _mark_times(tokens(unit.text))
+    words, durations = mark_times(tokens(unit.text))
     text = " ".join(words)
     for kind, pattern in TIME_PATTERNS.items():
         for match in pattern.finditer(text):
@@ -97,44 +93,6 @@ def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
                 at=unit.sentences[0].span.start,
                 sources=(unit.first_sentence,),
             )
-
-
-def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
-    """Return the words with TIME_PLACEHOLDER in place of each time, and the (low, high) range of each
-    time in seconds."""
-    marked_words: list[str] = []
-    durations: list[tuple[float, float]] = []
-    copied_until = 0
-    last_end = 0
-    last_factor = 0.0
-    for quantity, begin, end in locate_quantities(words):
-        seconds = _seconds(quantity)
-        if seconds is None:
-            continue
-        low, high, factor = seconds
-        words_between = words[last_end:begin]
-        # "an hour and twenty minutes" is one time
-        is_part = words_between in ([], ["and"]) and factor < last_factor
-        if durations and is_part:
-            last_low, last_high = durations.pop()
-            durations.append((last_low + low, last_high + high))
-        else:
-            marked_words += [*words[copied_until:begin], TIME_PLACEHOLDER]
-            durations.append((low, high))
-        copied_until = last_end = end
-        last_factor = factor
-    return [*marked_words, *words[copied_until:]], durations
-
-
-def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
-    """Return the low and high end of a time and the length of its unit, in seconds. None for other
-    amounts, and for a time of more than a year."""
-    if quantity.kind != "time":
-        return None
-    _, factor = UNIT_KINDS[quantity.unit]
-    low = quantity.low * factor
-    high = quantity.high * factor
-    return (low, high, factor) if 0 < low <= high <= MAX_WORK_SECONDS else None
 
 
 def times_of_first_sentences(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime, ...]:

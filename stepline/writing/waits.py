@@ -1,0 +1,96 @@
+"""The waiting that a step states: how long a thing is left alone, apart from the work.
+
+"bake the cookies for 8 to 10 minutes"       the cookies wait, 480 to 600 s
+"cover it and let it rest for an hour"       it waits, 3600 s
+"put the pan in the oven for 20 minutes"     the pan waits, 1200 s
+"stir for 5 minutes"                         work: no wait
+"""
+
+from itertools import takewhile
+
+from stepline.records import Step, Wait
+from stepline.text.narration.words import word_set
+from stepline.writing.quantities import TIME_PLACEHOLDER, mark_times, tokens
+
+# Done to a thing that is then left alone.
+WAITING_VERBS = word_set(
+    """
+    bake roast simmer boil braise stew steam poach chill refrigerate freeze marinate soak prove
+    proof steep brew infuse rest wait leave let allow cook cool
+    """
+)
+WAITING_PLACES = word_set("oven fridge refrigerator freezer")
+STORING_VERBS = word_set("keep store last")
+# Of "simmer, stirring often, for 10 minutes": the work goes on.
+WORK_PARTICIPLES = word_set("stirring whisking turning flipping basting tossing shaking")
+CLAUSE_JOINTS = word_set("and then , ; . :")
+# What ends the name of the thing that waits.
+NAME_ENDS = WAITING_VERBS | word_set(
+    """
+    for in on at to into until about another overnight with by over under inside from while sit
+    stand rise dry set ferment cure ,
+    """
+)
+UNNAMING_WORDS = word_set("for about around another an a the or up to at least")
+MIN_WAIT_SECONDS = 3.0  # "a second coat" is no wait
+
+
+def with_wait(step: Step) -> Step:
+    """Return a step with the wait that its text states."""
+    return step.model_copy(update={"wait": find_wait(step.text)})
+
+
+def find_wait(text: str) -> Wait | None:
+    """Return the wait that a step states, several added up. None without one.
+
+    text: of a step, an English order.
+    """
+    words, durations = mark_times(tokens(text))
+    if not durations or not WORK_PARTICIPLES.isdisjoint(words):
+        return None
+    places = [index for index, word in enumerate(words) if word == TIME_PLACEHOLDER]
+    low = high = 0.0
+    what = None
+    for index, (shortest, longest) in zip(places, durations, strict=True):
+        clause = _clause_before(words[:index])
+        is_repeated = words[index - 1 : index] in (["every"], ["each"])
+        if shortest >= MIN_WAIT_SECONDS and not is_repeated and _is_wait(clause):
+            low, high = low + shortest, high + longest
+            what = what or _waiting_thing(clause)
+    return Wait(low=low, high=high, what=what) if low else None
+
+
+def _clause_before(words: list[str]) -> list[str]:
+    """Return the words of the last clause that holds more than "for about"."""
+    clause: list[str] = []
+    for word in reversed(words):
+        is_empty = UNNAMING_WORDS.issuperset(clause)
+        if word in CLAUSE_JOINTS and not is_empty:
+            break
+        if word not in CLAUSE_JOINTS:
+            clause.insert(0, word)
+    while clause and clause[0].endswith("ly"):
+        del clause[0]
+    return clause
+
+
+def _is_wait(clause: list[str]) -> bool:
+    """Return whether a clause leaves a thing alone: by its verb, or "in the oven"."""
+    verb, *others = clause or [""]
+    if verb in STORING_VERBS:
+        return False
+    return verb in WAITING_VERBS or _place_index(others) is not None
+
+
+def _place_index(words: list[str]) -> int | None:
+    """Return the index of the "in" of "in the oven" or "into a warm oven", None without it."""
+    for index, word in enumerate(words):
+        if word in ("in", "into") and not WAITING_PLACES.isdisjoint(words[index + 1 : index + 4]):
+            return index
+    return None
+
+
+def _waiting_thing(clause: list[str]) -> str | None:
+    """Return the name of the thing that waits: what comes behind the verb of a clause."""
+    name = takewhile(lambda word: word not in NAME_ENDS, clause[1:])
+    return " ".join(name) or None

@@ -1,0 +1,190 @@
+"""Steps are written again where people corrected their sentences, and only there."""
+
+import json
+
+import pytest
+
+from stepline.errors import ModelError
+from stepline.library import rewriting
+from stepline.library.corrections import ConflictError, Correction, apply_corrections
+from stepline.library.rewriting import DROPPED_REASON, NO_STEP_REASON, PERSON_REASON, rewrite_steps
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.writing import WritingSettings, WrittenSteps, write_steps
+
+SAID = (
+    "Hi everyone, welcome back to my kitchen.",
+    "First of all, slice the banana.",
+    "Now crack two eggs into the bowl.",
+    "Then poor the silk into the bowl.",
+    "Now take the whisk and whisk the batter until it's smooth.",
+    "Thanks for watching and see you next time!",
+)
+
+
+def machine_record(writer="extractive", **settings):
+    sentences = tuple(
+        Sentence(text=text, span=Span(5.0 * n, 5.0 * n + 4)) for n, text in enumerate(SAID)
+    )
+    steps = (
+        Step(id="1", text="slice the banana", sources=(1,)),
+        Step(id="2", text="crack two eggs into the bowl", sources=(2,)),
+        Step(id="3", text="poor the silk into the bowl", sources=(3,)),
+        Step(id="4", text="take the whisk", sources=(4,)),
+        Step(id="5", text="whisk the batter until it's smooth", sources=(4,)),
+    )
+    return Record(
+        id="v",
+        video=Video(id="v", duration=60.0),
+        transcript=Transcript(language="en", sentences=sentences),
+        steps=steps,
+        settings={"writing": {"steps": "usual", **settings}},
+        models={"writer": writer},
+    )
+
+
+def correction(number, *edits, base=None, by="ann"):
+    fields = {"id": f"c{number}", "video": "v", "by": by, "when": 0.0, "edits": edits}
+    return Correction.model_validate_json(
+        json.dumps(fields | {"base": number if base is None else base})
+    )
+
+
+def words(sentence, text):
+    return {"do": "words", "sentence": sentence, "text": text}
+
+
+def rewritten(new, earlier=(), record=None, settings=None):
+    """The texts of the steps after a correction, and the steps that are kept."""
+    record = record or machine_record()
+    done, kept = rewrite_steps(record, earlier, new, settings or WritingSettings())
+    after = apply_corrections(record, [*earlier, done]).record
+    return {step.id: step.text for step in after.steps}, kept
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Writes "do WORDS" for each sentence with a verb, and keeps what it was asked for."""
+    calls = []
+
+    def write(transcript, settings, *, title):
+        calls.append((transcript, settings, title))
+        steps = [
+            Step(id=str(n), text=f"do {sentence.text.lower()}", sources=(n,))
+            for n, sentence in enumerate(transcript.sentences)
+            if "everyone" not in sentence.text
+        ]
+        return WrittenSteps(tuple(steps))
+
+    monkeypatch.setattr(rewriting, "write_steps", write)
+    return calls
+
+
+def test_the_writer_of_the_record_writes_the_step_of_the_corrected_words():
+    texts, kept = rewritten(correction(0, words(3, "Then pour the milk into the bowl.")))
+    machine = {step.id: step.text for step in machine_record().steps}
+    assert texts == machine | {"3": "pour the milk into the bowl"}
+    assert kept == {}
+
+
+def test_of_two_steps_of_a_sentence_each_gets_its_own_words():
+    texts, _ = rewritten(
+        correction(0, words(4, "Now take the fork and whisk the batter until it's thick."))
+    )
+    assert (texts["4"], texts["5"]) == ("take the fork", "whisk the batter until it's thick")
+
+
+def test_what_is_written_is_what_the_writer_writes_of_the_whole_corrected_transcript():
+    new = correction(0, words(3, "Then pour the milk into the bowl."))
+    corrected = apply_corrections(machine_record(), [new]).record
+    whole = [step.text for step in write_steps(corrected.transcript).steps]
+    assert list(rewritten(new)[0].values()) == whole
+
+
+def test_a_step_that_a_person_wrote_stays_and_it_says_so(asked):
+    mine = correction(0, {"do": "change", "step": "3", "text": "pour it all in"})
+    texts, kept = rewritten(correction(1, words(3, "pour the milk")), [mine])
+    assert (texts["3"], kept) == ("pour it all in", {"3": PERSON_REASON})
+    # a text that was taken back is the machine's again
+    back = correction(1, {"do": "change", "step": "3", "text": "poor the silk into the bowl"})
+    texts, kept = rewritten(correction(2, words(3, "pour the milk")), [mine, back])
+    assert (texts["3"], kept) == ("do pour the milk", {})
+
+
+def test_what_the_writer_wrote_is_written_again_and_not_taken_for_a_persons(asked):
+    first, _ = rewrite_steps(
+        machine_record(), [], correction(0, words(3, "pour milk")), WritingSettings()
+    )
+    texts, kept = rewritten(correction(1, words(3, "pour the milk")), [first])
+    assert (texts["3"], kept) == ("do pour the milk", {})
+
+
+def test_one_undo_takes_words_and_steps_back(asked):
+    done, _ = rewrite_steps(
+        machine_record(), [], correction(0, words(3, "pour milk")), WritingSettings()
+    )
+    undo = done.model_copy(update={"id": "c1", "edits": (), "undoes": done.id})
+    assert apply_corrections(machine_record(), [done, undo]).record == machine_record()
+
+
+def test_a_step_without_words_and_one_that_the_writer_does_not_find_stay(asked):
+    drop = {"do": "drop", "sentence": 2}
+    texts, kept = rewritten(correction(0, drop, words(3, "hello everyone")))
+    assert kept == {"2": DROPPED_REASON, "3": NO_STEP_REASON}
+    assert texts == {step.id: step.text for step in machine_record().steps}
+
+
+def test_a_sentence_that_becomes_a_step_is_written_as_one(asked):
+    add = {"do": "add", "id": "new", "text": "thanks", "sentence": 5, "after": "5"}
+    texts, kept = rewritten(correction(0, add))
+    assert (texts["new"], kept) == ("do thanks for watching and see you next time!", {})
+    assert asked[0][1].steps == "all"  # a person says that it is a step
+    # of one in which the writer finds none, the words stay
+    texts, kept = rewritten(correction(0, add | {"sentence": 0}))
+    assert (texts["new"], kept) == ("thanks", {"new": NO_STEP_REASON})
+
+
+def test_the_writer_reads_the_sentences_around_and_no_more(asked, monkeypatch):
+    monkeypatch.setattr(rewriting, "CONTEXT_SENTENCES", 1)
+    rewritten(correction(0, words(3, "pour the milk")))
+    ((transcript, settings, _),) = asked
+    assert [sentence.text for sentence in transcript.sentences] == [
+        SAID[2],
+        "pour the milk",
+        SAID[4],
+    ]
+    assert (transcript.language, settings.steps) == ("en", "usual")
+
+
+def test_a_record_never_says_which_server_or_file_is_asked(asked):
+    stranger = {"base_url": "http://192.0.2.1/", "gguf": "/tmp/x.gguf"}
+    record = machine_record(writer="llm", llm=stranger, step_scorer="/tmp/tagger", steps="few")
+    rewritten(correction(0, words(3, "pour the milk")), record=record)
+    settings = asked[0][1]
+    assert (settings.writer, settings.steps) == ("llm", "few")
+    assert (settings.llm, settings.step_scorer) == (WritingSettings().llm, None)
+
+
+@pytest.mark.parametrize("writer", ["extractive", "no-such-writer"])
+def test_where_the_writer_fails_the_words_are_kept_and_it_says_why(monkeypatch, writer):
+    def fail(*_, **__):
+        raise ModelError("no parser; install it")
+
+    monkeypatch.setattr(rewriting, "write_steps", fail)
+    record = machine_record(writer=writer)
+    texts, kept = rewritten(correction(0, words(3, "pour the milk")), record=record)
+    assert texts["3"] == "poor the silk into the bowl"
+    assert ("no parser" if writer == "extractive" else "no-such-writer") in kept["3"]
+
+
+def test_nothing_is_written_for_lines_of_the_user_and_edits_of_steps(asked):
+    lines = machine_record().model_copy(update={"models": {"writer": None}})
+    assert rewritten(correction(0, words(3, "pour the milk")), record=lines)[1] == {}
+    rewritten(correction(0, {"do": "change", "step": "3", "text": "pour"}))
+    assert asked == []
+
+
+def test_a_clash_is_refused_before_anything_is_written(asked):
+    ann = correction(0, words(3, "pour milk"))
+    with pytest.raises(ConflictError):
+        rewritten(correction(1, words(3, "pour it"), base=0, by="bob"), [ann])
+    assert asked == []
