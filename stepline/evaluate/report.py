@@ -192,7 +192,7 @@ def compare(
     first_samples = bootstrap_scores(first_statistics, draws=draws, seed=seed)
     second_samples = bootstrap_scores(second_statistics, draws=draws, seed=seed)
     differences = {}
-    not_better = {}
+    p_values = {}
     for name in names:
         sample = _differences(first_samples[name], second_samples[name])
         first_point = np.array([point_estimate(first_statistics[name])])
@@ -202,9 +202,9 @@ def compare(
             value, *percentile_interval(sample), first_statistics[name].items
         )
         known = sample[~np.isnan(sample)]
-        not_better[name] = float((known <= 0).mean()) if len(known) else math.nan
+        p_values[name] = float((known <= 0).mean()) if len(known) else math.nan
     uncompared = sorted({*first.statistics} ^ {*second.statistics})
-    return Comparison(len(sources), differences, not_better, second, tuple(uncompared))
+    return Comparison(len(sources), differences, p_values, second, tuple(uncompared))
 
 
 def _differences(first: Floats, second: Floats) -> Floats:
