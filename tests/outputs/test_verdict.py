@@ -90,9 +90,9 @@ def test_subtitles_mark_what_is_in_doubt(mixed, name):
 def test_documents_say_the_headline_and_the_verdict_of_each_step(mixed):
     text = written("markdown", mixed).replace("\\", "")
     assert "6 steps: 3 seen, 1 placed, 1 placed?, 1 not found" in text
-    assert "0:06-0:10, placed\n" in text
-    assert "0:10-0:15, placed?\n" in text
-    assert "0:19-0:23, seen\n" in text
+    assert "0:06-0:10, placed · 4 s\n" in text
+    assert "0:10-0:15, placed? · 5 s\n" in text
+    assert "0:19-0:23, seen · 4 s\n" in text
 
 
 def test_editors_get_the_verdict(mixed):
