@@ -13,6 +13,7 @@ from stepline.studio.operations import ApiRoute
 from stepline.studio.server import PasswordBody
 from stepline.studio.uploads import UploadBody
 from stepline.studio.video_api import VideoBody
+from stepline.studio.worker import JobOptions
 
 PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
@@ -88,6 +89,10 @@ ENTRIES = {
     ("GET", "/api/videos/{id}/media"): Entry(VIDEO),
     ("GET", "/api/videos/{id}/pictures/{second:float}.jpg"): Entry(VIDEO | {"second": "second"}),
     ("GET", "/api/videos/{id}/waveform"): Entry(VIDEO),
+    ("POST", "/api/videos/{id}/jobs"): Entry(
+        VIDEO, body={"language": "en"}, model=JobOptions, statuses=(200, 409)
+    ),
+    ("GET", "/api/choices"): Entry(),
     ("GET", "/api/jobs"): Entry(query={"from": "0", "most": "10"}),
     ("GET", "/api/jobs/{id:int}"): Entry(JOB),
     ("DELETE", "/api/jobs/{id:int}"): Entry({"id": "removed job"}, statuses=(200, 404, 409)),

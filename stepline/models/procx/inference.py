@@ -138,7 +138,7 @@ def generate(decoder: StepwiseDecoder, context: CaptionContext) -> list[Caption]
     impossible = [PAD_TOKEN, BEGIN_TOKEN, END_TOKEN]
     while len(tokens) < decoder.longest and not bool(ended.all()):
         scores = decoder.step(last, state).float().log_softmax(dim=-1)  # (M, V)
-        scores[:, impossible] = float("-inf")
+        scores = scores.index_fill(1, torch.tensor(impossible, device=device), float("-inf"))
         impossible = [PAD_TOKEN, BEGIN_TOKEN]
         best, last = scores.max(dim=1)  # (M,) each
         # A caption gains neither words nor log P with its end and after it.
