@@ -169,6 +169,26 @@ def test_a_mended_word_changes_the_step_that_rests_on_it(review, server):
     assert page.complaints() == []
 
 
+def test_a_double_click_selects_the_word_so_that_typing_replaces_it(review, server):
+    page = review()
+    last = len(SAID[2].split()) - 1
+    for index, typed in ((3, "milk"), (last, "pan")):  # the last has a full stop, which stays
+        x, y = page._middle(word(2, index))
+        for count in (1, 2):
+            for kind in ("mousePressed", "mouseReleased"):
+                page.send(
+                    "Input.dispatchMouseEvent", type=kind, button="left", clickCount=count, x=x, y=y
+                )
+        page.wait_until("document.activeElement.matches('#sentences textarea')")
+        page.type(typed)
+        enter(page)
+        page.wait_until("!document.querySelector('#sentences textarea')")
+        page.wait_until(f"document.querySelector(\"{word(2, index)}\").textContent.startsWith('{typed}')")
+    words = SAID[2].split()
+    words[3], words[last] = "milk", "pan."
+    assert said(server, page)[2] == " ".join(words)
+
+
 def test_a_step_that_a_person_wrote_stays_and_the_page_says_so(review, server):
     page = review()
     page.run("document.querySelectorAll('#list textarea')[1].focus()")
