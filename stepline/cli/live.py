@@ -66,13 +66,13 @@ def live(source: str, **options: Any) -> None:
     SOURCE is a file (it may still grow), an address of http(s), rtsp, rtmp, udp or srt, camera,
     microphone, or camera+microphone.
     """
-    from stepline.compare.task_graph import LinesToFind, read_lines
+    from stepline.compare.task_graph import LinesToFind, read_lines_to_find
     from stepline.live.events import LiveOptions
     from stepline.live.run import LiveJob, run_live
 
     settings = settings_from_options(options)
     offer_weights()
-    lines = read_lines(options["texts"]) if options["texts"] else LinesToFind(())
+    lines = read_lines_to_find(options["texts"]) if options["texts"] else LinesToFind(())
     live_options = LiveOptions(options["lag"], lines.texts, lines.graph)
     job = LiveJob(
         source, options["out"], options["at_end"], options["speed"], options["force"], live_options

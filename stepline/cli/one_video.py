@@ -107,7 +107,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     """
     import numpy as np
 
-    from stepline.compare.task_graph import read_lines
+    from stepline.compare.task_graph import read_lines_to_find
     from stepline.outputs import step_table
     from stepline.pipeline.ground_texts import ground_texts, read_order_matrix
     from stepline.storage import to_json
@@ -116,7 +116,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     order = options["order"]
     is_setting = order in (None, "none", "given")
     settings = settings_from_options({**options, "order": order if is_setting else None})
-    texts, graph = read_lines(options["texts"])
+    texts, graph = read_lines_to_find(options["texts"])
     before = None
     if order == "compared":
         if graph is None:

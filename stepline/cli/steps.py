@@ -189,14 +189,14 @@ def _lines_of_texts(source: Path | None) -> "tuple[tuple[str, ...] | None, TaskG
 
     The lines are None for the chapters of the page of a link.
     """
-    from stepline.compare.task_graph import read_lines
+    from stepline.compare.task_graph import read_lines_to_find
     from stepline.pipeline.sources import is_link_page_option
 
     if source is None:
         return (), None
     if is_link_page_option(source):
         return None, None
-    return read_lines(source)
+    return read_lines_to_find(source)
 
 
 def _check_one_video_options(

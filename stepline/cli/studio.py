@@ -30,6 +30,7 @@ from stepline.cli.options import (
 )
 from stepline.cli.progress import progress_bars
 from stepline.cli.weights import offer_weights
+from stepline.errors import StoreError
 
 if TYPE_CHECKING:
     from stepline.compare import TaskComparison
@@ -268,12 +269,16 @@ def search(
     """
     from stepline.library.card_filter import CardFilter, matching_record_files
     from stepline.library.corrected_library import open_corrections
+    from stepline.library.record_files import record_files
+    from stepline.library.search import index_path, open_index
     from stepline.library.search import moments_as_json as to_json
-    from stepline.library.search import open_index
 
-    # the index, brought up to date
-    offer_weights()
+    # the index, brought up to date. A folder that never had a record gets none.
     corrections = open_corrections(folder)
+    is_new = corrections is None and not index_path(folder).exists()
+    if is_new and folder.is_dir() and not record_files(folder):
+        raise StoreError(f"{folder}: no record in it; give the output folder of `stepline steps`")
+    offer_weights()
     index = open_index(folder, corrections)
     if index.path.parent != folder:
         print_message(

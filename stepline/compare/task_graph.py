@@ -55,7 +55,7 @@ class LinesToFind(NamedTuple):
     graph: TaskGraph | None = None
 
 
-def read_lines(path: Path) -> LinesToFind:
+def read_lines_to_find(path: Path) -> LinesToFind:
     """Return the lines of a text file, or of a comparison.json with its task graph.
 
     Raises SettingsError for any other file.

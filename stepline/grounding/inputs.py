@@ -208,7 +208,7 @@ class GroundingInputs:
 
     @property
     def shots(self) -> list[slice]:
-        """Slices of whole seconds of the shots. The seconds ahead of a running video are one shot."""
+        """A slice of whole seconds per shot. In a live video, the seconds not yet received are one shot."""
         cuts = () if self.activity is None else self.activity.cuts
         if self.ahead:
             cuts = (*cuts, self.past_seconds)

@@ -363,19 +363,19 @@ class LiveTranscriber:
         if not self._open_count:
             self._committed = self._context_words()
 
-    def _middle_of_pause(self, closed: float) -> float:
+    def _middle_of_pause(self, closed_until: float) -> float:
         """Return the second in the middle of the pause after the last closed sentence.
 
-        The pause lasts until the first open word. Without one, `closed` is returned.
+        The pause lasts until the first open word. Without one, `closed_until` is returned.
 
-        closed: second at which the last closed sentence ends.
+        closed_until: second at which the last closed sentence ends.
         """
         # the words of no closed sentence
         words = self._committed[-self._open_count :] if self._open_count else self._pending
         if not words:
-            return closed
+            return closed_until
         span = words[0].span
-        return closed if span is None else max(closed, (closed + span.start) / 2)
+        return closed_until if span is None else max(closed_until, (closed_until + span.start) / 2)
 
     def _speech_evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
         span = sentence.span

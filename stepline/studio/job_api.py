@@ -12,7 +12,6 @@ from starlette.responses import Response
 from stepline.errors import ModelError, WriterError
 from stepline.plugins import BUILT_IN_NAMES, plugin_names
 from stepline.records import FrozenModel
-from stepline.speech.whisper import whisper_languages
 from stepline.studio.jobs import JobStatus, resolve_job_options
 from stepline.studio.operations import (
     BYTES_SCHEMA,
@@ -25,7 +24,7 @@ from stepline.studio.operations import (
 )
 from stepline.studio.store import Upload
 from stepline.studio.uploads import UploadBody
-from stepline.studio.worker import installed_recognisers
+from stepline.studio.worker import heard_languages, installed_recognisers
 from stepline.writing import check_writer
 
 router = api_router()
@@ -58,7 +57,7 @@ class ChoicesReply(FrozenModel):
     """What the options of a job may name on this machine.
 
     Attributes:
-        languages: the codes of the languages of Whisper.
+        languages: the codes of the languages that an installed recogniser hears.
         recognisers: the installed speech recognisers.
         writers: the writers of steps that are available.
     """
@@ -144,7 +143,7 @@ def list_choices(api: Api) -> ChoicesReply:
     except (ModelError, WriterError):  # no language model is there
         names = ("extractive",)
     return ChoicesReply(
-        languages=whisper_languages(),
+        languages=heard_languages(api.jobs.settings.asr),
         recognisers=installed_recognisers(),
         writers=(*names, *plugin_names("writers")),
     )

@@ -263,11 +263,18 @@ def list_labels(api: Api) -> LabelsReply:
     return LabelsReply(tags=count_tags(cards), metadata=count_metadata(cards))
 
 
-@router.post("/api/videos")
+@router.post("/api/videos", responses=reply_docs(404))
 def start_job(api: Api, body: JsonBody[VideoBody]) -> JobReply:
     """Have the steps of a video found, by a job."""
     options = resolve_job_options(api.studio.library, body.options)
-    source = body.link or str(api.studio.library.resolve_allowed(Path(body.path or "")))
+    source = body.link
+    if source is None:
+        path = api.studio.library.resolve_allowed(Path(body.path or ""))
+        if not os.path.exists(path):  # also one of a name that no disk takes
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND, f"{body.path}: no such file; correct its path"
+            )
+        source = str(path)
     return JobReply(job=api.jobs.add(source, options).id)
 
 
@@ -289,7 +296,8 @@ def read_again(id: VideoId, api: Api, body: JsonBody[JobOptions]) -> JobReply:
         cure = "to begin anew, delete the video here and add it again"
         raise HTTPException(HTTPStatus.CONFLICT, f"{reason}; {cure}")
     texts = body.texts or current.machine_record.recipe
-    options = body.model_copy(update={"video": id, "texts": texts})
+    # Its results are made again, or with the same options nothing would be done.
+    options = body.model_copy(update={"video": id, "texts": texts, "force": True})
     return JobReply(job=api.jobs.add(str(path), resolve_job_options(library, options)).id)
 
 

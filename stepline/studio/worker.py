@@ -23,6 +23,8 @@ from stepline.plugins import plugin_names
 from stepline.records import FrozenModel, LinkOrigin
 from stepline.settings import validate
 from stepline.speech.recogniser import ENGLISH_MODEL, MULTILINGUAL_MODEL
+from stepline.speech.settings import AsrSettings
+from stepline.speech.whisper import whisper_languages
 from stepline.workers import Send
 from stepline.writing.settings import WriterName
 
@@ -70,6 +72,17 @@ def installed_recognisers() -> tuple[str, ...]:
     models = [name for name in WHISPER_MODELS if weights_fetched(name)]
     packages = [name for name in ("whisperx",) if find_spec(name)]
     return (*models, *packages, *plugin_names("recognisers"))
+
+
+def heard_languages(settings: AsrSettings) -> tuple[str, ...]:
+    """Return the codes of the languages that a recogniser on this machine hears: English alone, or
+    all of Whisper's where there is another recogniser than the English one.
+
+    settings: settings of the studio, which may name a model of their own.
+    """
+    is_own = settings.model is not None and settings.model not in WHISPER_MODELS
+    hears_more = is_own or set(installed_recognisers()) - {ENGLISH_MODEL}
+    return whisper_languages() if hears_more else ("en",)
 
 
 class JobTask(FrozenModel):

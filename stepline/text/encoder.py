@@ -298,12 +298,12 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     def vector(name: str) -> str:
         return graph.constant(weights.pop(name))
 
-    def norm(name: str) -> tuple[str, str]:
+    def norm_tensors(name: str) -> tuple[str, str]:
         return vector(f"{name}.weight"), vector(f"{name}.bias")
 
     def add_norm(rows: str, residual: str, linear_name: str, norm_name: str) -> str:
         projected = graph.add("MatMul", rows, matrix(linear_name))
-        scale, shift = norm(norm_name)
+        scale, shift = norm_tensors(norm_name)
         inputs = (projected, residual, scale, shift, vector(f"{linear_name}.bias"))
         return graph.add("SkipLayerNormalization", *inputs, **norm_settings, **fused_domain)
 
@@ -316,7 +316,7 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     distances = ""
     if config.architecture == "mpnet":
         distances = graph.input("bias", (1, config.heads, "L", "L"))
-    first_norm = norm("embeddings.LayerNorm")
+    first_norm = norm_tensors("embeddings.LayerNorm")
     hidden = graph.add("LayerNormalization", hidden, *first_norm, **norm_settings)
     for layer in range(config.layers):
         part = layer_parts(config, layer)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepline.compare import compare, read_task_graph, task_graph
-from stepline.compare.task_graph import read_lines
+from stepline.compare.task_graph import read_lines_to_find
 from stepline.compare.write import to_json
 from stepline.errors import SettingsError
 from stepline.live.spoken_steps import SpokenSteps
@@ -87,10 +87,10 @@ def test_orders_that_vary_are_near_even(comparison):
 
 def test_the_graph_is_read_from_the_file(comparison, file):
     assert read_task_graph(file) == task_graph(comparison)
-    assert read_lines(file).texts == task_graph(comparison).lines
+    assert read_lines_to_find(file).texts == task_graph(comparison).lines
     text = file.with_name("lines.txt")
     text.write_text("chop it\n")
-    assert read_lines(text) == (("chop it",), None)
+    assert read_lines_to_find(text) == (("chop it",), None)
 
 
 def test_what_is_not_a_comparison_is_one_line_with_its_cure(comparison, tmp_path, stepline):
@@ -98,9 +98,9 @@ def test_what_is_not_a_comparison_is_one_line_with_its_cure(comparison, tmp_path
     for content in ("[]", '{"version": 1}', "{"):
         path.write_text(content)
         with pytest.raises(SettingsError, match="stepline compare"):
-            read_lines(path)
+            read_lines_to_find(path)
     with pytest.raises(SettingsError, match="cannot be read"):
-        read_lines(tmp_path / "none.json")
+        read_lines_to_find(tmp_path / "none.json")
     steps = tuple(step.model_copy(update={"common": False}) for step in comparison.steps)
     with pytest.raises(SettingsError, match="compare.common_share"):
         task_graph(comparison.model_copy(update={"steps": steps}))

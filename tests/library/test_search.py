@@ -257,6 +257,14 @@ def test_an_invalid_folder_and_an_index_that_cannot_be_kept_are_one_line(
     assert index.search("whisk")
 
 
+def test_a_folder_of_videos_alone_is_not_searched(tmp_path, stepline):
+    (tmp_path / "v.mp4").write_bytes(b"film")
+    result = stepline("search", tmp_path, "whisk")
+    assert result.exit_code == 1
+    assert "no record in it; give the output folder of `stepline steps`" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["v.mp4"]
+
+
 def test_the_command_prints_moments_and_json(folder, stepline):
     shown = stepline("search", folder, "whisk", "the", "batter")
     assert shown.exit_code == 0

@@ -294,7 +294,7 @@ def test_a_job_shows_no_password_of_its_link(server):
 
 def test_a_name_that_is_too_long_is_told_in_a_line(tmp_path, small_video):
     with serving(library(tmp_path / "library", small_video)) as running:
-        running.ask("POST", "/api/videos", {"path": "x" * 3000})
+        running.jobs.notify(running.studio.jobs.add("x" * 3000, {}).id)
         wait_until(lambda: running.read("/api/jobs")["jobs"][0]["state"] == "failed", 60)
         error = running.read("/api/jobs")["jobs"][0]["error"]
     assert "File name too long" in error

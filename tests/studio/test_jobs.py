@@ -29,7 +29,9 @@ from stepline.media.settings import LinkSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import LinkOrigin
 from stepline.settings import load_settings
+from stepline.speech.settings import AsrSettings
 from stepline.storage import read_record, write_record
+from stepline.studio import worker
 from stepline.studio.events import Webhook, open_webhook
 from stepline.studio.store import Studio
 from stepline.studio.uploads import PARTIAL_FOLDER
@@ -132,7 +134,10 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
             reply, data = server.ask("POST", f"/api/videos/{id}/jobs", options)
             return reply.status, json.loads(data)
 
-        assert server.read("/api/choices")["recognisers"][0] == "whisper-tiny.en"
+        choices = server.read("/api/choices")
+        assert choices["recognisers"][0] == "whisper-tiny.en"
+        hears_more = len(choices["recognisers"]) > 1
+        assert (choices["languages"] == ["en"]) != hears_more
         status, reply = read_again(recogniser="/etc/passwd")
         assert status == 400
         assert "not installed here; give whisper-tiny.en" in reply["error"]
@@ -151,6 +156,12 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
         assert tuple(step.text for step in again.steps) == again.recipe == lines
         assert again.video.origin == origin
         assert server.read("/api/videos")["total"] == 1
+
+        # with the same options too, as something else may have changed
+        modified = (folder / "v0.json").stat().st_mtime_ns
+        job = wait_for(server, read_again(recogniser="whisper-tiny.en")[1]["job"], "done", "failed")
+        assert job["error"] is None
+        assert (folder / "v0.json").stat().st_mtime_ns > modified
 
         # a stranger's job names a file that is of no record
         (tmp_path / "other.mp4").write_bytes(b"other")
@@ -241,6 +252,25 @@ def test_a_job_that_is_removed_before_its_process_ends_stops_no_other(folder, sl
             assert server.studio.jobs.remove(id)
         job_of(server)
         sleepy(2)
+
+
+def test_the_languages_are_those_that_a_recogniser_hears(monkeypatch):
+    monkeypatch.setattr(worker, "installed_recognisers", lambda: ("whisper-tiny.en",))
+    assert worker.heard_languages(AsrSettings()) == ("en",)
+    assert "es" in worker.heard_languages(AsrSettings(model="/models/own"))
+    monkeypatch.setattr(
+        worker, "installed_recognisers", lambda: ("whisper-tiny.en", "whisper-base")
+    )
+    assert "es" in worker.heard_languages(AsrSettings())
+
+
+def test_a_video_that_is_not_there_is_not_a_job(folder):
+    with serving(folder, settings=FAST) as server:
+        for path in ("none.mp4", "x" * 3000):
+            reply, data = server.ask("POST", "/api/videos", {"path": path})
+            assert reply.status == 404
+            assert json.loads(data)["error"] == f"{path}: no such file; correct its path"
+        assert server.read("/api/jobs")["total"] == 0
 
 
 def test_a_path_outside_of_the_library_is_not_a_job(folder, tmp_path, small_video):

@@ -200,8 +200,10 @@ class RemotePath:
         if (path := self.local) is not None:
             write_atomic(path, content)
         else:
-            files, seconds = self._upload(len(content))
-            self._call_with_retries(lambda: request(files, "pipe_file", self.url, seconds, content))
+            filesystem, seconds = self._upload(len(content))
+            self._call_with_retries(
+                lambda: request(filesystem, "pipe_file", self.url, seconds, content)
+            )
 
     def create(self, data: bytes) -> bool:
         """Create a file only if none exists, atomically. Return whether this call created it.
@@ -214,10 +216,10 @@ class RemotePath:
         """
         if (path := self.local) is not None:
             return self._call_with_retries(lambda: create_local(path, data))
-        files, seconds = self._upload(len(data))
+        filesystem, seconds = self._upload(len(data))
         try:
             self._call_with_retries(
-                lambda: request(files, "pipe_file", self.url, seconds, data, mode="create")
+                lambda: request(filesystem, "pipe_file", self.url, seconds, data, mode="create")
             )
         except StoreError as error:
             # An earlier try of this call may have created it, whose answer was lost.
@@ -236,10 +238,10 @@ class RemotePath:
             with atomic_path(path) as partial:
                 shutil.copyfile(source, partial)
         else:
-            files, seconds = self._upload(source.stat().st_size)
-            target = files._strip_protocol(self.url)
+            filesystem, seconds = self._upload(source.stat().st_size)
+            target = filesystem._strip_protocol(self.url)
             self._call_with_retries(
-                lambda: request(files, "put_file", str(source), seconds, target)
+                lambda: request(filesystem, "put_file", str(source), seconds, target)
             )
 
     def fetch(self, path: Path) -> str:

@@ -181,7 +181,7 @@ class _Run:
     """The differences between frames since the screen was last still."""
 
     differences: list[_Difference] = field(default_factory=list)
-    last_large: float | None = None  # second of the last difference larger than a cursor
+    last_large_change: float | None = None  # second of the last difference larger than a cursor
 
     def is_calm(self, time: float, *, if_none: bool) -> bool:
         """Return whether the last large change is more than 0.5 s ago.
@@ -190,9 +190,9 @@ class _Run:
             time: the current second.
             if_none: result if there was no large change in this run.
         """
-        if self.last_large is None:
+        if self.last_large_change is None:
             return if_none
-        return time - self.last_large > MIN_CALM_SECONDS
+        return time - self.last_large_change > MIN_CALM_SECONDS
 
 
 class ChangeFinder:
@@ -236,7 +236,7 @@ class ChangeFinder:
         run = self._run
         run.differences.append(difference)
         if is_large:
-            run.last_large = frame.time
+            run.last_large_change = frame.time
         # Small changes that continue, such as typing, end a run from time to time.
         run_seconds = frame.time - run.differences[0].time
         if run_seconds > MAX_RUN_SECONDS and run.is_calm(frame.time, if_none=True):

@@ -291,12 +291,12 @@ def answer_likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -
 
 
 def expected_gain(
-    row: Array, choices: Sequence[int], reliability: float, *, is_repeat: bool = False
+    posterior: Array, choices: Sequence[int], reliability: float, *, is_repeat: bool = False
 ) -> float:
     """Return by how much a question is expected to raise P(the most likely place of a step is right).
 
     Args:
-        row: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
+        posterior: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
         choices: indices of the places in the question.
         reliability: P(an answer is not a guess). Guesses are uniform here.
         is_repeat: whether an earlier question about the step had mostly the same places.
@@ -304,25 +304,25 @@ def expected_gain(
     options = [*choices, None]
     count = len(options)
     guess = (1 - reliability) / count
-    table = np.full((count, len(row)), guess)  # P(answer | truth)
+    table = np.full((count, len(posterior)), guess)  # P(answer | truth)
     for n, choice in enumerate(options):
         if choice is not None:
             table[n, choice] += reliability
         else:
-            table[n, np.setdiff1d(np.arange(len(row)), choices)] += reliability
+            table[n, np.setdiff1d(np.arange(len(posterior)), choices)] += reliability
     # A repeated question has less information.
     if is_repeat:
         table = table**REPEAT_WEIGHT
         table = table / table.sum(axis=0)
     # the best decision after each answer, less the best one without
-    return float((table * row).max(axis=1).sum() - row.max())
+    return float((table * posterior).max(axis=1).sum() - posterior.max())
 
 
-def likeliest_places(row: Array, count: int) -> tuple[int, ...]:
+def likeliest_places(posterior: Array, count: int) -> tuple[int, ...]:
     """Return the indices of the most likely places of a step, the best first.
 
     Args:
-        row: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
+        posterior: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
         count: maximal number of places.
     """
-    return tuple(np.argsort(-row[:-1], kind="stable")[:count].tolist())
+    return tuple(np.argsort(-posterior[:-1], kind="stable")[:count].tolist())

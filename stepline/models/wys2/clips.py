@@ -69,7 +69,7 @@ def cut_into_clips(record: Record, settings: ClipSettings = ClipSettings()) -> l
 
     Args:
         record: the video with its narration, and possibly key-steps.
-        settings: length and spacing of the clips. None: defaults.
+        settings: length and spacing of the clips.
 
     Raises DatasetError if the record has no narration, if the narration exceeds the video, or if it
     has key-steps without any time.

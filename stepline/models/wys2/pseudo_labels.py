@@ -280,7 +280,7 @@ def train_with_pseudo_labels(
             pseudo-labels.
         validation: labelled clips for the choice of the threshold and the report of each round.
         train: function that trains a detector on pairs, given the number of the round.
-        settings: number of rounds, and rule for the threshold. None: defaults.
+        settings: number of rounds, and rule for the threshold.
         truth: (U,), True for unlabelled clips that are positive. It is used for the report only.
             None: unknown.
 

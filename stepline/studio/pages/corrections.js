@@ -181,6 +181,9 @@ export class Corrections {
   /* What the record has taken in, what the studio has saved since, and what is not saved yet. */
   get all() { return [...this.history, ...this.sent, ...this.waiting]; }
 
+  /* Whether steps or sentences were ever corrected, even if that was undone. */
+  get correctsSteps() { return this.all.some(({ edits }) => edits?.some((each) => !isLabel(each))); }
+
   /* Another window has changed the video. */
   async heard(revision) {
     if ((revision > this.base || revision === 0) && !this.waiting.length && !this.sending) await this.refresh();

@@ -428,6 +428,8 @@ const render = () => {
     .map((textContent) => make("span", { textContent })));
   part("undo").disabled = part("undo-words").disabled = !edited.lastChange();
   part("redo").disabled = !edited.lastUndo();
+  part("read-again").disabled = edited.correctsSteps;
+  part("read-again").title = edited.correctsSteps ? "Its steps are corrected. To begin anew, delete the video and add it again." : "";
   timeline?.update(drawn(), edited.machine, current);
   timeline?.setSentences(edited.sentences);
   transcript?.update(edited.sentences, citing());
@@ -510,8 +512,11 @@ const begin = async () => {
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;
-  part("warnings").replaceChildren(...edited.record.warnings.map((text) => make("li", { textContent: text.replace("`--model whisper-base`", "“Read again” with Whisper base") })));
-  part("warnings").hidden = !edited.record.warnings.length;
+  const larger = "`--model whisper-base`", { warnings } = edited.record;
+  const offered = warnings.some((text) => text.includes(larger)) && (await ask("/api/choices")).recognisers.includes("whisper-base");
+  const cure = offered ? "“Read again” with Whisper base" : "Whisper base, once it is installed (`stepline weights get whisper-base`),";
+  part("warnings").replaceChildren(...warnings.map((text) => make("li", { textContent: text.replace(larger, cure) })));
+  part("warnings").hidden = !warnings.length;
   if (!card.media) trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
   transcript = new Transcript({
     seek, addStep, play: (second) => { seek(second); player.play().catch(() => {}); },

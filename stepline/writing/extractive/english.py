@@ -97,11 +97,11 @@ def _lazy_function(module: str, name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
 
-    def call(*arguments: Any, **options: Any) -> Any:
+    def import_and_call(*arguments: Any, **options: Any) -> Any:
         function = getattr(importlib.import_module(module), name)
         return function(*arguments, **options)
 
-    return call
+    return import_and_call
 
 
 def parser() -> "Language":
