@@ -4,13 +4,14 @@ one page."""
 import base64
 import io
 import json
+import re
 
 import pytest
 from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
-from stepline.records import Span, Step
+from stepline.records import Span, Step, Wait
 from stepline.storage import read_record, write_record
 
 pytestmark = [
@@ -36,6 +37,7 @@ def server(tmp_path_factory, small_video):
         step.model_copy(update={"text": text})
         for step, text in zip(record.steps, texts, strict=True)
     ]
+    steps[1] = steps[1].model_copy(update={"wait": Wait(low=1800, high=1800)})
     transcript = record.transcript
     sentences = [
         each.model_copy(update={"text": "Now whisk all the sugar."})
@@ -114,6 +116,15 @@ def test_a_step_that_is_only_said_has_its_words_and_done_leads_back(follow, serv
     page.wait_until("location.pathname === '/' && document.querySelector('.card')")
     page.send("Page.navigate", url=f"{server.address}follow/{ID}")
     page.wait_until(f"{PLAYER}?.readyState >= 1 && {TEXT}.startsWith('Simmer')")
+
+
+def test_the_clock_of_the_next_step_is_told_only_after_a_wait(follow):
+    page = follow()
+    after = "document.getElementById('after').textContent"
+    assert page.run(after) == "Then: Pour the juice, wait half an hour"
+    page.press("ArrowRight", 39)
+    said = page.run(after)
+    assert re.fullmatch(r"Then, about \d\d:\d\d.* \(a rough guide\): Whisk the sugar", said), said
 
 
 def test_a_video_without_steps_says_why(follow, server):

@@ -6,6 +6,7 @@ from browser import CHROMIUM
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
+from stepline.outputs.terminal import VERDICT_MARKS
 from stepline.records import Sentence, Span, Transcript, Word
 from stepline.storage import read_record, write_record
 
@@ -167,6 +168,49 @@ def test_a_mended_word_changes_the_step_that_rests_on_it(review, server):
     page.wait_until(f"{STEP_TEXTS}[1] === 'Poor the silk into the bowl'")
     assert said(server, page) == SAID
     assert page.complaints() == []
+
+
+def test_a_double_click_selects_the_word_so_that_typing_replaces_it(review, server):
+    page = review()
+    last = len(SAID[2].split()) - 1
+    for index, typed in ((3, "milk"), (last, "pan")):  # the last has a full stop, which stays
+        x, y = page._middle(word(2, index))
+        for count in (1, 2):
+            for kind in ("mousePressed", "mouseReleased"):
+                page.send(
+                    "Input.dispatchMouseEvent", type=kind, button="left", clickCount=count, x=x, y=y
+                )
+        page.wait_until("document.activeElement.matches('#sentences textarea')")
+        page.type(typed)
+        enter(page)
+        page.wait_until("!document.querySelector('#sentences textarea')")
+        page.wait_until(
+            f"document.querySelector(\"{word(2, index)}\").textContent.startsWith('{typed}')"
+        )
+    words = SAID[2].split()
+    words[3], words[last] = "milk", "pan."
+    assert said(server, page)[2] == " ".join(words)
+
+
+def test_the_badges_have_the_marks_of_the_terminal(review):
+    page = review()
+    look = (
+        "((kind) => { const badge = document.createElement('span'); badge.className = `badge ${kind}`; "
+        "document.body.append(badge); const drawn = getComputedStyle(badge, '::before'); "
+        "return [drawn.content, drawn.borderTopWidth !== '0px', "
+        "drawn.backgroundImage.startsWith('linear-gradient(90deg'), "
+        "drawn.backgroundColor !== 'rgba(0, 0, 0, 0)']; })"
+    )
+    marks = {  # text, a circle, half filled, filled
+        "●": ["", True, False, True],
+        "◐": ["", True, True, False],
+        "○": ["", True, False, False],
+        "?": ["?", False, False, False],
+        "×": ["×", False, False, False],
+    }
+    for kind in ("seen", "placed", "said_only", "doubtful", "not_found"):
+        text, *drawn = page.run(f"{look}('{kind}')")
+        assert [text.strip('"'), *drawn] == marks[VERDICT_MARKS[kind]], kind
 
 
 def test_a_step_that_a_person_wrote_stays_and_the_page_says_so(review, server):

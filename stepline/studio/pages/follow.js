@@ -17,10 +17,12 @@ const wordsOf = (step) => {
 /* What plays: where a step is shown, else where its words are. */
 const clipOf = (step) => place(step) || (step.said && { start: step.said[0], end: Math.max(step.said[1], step.said[0] + 2) });
 
-/* A rough guide: now, and what the step takes in the film and states of waiting. */
+/* A rough guide: now, and what the step takes in the film and states of waiting. Said where it waits, or takes LONG. */
+const LONG = 300;   // s
 const clockAfter = (step) => {
   const shown = place(step), seconds = (shown ? shown.end - shown.start : 0) + (step.wait?.low ?? 0);
-  return new Date(Date.now() + 1000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  if (!step.wait && seconds < LONG) return "";
+  return `, about ${new Date(Date.now() + 1000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })} (a rough guide)`;
 };
 
 const show = (index, play = true) => {
@@ -34,7 +36,7 @@ const show = (index, play = true) => {
   part("text").textContent = sentenceCase(step.text);
   part("words").firstElementChild.textContent = `“${words}”`;
   part("words").hidden = !words;
-  part("after").textContent = steps[current + 1] ? `Then, about ${clockAfter(step)}: ${sentenceCase(steps[current + 1].text)}` : "This is the last step.";
+  part("after").textContent = steps[current + 1] ? `Then${clockAfter(step)}: ${sentenceCase(steps[current + 1].text)}` : "This is the last step.";
   part("back").disabled = current === 0;
   part("next").textContent = isLast ? "Done" : "Next ›";
   document.querySelector(".clip").hidden = !media || !clip;

@@ -155,7 +155,7 @@ export class Transcript {
 
   /* ---- what a person does; each is one correction ---- */
 
-  /* Edit the chosen sentence, with the caret before a word of it, or at its end. */
+  /* Edit the chosen sentence, with a word of it selected (not its punctuation), or the caret at its end. */
   open(word, text) {
     const row = this.rows.get(this.current);
     if (!row || row.field) return;
@@ -164,9 +164,10 @@ export class Transcript {
     row.words.hidden = true;
     row.words.after(field);
     this.fit(field);
-    const before = word === undefined ? field.value.length : tokens(sentence.text).slice(0, word).join(" ").length + Math.sign(word);
+    const all = tokens(sentence.text), before = word === undefined ? field.value.length : all.slice(0, word).join(" ").length + Math.sign(word);
+    const [lead, inner] = /^([^\p{L}\p{N}]*)(.*?)[^\p{L}\p{N}]*$/u.exec(all[word] ?? "").slice(1).map((each) => each.length);
     field.focus({ preventScroll: true });
-    field.setSelectionRange(before, before);
+    field.setSelectionRange(before + lead, before + lead + inner);
     this.reveal(row);
     const close = (saves) => {
       if (row.field !== field) return;
