@@ -42,6 +42,7 @@ from stepline.progress import Progress
 from stepline.records import Basis, Matrix, Probability, Record, Seconds, Span, Status
 from stepline.storage import DamagedRecordError, read_record
 from stepline.text import embed
+from stepline.writing.quantities import FUNCTION_WORDS
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 # a row of the table `file`: id, id of its first moment, number of its moments
@@ -312,7 +313,8 @@ class SearchIndex:
     def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the ids of the moments with any query word, ranked by BM25.
 
-        Words in more than MAX_WORD_SHARE of the moments are ignored, unless all words are.
+        Function words, and words in more than MAX_WORD_SHARE of the moments, are ignored, unless
+        all words are.
 
         Args:
             terms: words of the query.
@@ -320,7 +322,8 @@ class SearchIndex:
         """
         counts = {}
         query = "SELECT count(*) FROM words WHERE words MATCH ?"
-        for term in dict.fromkeys(term.lower() for term in terms):
+        words = dict.fromkeys(term.lower() for term in terms)
+        for term in [word for word in words if word not in FUNCTION_WORDS] or words:
             # A quoted term is a word to FTS5, never one of its operators.
             ((counts[term],),) = self._rows(query, f'"{term}"')
         ((total,),) = self._rows("SELECT coalesce(sum(count), 0) FROM file")

@@ -139,4 +139,4 @@ def _chapter_title(step: Step) -> str:
     ends = [match.start() for match in QUALIFIER_PATTERN.finditer(text, 0, MAX_STEP_CHARS + 1)]
     # behind a verb and what it acts on
     whole_ends = [end for end in ends if len(text[:end].split()) > 2]
-    return text[: whole_ends[-1]] if whole_ends else shorten(text, MAX_STEP_CHARS)
+    return f"{text[: whole_ends[-1]]}…" if whole_ends else shorten(text, MAX_STEP_CHARS)

@@ -48,6 +48,8 @@ def find_wait(text: str) -> Wait | None:
     words, durations = mark_times(tokens(text))
     if not durations or not WORK_PARTICIPLES.isdisjoint(words):
         return None
+    if "running water" in " ".join(words):  # somebody holds it there
+        return None
     places = [index for index, word in enumerate(words) if word == TIME_PLACEHOLDER]
     low = high = 0.0
     what = None

@@ -107,6 +107,15 @@ def test_made_words_and_other_things_are_answered_by_nothing(index, query):
     assert index.search(query) == []
 
 
+def test_a_query_that_shares_only_function_words_finds_nothing_by_words(folder):
+    index = SearchIndex(folder, embedder=None)
+    index.update()
+    assert index.search("under")  # nothing else is left
+    assert index.search("fly under the radar") == []
+    assert index.search("go under a sink")
+    index.close()
+
+
 def test_letters_from_the_keyboard_are_answered_by_nothing(tmp_path):
     told = ["number", "of Shouty's behaviour", "that's the '\\d' in the", "Qt"]
     heard = tuple(Sentence(text=text, span=Span(9 * n, 9 * n + 8)) for n, text in enumerate(told))

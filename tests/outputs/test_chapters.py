@@ -114,7 +114,7 @@ def test_a_title_is_short_and_ends_where_a_qualifier_begins():
     )
     found = read_chapters(chapters(Record(id="r", video=Video(id="r", duration=60.0), steps=steps)))
     assert [title for _, title in found[:2]] == [
-        "Lower the bar down",
+        "Lower the bar down…",
         "Keep the arms straight; Hold them",
     ]
     assert len(found[2][1]) <= 44

@@ -35,6 +35,7 @@ def test_a_stated_wait_is_read(text, low, high, what):
     [
         "stir for 5 minutes",
         "simmer for an hour, stirring often",
+        "cool the burn under cold running water for at least 10 minutes",
         "stir every 10 minutes",
         "remove it from the oven after 20 minutes",
         "store it in the fridge for up to 3 days",
