@@ -99,11 +99,14 @@ def run(folder, size, mode):
     settings, weights = read_released_weights(folder / checkpoint)
     model = Aligner(settings).eval()
     model.load_state_dict(weights)
-    given = np.load(folder / f"{prefix}inputs.npz")
+    with np.load(folder / f"{prefix}inputs.npz") as file:
+        given = dict(file)
+    with np.load(folder / f"{prefix}expected.npz") as file:
+        arrays = dict(file)
     order = torch.tensor([mode == "narration"] * 2)
     data = Batch(("a", "b"), *(torch.from_numpy(given[name]) for name in FIELDS), order)
     expected = json.loads((folder / f"{prefix}expected.json").read_text())["modes"][mode]
-    return model, data, np.load(folder / f"{prefix}expected.npz"), expected
+    return model, data, arrays, expected
 
 
 @pytest.mark.parametrize("mode", ["narration", "step"])
