@@ -124,7 +124,8 @@ export class Corrections {
     hold(this.store);
     for (const name of kept.names().filter((each) => each.startsWith(store))) await ifLeft(name, () => this.takeOver(name));
     this.show();
-    this.send();
+    if (this.waiting.length) this.send();
+    else this.state("saved");
   }
 
   takeOver(name) {
