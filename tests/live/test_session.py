@@ -254,7 +254,7 @@ def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(
         StepsSettings, None, ["nasva.ground.context=15.0", "nasva.ground.window=30.0"]
     )
     text = " ".join(
-        f"Slice {count} lemons. Then pour the juice into bowl {count}." for count in range(2, 15)
+        f"Slice {count} lemons. Then pour the juice into bowl {count}." for count in range(2, 18)
     )
     words, told = speak(text), {}
     seconds = int(words[-1].span.end) + 4
