@@ -271,7 +271,7 @@ def _merge_settings(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict
     return merged
 
 
-def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
+def validate(kind: type[T], tree: Mapping[str, Any], *, is_stored: bool = False) -> T:
     """Return a settings object made from plain values, such as those of TOML or the command line.
 
     If the default of a section sets some of its fields, they keep these values unless the tree sets
@@ -280,13 +280,16 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
     Args:
         kind: the settings class.
         tree: setting name -> value or section, with lists for tuples and strings for paths.
+        is_stored: whether a run wrote them, maybe of an earlier release. Settings that this release
+            does not have are left out then.
     """
     complete = {}
     for name, value in _replace_none_words(kind, tree).items():
         field = kind.model_fields.get(name)
         complete[name] = _add_section_default(field and field.default, value)
     try:
-        return kind.model_validate_json(json.dumps(complete, default=str))
+        text = json.dumps(complete, default=str)
+        return kind.model_validate_json(text, extra="ignore" if is_stored else None)
     except ValidationError as error:
         raise SettingsError(_explain_error(kind, error)) from error
 

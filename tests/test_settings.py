@@ -11,6 +11,7 @@ from stepline.settings import (
     config_file,
     load_settings,
     remove_constant_settings,
+    validate,
 )
 
 
@@ -308,6 +309,19 @@ def test_what_earlier_versions_stored_is_read_without_settings_that_are_constant
         assert stored != now
         assert remove_constant_settings(stored) == now
         assert parse_settings(kind, stored) == kind()
+
+
+def test_settings_that_0_1_0_stored_in_a_record_or_a_run_are_read_without_what_left():
+    from stepline.curate.stage import Recipe
+    from stepline.pipeline.request import StepsSettings
+
+    steps = {"procx": {"overlap": 0.2, "floor": 0.1, "search": {"beam": 1}}, "inputs": {"part": None}}
+    read = validate(StepsSettings, steps, is_stored=True)
+    assert read == validate(StepsSettings, {"procx": {"floor": 0.1}})
+    run = {"report": {"points": 400, "witness": None, "seed": 3}, "steps": steps}
+    assert validate(Recipe, run, is_stored=True).report.seed == 3
+    with pytest.raises(SettingsError, match=r"unknown setting 'procx\.overlap'"):
+        validate(StepsSettings, {"procx": {"overlap": 0.2}})
 
 
 @pytest.mark.parametrize(

@@ -513,7 +513,7 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
     if options.overwrite:
         return
     for foreign in foreign_outputs(request.id, options.out, options.formats):
-        reason = "an output would be written over this file, which is not as an earlier run left it"
+        reason = "an output would be written over this file, which is not as this release left it"
         cure = "give another --out, or --overwrite to lose it"
         raise SettingsError(f"{foreign}: {reason}; {cure}")
 

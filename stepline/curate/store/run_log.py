@@ -35,7 +35,7 @@ from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Rejected
-from stepline.settings import remove_constant_settings, validate
+from stepline.settings import validate
 from stepline.version import __version__
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
 
 
 def read_recipe(out: "RemotePath") -> Recipe:
-    """Return the recipe of the last run, without settings that this release no longer has.
+    """Return the recipe of the last run, without settings that this release does not have.
 
     out: output folder of the run.
 
@@ -175,7 +175,7 @@ def read_recipe(out: "RemotePath") -> Recipe:
             f"{out.display_url}: no run of `stepline curate` has begun here; "
             "give the folder that --out named"
         )
-    return validate(Recipe, remove_constant_settings(parse_json(path.read())["recipe"]))
+    return validate(Recipe, parse_json(path.read())["recipe"], is_stored=True)
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
