@@ -35,7 +35,7 @@ from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Rejected
-from stepline.settings import remove_constant_settings, validate
+from stepline.settings import validate, without_removed_settings
 from stepline.version import __version__
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def read_recipe(out: "RemotePath") -> Recipe:
             f"{out.display_url}: no run of `stepline curate` has begun here; "
             "give the folder that --out named"
         )
-    return validate(Recipe, remove_constant_settings(parse_json(path.read())["recipe"]))
+    return validate(Recipe, without_removed_settings(parse_json(path.read())["recipe"]))
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:

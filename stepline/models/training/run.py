@@ -37,7 +37,7 @@ from stepline.limits import parse_json
 from stepline.models.training.distributed import is_first, wait_for_all
 from stepline.models.training.network import NetworkFileFormat, parse_settings, read_tensors
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
-from stepline.settings import Settings, add_constant_settings
+from stepline.settings import Settings, without_removed_settings
 
 log = logging.getLogger(__name__)
 
@@ -121,10 +121,8 @@ def claim_run_folder(
     new = json.loads(json.dumps(identity, default=str))
     if path.exists():
         try:
-            stored = add_constant_settings(parse_json(path.read_text(encoding="utf-8")))
-            same = all(
-                stored.get(name) == value for name, value in add_constant_settings(new).items()
-            )
+            stored = without_removed_settings(parse_json(path.read_text(encoding="utf-8")))
+            same = all(stored.get(name) == value for name, value in new.items())
         except (OSError, ValueError, AttributeError) as error:
             raise StoreError(
                 f"{path}: cannot be read ({error}); remove it, or give another --out"
