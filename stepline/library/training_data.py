@@ -60,8 +60,10 @@ def export_corrected(
             f"{library.folder}: no corrected video; correct some with `stepline studio`"
         )
     if len({machine.video.id for machine in videos.values()}) < len(videos):
-        cure = "give one of their files another name and find its steps"
-        raise StoreError(f"two corrected videos have one id; {cure}")
+        raise StoreError(
+            "two corrected videos have one id; give one of their files another name and find its "
+            "steps"
+        )
     backbones: dict[str, Backbone] = {}
     with FeatureWriter(out / "features") as features:
         for id, machine in videos.items():

@@ -117,8 +117,7 @@ def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
     pictures = extract_keyframes(record, video) if video is not None else {}
     # The path of this machine is not handed on.
     named = record.video.model_copy(update={"path": None})
-    stem = safe_stem(title(record))
-    record = record.model_copy(update={"id": stem, "video": named})
+    record = record.model_copy(update={"id": safe_stem(title(record)), "video": named})
     write_outputs(record, folder, keyframes=pictures, formats=("html",))
     return output_path(record, folder, "html")
 

@@ -95,8 +95,7 @@ class RunLog:
             event: what happened, such as "start".
             fields: values of the line, by name.
         """
-        now = round(time.time(), 3)
-        line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
+        line: dict[str, JsonValue] = {"event": event, "at": round(time.time(), 3), **fields}
         self._file.write(json.dumps(line).encode() + b"\n")
         if time.monotonic() - self._copied_at > COPY_INTERVAL:
             self.upload()

@@ -255,8 +255,10 @@ class LoadedNetwork:
                     f"{self.path}: trained on {what} of {own!r}, given are {given!r}; {self._cure}"
                 )
         if space.rate is not None and space.rate != rate:
-            rates = f"trained at {space.rate:g} rows per second, given are {rate:g}"
-            raise ModelError(f"{self.path}: {rates}; set vision.rate={space.rate:g}")
+            raise ModelError(
+                f"{self.path}: trained at {space.rate:g} rows per second, given are {rate:g}; set "
+                f"vision.rate={space.rate:g}"
+            )
 
     def check_row_scale(self, *, unit: bool) -> None:
         """Check that the network accepts the scale of feature rows. unit: True if the rows are

@@ -181,8 +181,10 @@ def fine_tuning_settings(
             elif name in changeable:
                 branch[key] = value
             elif value != branch[key]:
-                cure = "it is the network's own; leave it out, or leave --start out"
-                raise SettingsError(f"model.{name}={value}, {path} has {branch[key]}; {cure}")
+                raise SettingsError(
+                    f"model.{name}={value}, {path} has {branch[key]}; it is the network's own; "
+                    "leave it out, or leave --start out"
+                )
 
     update(tree, options.model_dump(mode="json", exclude_unset=True), "")
     return parse_settings(type(stored), tree)
