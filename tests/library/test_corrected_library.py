@@ -16,7 +16,8 @@ COUNT = 130  # videos, more than the records that are kept in memory
 def correct(library, number, base=0, text="Cut it"):
     edit = {"do": "change", "step": "a", "text": text, "status": "said_only"}
     id = video_id(f"v{number}.json")
-    return library.correct(id, correction(base, edit, video=id))
+    new = correction(base, edit, video=id)
+    return library.correct(id, new.model_copy(update={"id": f"{number}.{base}"}))
 
 
 @pytest.fixture
