@@ -39,7 +39,7 @@ KeepProbability: TypeAlias = "Callable[[Token], float]"  # P(a word is part of t
 # mean of a complement's words from which it stays; its verb was chosen
 MIN_COMPLEMENT_KEEP_PROBABILITY = 0.3
 # of a clause that says which or where: "a spot where you can walk around it"
-MIN_ASIDE_KEEP_PROBABILITY = 0.6
+MIN_ASIDE_KEEP_PROBABILITY = 0.4
 
 
 def verb_complements(
@@ -174,6 +174,7 @@ def complement_tokens(
         aside = list(token.subtree)
         if (
             keep_probability is None
+            or begins_action(token)
             or _mean_content_keep_probability(aside, keep_probability) < MIN_ASIDE_KEEP_PROBABILITY
         ):
             dropped.update(aside)
