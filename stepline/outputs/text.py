@@ -112,8 +112,13 @@ def material_text(material: Material) -> str:
     return f"{amounts} {one_line(material.name)}".strip()
 
 
-def seconds_text(low: float, high: float) -> str:
-    """Return a time or a range of it as people write it: "45 s", "8-10 min", "1 h 30 min", "2 days"."""
+def seconds_text(low: float, high: float | None) -> str:
+    """Return a time or a range of it as people write it: "45 s", "8-10 min", "1 h 30 min", "2 days".
+
+    high: the greatest, None for "at least 10 min".
+    """
+    if high is None:
+        return f"at least {_duration_text(low)}"
     if low == high:
         return _duration_text(low)
     first, last = _duration_text(low), _duration_text(high)
@@ -161,8 +166,9 @@ def total_times(record: Record) -> str:
         parts.append(f"{seconds_text(film, film)} of film")
     waits = [step.wait for step in record.steps if step.wait is not None]
     if waits:
-        low, high = sum(wait.low for wait in waits), sum(wait.high for wait in waits)
-        parts.append(f"{seconds_text(low, high)} of waiting")
+        longest = [wait.high for wait in waits if wait.high is not None]
+        high = sum(longest) if len(longest) == len(waits) else None
+        parts.append(f"{seconds_text(sum(wait.low for wait in waits), high)} of waiting")
     return " and ".join(parts)
 
 
