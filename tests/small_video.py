@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from stepline.cli.steps import DEMO_VIDEO
+
 CAPTIONS = """1
 00:00:00,500 --> 00:00:03,000
 Hello everyone and welcome back to my channel.
@@ -66,6 +68,20 @@ def draw_video(
             frame.sample_rate = 16_000
             out.mux(hum.encode(frame))
             out.mux(hum.encode(None))
+    return path
+
+
+def copy_demo(path, seconds):
+    """Write the first seconds of the demo video, in which a voice names steps, and return its
+    path."""
+    import av
+
+    with av.open(str(DEMO_VIDEO)) as source, av.open(str(path), "w") as out:
+        streams = [out.add_stream_from_template(stream) for stream in source.streams]
+        for packet in source.demux():
+            if packet.pts is not None and packet.pts * packet.time_base < seconds:
+                packet.stream = streams[packet.stream_index]
+                out.mux(packet)
     return path
 
 

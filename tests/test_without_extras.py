@@ -42,13 +42,6 @@ def test_the_main_job_runs_without_the_extras_and_finds_the_same(job, tmp_path, 
     assert without == with_torch
 
 
-@pytest.mark.slow
-def test_the_demo_runs_without_the_extras(tmp_path):
-    found = stepline_without(BLOCKED, "demo", "--out", tmp_path)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("demo: 11 steps, 2 seen, 8 placed, 1 said only")
-
-
 def test_the_main_job_imports_none_of_the_extras(job, tmp_path):
     # torch blocked, for spaCy looks for it
     told = "import atexit, sys\natexit.register(lambda: print(*sys.modules))\n" + PROGRAM
