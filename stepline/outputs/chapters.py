@@ -76,8 +76,8 @@ def chapters(record: Record) -> str | None:
 def plan_chapters(record: Record) -> ChapterPlan:
     """Return chapters of at least 10 s, each at the start of a shown step's best span.
 
-    A step less than 10 s after the start of a chapter, or before the end, joins that chapter and
-    its title. An "Intro" comes before the first step. If the intro would be shorter than 10 s, the
+    A step less than 10 s after the start of a chapter, or before the end, joins that chapter. Its
+    title names the first steps, as many as fit, and counts the others: "Fold; Cut +2 more". An "Intro" comes before the first step. If the intro would be shorter than 10 s, the
     first chapter begins at 0:00 instead.
     """
     # The steps that are shown, by whole seconds.
@@ -112,22 +112,28 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapte
         titles: (second, title) of each step, in the order of time.
         end: last second of the video.
     """
-    joined: list[Chapter] = []
+    joined: list[tuple[int, list[str]]] = []
     if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:
-        joined.append(Chapter(0, INTRO_TITLE))
+        joined.append((0, [INTRO_TITLE]))
     for start, title in titles:
         if not joined:
-            joined.append(Chapter(0, title))
-            continue
-        last = joined[-1]
+            joined.append((0, [title]))
         # Both the chapter before it and what is left must be long enough.
-        if min(start - last.start, end - start) >= MIN_CHAPTER_SECONDS:
-            joined.append(Chapter(start, title))
-            continue
-        both = f"{last.title}; {title}"
-        if title not in last.title.split("; ") and len(both) <= MAX_TITLE_CHARS:
-            joined[-1] = Chapter(last.start, both)
-    return joined
+        elif min(start - joined[-1][0], end - start) >= MIN_CHAPTER_SECONDS:
+            joined.append((start, [title]))
+        elif title not in joined[-1][1]:
+            joined[-1][1].append(title)
+    return [Chapter(start, _join_titles(steps)) for start, steps in joined]
+
+
+def _join_titles(titles: list[str]) -> str:
+    for count in range(len(titles), 0, -1):
+        text = "; ".join(titles[:count])
+        if count < len(titles):
+            text += f" +{len(titles) - count} more"
+        if len(text) <= MAX_TITLE_CHARS:
+            break
+    return text
 
 
 def _chapter_title(step: Step) -> str:
