@@ -16,23 +16,12 @@ from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from stepline.errors import StoreError
 from stepline.library.transcript_edits import (
-    DropEdit,
-    JoinEdit,
     SentenceEdit,
     SentenceId,
     SentenceTable,
-    WordsEdit,
     edited_sentences,
 )
-from stepline.library.video_edits import (
-    MetadataEdit,
-    TagEdit,
-    TitleEdit,
-    UntagEdit,
-    VideoEdit,
-    apply_video_edit,
-    edited_field,
-)
+from stepline.library.video_edits import VideoEdit, apply_video_edit, edited_field
 from stepline.outputs.text import one_line
 from stepline.records import (
     FrozenModel,
@@ -430,6 +419,12 @@ def touched_fields(
         correction = by_id[correction.undoes]
     fields: set[EditedField] = set()
     for edit in correction.edits:
+        if isinstance(edit, VideoEdit):
+            fields.add(("", edited_field(edit)))
+            continue
+        if isinstance(edit, SentenceEdit):
+            fields.update(("", f"sentence {id + 1}") for id in edited_sentences(edit))
+            continue
         match edit:
             case ChangeEdit():
                 for field in STEP_FIELDS:
@@ -438,12 +433,6 @@ def touched_fields(
                 continue
             case OrderEdit():
                 fields.add(STEP_ORDER_FIELD)
-                continue
-            case TitleEdit() | TagEdit() | UntagEdit() | MetadataEdit():
-                fields.add(("", edited_field(edit)))
-                continue
-            case WordsEdit() | JoinEdit() | DropEdit():
-                fields.update(("", f"sentence {id + 1}") for id in edited_sentences(edit))
                 continue
             case AddEdit():
                 steps: tuple[str, ...] = (edit.id,)
