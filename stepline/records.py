@@ -428,8 +428,7 @@ def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
 class Record(FrozenModel):
     """The result for one item, with one field per stage.
 
-    No stage reads `reference`. JSON leaves materials, tools, yields and times out where they are
-    empty.
+    No stage reads `reference`.
     """
 
     id: Annotated[str, Field(min_length=1)] = Field(

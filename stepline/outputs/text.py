@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 
-from stepline.records import Amount, Material, Record, Span, Step, Wait
+from stepline.records import Amount, Material, Record, Span, Step
 
 ELLIPSIS_MARK = "…"
 WARNING_MARK = "[warning] "  # before what is not to be done
@@ -140,18 +140,15 @@ def _duration_text(seconds: float) -> str:
     return f"{total} s"
 
 
-def wait_text(wait: Wait) -> str:
-    """Return how long a thing waits: "8-10 min wait (the cookies)"."""
-    thing = f" ({one_line(wait.what)})" if wait.what else ""
-    return f"{seconds_text(wait.low, wait.high)} wait{thing}"
-
-
 def step_lengths(step: Step) -> str:
-    """Return how long a step is in the film, and how long it lets a thing wait. "" without either."""
+    """Return how long a step is in the film, and how long it lets a thing wait: "15 s + 8-10 min
+    wait (the cookies)". "" without either."""
     span = shown_span(step)
     parts = [] if span is None else [seconds_text(span.duration, span.duration)]
-    if step.wait is not None:
-        parts.append(wait_text(step.wait))
+    wait = step.wait
+    if wait is not None:
+        thing = f" ({one_line(wait.what)})" if wait.what else ""
+        parts.append(f"{seconds_text(wait.low, wait.high)} wait{thing}")
     return " + ".join(parts)
 
 

@@ -9,7 +9,6 @@
 """
 
 import re
-from collections.abc import Sequence
 from itertools import takewhile
 
 from stepline.records import Step, Wait
@@ -25,16 +24,15 @@ WAITING_VERBS = word_set(
 )
 WAITING_PLACES = word_set("oven fridge refrigerator freezer")
 STORING_VERBS = word_set("keep store last")
-# Of "simmer, stirring often, for 10 minutes": the work goes on.
-WORK_PARTICIPLES = word_set(
-    "stirring whisking turning flipping basting tossing shaking holding pressing rubbing massaging"
+# The work goes on: "simmer, stirring often, for 10 minutes", "hold it under the tap for 5 minutes".
+WORK_PATTERN = re.compile(
+    r"\b((stirr|whisk|turn|flipp|bast|toss|shak|hold|press|rubb|massag)ing|running water"
+    r"|under (\w+ ){,3}(water|tap|faucet|shower)|cool (\w+ ){,3}(burns?|skin|wound|injury))\b"
 )
-# Of "under cold water": somebody holds it there, as somebody who cools an injury does.
-HOLDING_PLACES = word_set("water tap faucet shower")
-INJURIES = word_set("burn burns skin wound injury")
-# Of "for at least 10 minutes" and "10 minutes or longer": before and after the time.
-MINIMUM_BEFORE = re.compile(r"\b(at least|minimum of|(less|more|longer) than)( about| another)?$")
-MINIMUM_AFTER = re.compile(r"(or (more|longer)|minimum|at least)\b")
+MINIMUM_PATTERN = re.compile(
+    rf"(at least|minimum of|(less|more|longer) than)( about| another)? {TIME_PLACEHOLDER}"
+    rf"|{TIME_PLACEHOLDER} (or (more|longer)|minimum|at least)\b"
+)
 CLAUSE_JOINTS = word_set("and then , ; . :")
 # What ends the name of the thing that waits.
 NAME_ENDS = WAITING_VERBS | word_set(
@@ -58,9 +56,7 @@ def find_wait(text: str) -> Wait | None:
     text: of a step, an English order.
     """
     words, durations = mark_times(tokens(text))
-    if not durations or not WORK_PARTICIPLES.isdisjoint(words):
-        return None
-    if "running water" in " ".join(words) or _is_placed(words, ("under",), HOLDING_PLACES):
+    if WORK_PATTERN.search(" ".join(words)):
         return None
     places = [index for index, word in enumerate(words) if word == TIME_PLACEHOLDER]
     low = high = 0.0
@@ -71,8 +67,8 @@ def find_wait(text: str) -> Wait | None:
         is_repeated = words[index - 1 : index] in (["every"], ["each"])
         if shortest >= MIN_WAIT_SECONDS and not is_repeated and _is_wait(clause):
             low, high = low + shortest, high + longest
-            before, after = " ".join(words[:index]), " ".join(words[index + 1 :])
-            is_minimum |= bool(MINIMUM_BEFORE.search(before) or MINIMUM_AFTER.match(after))
+            around = " ".join(words[max(0, index - 4) : index + 3])
+            is_minimum |= bool(MINIMUM_PATTERN.search(around))
             what = what or _waiting_thing(clause)
     return Wait(low=low, high=None if is_minimum else high, what=what) if low else None
 
@@ -94,16 +90,11 @@ def _clause_before(words: list[str]) -> list[str]:
 def _is_wait(clause: list[str]) -> bool:
     """Return whether a clause leaves a thing alone: by its verb, or "in the oven"."""
     verb, *others = clause or [""]
-    if verb in STORING_VERBS or (verb == "cool" and not INJURIES.isdisjoint(others)):
-        return False
-    return verb in WAITING_VERBS or _is_placed(others, ("in", "into"), WAITING_PLACES)
-
-
-def _is_placed(words: list[str], prepositions: Sequence[str], places: frozenset[str]) -> bool:
-    """Return whether words say "in the oven" or "into a warm oven"."""
+    if verb in WAITING_VERBS or verb in STORING_VERBS:
+        return verb in WAITING_VERBS
     return any(
-        word in prepositions and not places.isdisjoint(words[index + 1 : index + 4])
-        for index, word in enumerate(words)
+        word in ("in", "into") and not WAITING_PLACES.isdisjoint(others[index + 1 : index + 4])
+        for index, word in enumerate(others)
     )
 
 

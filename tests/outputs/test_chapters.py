@@ -100,7 +100,7 @@ def test_youtubes_rules_hold_for_any_steps(starts, duration):
         assert all(b - a >= 10 for a, b in zip(times, [*times[1:], end], strict=True))
 
 
-def test_a_title_is_short_and_ends_where_a_qualifier_begins():
+def test_a_long_step_is_cut_in_its_title_with_an_ellipsis():
     texts = (
         "lower the bar down until it comes into contact with your chest above your sternum",
         "keep the arms straight",
@@ -114,7 +114,7 @@ def test_a_title_is_short_and_ends_where_a_qualifier_begins():
     )
     found = read_chapters(chapters(Record(id="r", video=Video(id="r", duration=60.0), steps=steps)))
     assert [title for _, title in found[:2]] == [
-        "Lower the bar down…",
+        "Lower the bar down until it comes into…",
         "Keep the arms straight; Hold them",
     ]
     assert len(found[2][1]) <= 44

@@ -305,7 +305,9 @@ def test_a_step_reports_what_the_picture_holds():
     assert seen(status="not_found") == ()
     # one piece of evidence, though it fills two lines
     lines = [ScreenText(text, Span(10, 12), 0.2) for text in ("cut the", "red onion")]
-    step = Step(id="1", text="cut the red onion", said=Span(10, 16), status="placed", spans=(Span(10, 12),))
+    step = Step(
+        id="1", text="cut the red onion", said=Span(10, 16), status="placed", spans=(Span(10, 12),)
+    )
     (step,) = add_screen_text_remarks([step], Transcript(), lines)
     assert step.seen == ("for: its words are on screen: cut the / red onion",)
 

@@ -30,7 +30,11 @@ def server(tmp_path_factory, small_video):
         tmp_path_factory.mktemp("follow") / "library", small_video, ("Lemonade", "Long")
     )
     record = read_record(folder / "v0.json")
-    texts = ("Simmer for 2 to 3 minutes", "Pour the juice, wait at least half an hour", "Whisk the sugar")
+    texts = (
+        "Simmer for 2 to 3 minutes",
+        "Pour the juice, wait at least half an hour",
+        "Whisk the sugar",
+    )
     steps = [
         step.model_copy(update={"text": text})
         for step, text in zip(record.steps, texts, strict=True)

@@ -26,7 +26,12 @@ from stepline.writing.waits import find_wait
         ("let the glue dry for 24 hours", 86400, 86400, "the glue"),
         ("simmer the sauce for an hour and twenty minutes", 4800, 4800, "the sauce"),
         ("let the dough rest for at least 10 minutes", 600, None, "the dough"),
-        ("soak the beans for a minimum of an hour, and cook for 5 minutes", 3900, None, "the beans"),
+        (
+            "soak the beans for a minimum of an hour, and cook for 5 minutes",
+            3900,
+            None,
+            "the beans",
+        ),
         ("chill for an hour or longer", 3600, None, None),
     ],
 )

@@ -139,9 +139,14 @@ def place_steps(
     spans = extract_spans(posterior.row_probabilities, text_scores.rate, settings, end=duration)
     seconds = find_best_seconds(posterior.row_probabilities, spans, text_scores.rate, end=duration)
     rows = zip(steps, spans, seconds, posterior.p_shown.tolist(), strict=True)
-    calibrated = logistic is not None
-    doubt = None if calibrated else NOT_CALIBRATED
-    placed_steps = [_add_status(*row, min_probability, doubt) for row in rows]
+    status = picture_status("network", None if logistic else NOT_CALIBRATED)
+    placed_steps = []
+    for step, span, at, p in rows:
+        if p < min_probability:
+            placed_steps.append(without_place(step, p))
+            continue
+        update = {"spans": (span,), "at": at, "score": p, **status}
+        placed_steps.append(step.model_copy(update=update))
 
     # A step is shown at a second only if it is shown at all.
     alignment_scores = np.minimum(posterior.row_probabilities * posterior.p_shown[:, None], 1.0)
@@ -152,7 +157,12 @@ def place_steps(
     count = sum(step.status == "seen" for step in placed_steps)
     log.info("aligner: %d of %d steps seen", count, len(placed_steps))
     return StepPlacement(
-        tuple(placed_steps), alignment, posterior, tuple(spans), tuple(seconds), calibrated
+        tuple(placed_steps),
+        alignment,
+        posterior,
+        tuple(spans),
+        tuple(seconds),
+        logistic is not None,
     )
 
 
@@ -199,25 +209,6 @@ def ground_by_aligner(
         placed_steps = separate_overlapping_spans(placed_steps)
     report = AlignerReport(loaded.sha256, placement.calibrated)
     return AlignerGrounding(placed_steps, placement.alignment, report)
-
-
-def _add_status(
-    step: Step, span: Span, at: float, p: float, min_probability: float, doubt: str | None
-) -> Step:
-    """Return the step with its span and score.
-
-    Args:
-        step: a step without a span.
-        span: its most likely span in seconds.
-        at: its best second.
-        p: P(the step is shown), which becomes its score.
-        min_probability: with a lower P(shown) the step counts as not shown and gets no span.
-        doubt: why the network does not decide whether it is shown, None if it does.
-    """
-    if p < min_probability:
-        return without_place(step, p)
-    update = {"spans": (span,), "at": at, "score": p, **picture_status("network", doubt)}
-    return step.model_copy(update=update)
 
 
 def _compute_speech_prior(steps: Sequence[Step], text_scores: TextScores) -> Array | None:
