@@ -153,8 +153,10 @@ def check_allowed_path(path: Path, allowed: Sequence[Path]) -> None:
         allowed: allowed folders, as paths without links.
     """
     if not is_below(path, allowed):
-        reason = "a link that leads out of the library and the folders of --allow"
-        raise StoreError(f"{path}: {reason}; remove it, or allow its folder")
+        raise StoreError(
+            f"{path}: a link that leads out of the library and the folders of --allow; remove it, "
+            "or allow its folder"
+        )
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
@@ -312,8 +314,7 @@ class CorrectedLibrary:
         stamp = _current_stamp(self.folder / name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it is gone; search again")
-        video = LibraryVideo(video_id(name), name, stamp)
-        return self._current(video).corrected.record
+        return self._current(LibraryVideo(video_id(name), name, stamp)).corrected.record
 
     def _current(self, video: LibraryVideo) -> CurrentRecord:
         with self._record_lock:
@@ -448,8 +449,10 @@ class CorrectedLibrary:
         with contextlib.suppress(OSError, ValueError):
             if is_below(self.folder / path, self.allowed):
                 return real_path(self.folder / path)
-        reason = "lies neither in the library nor in a folder of --allow"
-        raise StoreError(f"{path}: {reason}; move it, or allow its folder")
+        raise StoreError(
+            f"{path}: lies neither in the library nor in a folder of --allow; move it, or allow "
+            "its folder"
+        )
 
     def media_file(self, id: str, video: Video) -> Path | None:
         """Return the video file of a record, None if it is not found or not allowed.

@@ -204,8 +204,10 @@ class ConflictError(StoreError):
 
     def __init__(self, theirs: Sequence[Correction], fields: Iterable[EditedField]) -> None:
         names = ", ".join(sorted({name for _, name in fields}))
-        cure = "look at their change, then send yours again"
-        super().__init__(f"{theirs[-1].by} has changed {names} since you read it; {cure}")
+        super().__init__(
+            f"{theirs[-1].by} has changed {names} since you read it; look at their change, then "
+            "send yours again"
+        )
         self.theirs = tuple(theirs)
 
 
@@ -213,8 +215,10 @@ class RecordChangedError(StoreError):
     """The video was processed again, and the steps of the machine's record changed."""
 
     def __init__(self) -> None:
-        reason = "the video was processed again since it was opened here, and its steps changed"
-        super().__init__(f"{reason}; look at the new steps, then make the change again")
+        super().__init__(
+            "the video was processed again since it was opened here, and its steps changed; look "
+            "at the new steps, then make the change again"
+        )
 
 
 @dataclass(frozen=True)
@@ -603,8 +607,10 @@ class _StepTable:
         span = step.spans[0] if step.spans else None
         if span is None or not span.start < edit.at < span.end:
             where = f"is at {span.start:g}-{span.end:g} s" if span else "has no place"
-            message = f"step {step.id!r} cannot be split at {edit.at:g} s"
-            raise StoreError(f"{message}: it {where}; choose a second inside")
+            raise StoreError(
+                f"step {step.id!r} cannot be split at {edit.at:g} s: it {where}; choose a second "
+                "inside"
+            )
 
         # the first half keeps the id, and the further spans
         first, second = map(one_line, edit.texts)

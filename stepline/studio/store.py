@@ -373,6 +373,5 @@ def _parse_row(kind: type[StoredModel], row: Row) -> StoredModel:
     """
     fields = dict(zip(kind.model_fields, row, strict=True))
     if "options" in fields:
-        options = parse_json(fields["options"])
-        fields["options"] = STORED_OPTIONS.validate_python(options)
+        fields["options"] = STORED_OPTIONS.validate_python(parse_json(fields["options"]))
     return kind.model_validate(fields)

@@ -297,8 +297,9 @@ def read_again(id: VideoId, api: Api, body: JsonBody[JobOptions]) -> JobReply:
         reason = (
             "its steps are corrected, and corrections stay with the steps that they were made for"
         )
-        cure = "to begin anew, delete the video here and add it again"
-        raise HTTPException(HTTPStatus.CONFLICT, f"{reason}; {cure}")
+        raise HTTPException(
+            HTTPStatus.CONFLICT, f"{reason}; to begin anew, delete the video here and add it again"
+        )
     texts = body.texts or current.machine_record.recipe
     # Its results are made again, or with the same options nothing would be done.
     options = body.model_copy(update={"video": id, "texts": texts, "force": True})

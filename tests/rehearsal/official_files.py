@@ -507,7 +507,7 @@ def write_wys2_files(folder, size):
     from checkpoints import write_s3d
 
     coin = made_videos("coi", size.drawn, size.drawn_seconds, steps=2)
-    vnd = made_videos("vnd", 2, size.drawn_seconds, steps=2)
+    vnd = made_videos("vnd", size.drawn // 3, size.drawn_seconds, steps=2)
     write_s3d(folder, [text for video in coin for text, *_ in video.narration])
     for video in [*coin, *vnd]:
         draw(folder / "coin_videos" / f"{video.id}.mp4", video)
