@@ -5,22 +5,16 @@ import base64
 import io
 
 import pytest
-from browser import CHROMIUM
+from studio_pages import IN_BROWSER, PLAYER
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 from stepline.records import Span, Step, Wait
 from stepline.storage import read_record, write_record
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
+pytestmark = IN_BROWSER
 
 ID = video_id("v0.json")
-PLAYER = "document.getElementById('player')"
 TEXT = "document.getElementById('text')?.textContent"
 
 
