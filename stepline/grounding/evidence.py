@@ -69,8 +69,10 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
     """
     width = features.values.shape[1]
     if step_vectors.ndim != 2 or step_vectors.shape[1] != width:
-        expected = f"(K, {width}) for features of {features.backbone!r}"
-        raise ShapeError(f"step vectors must be {expected}, not {step_vectors.shape}")
+        raise ShapeError(
+            f"step vectors must be (K, {width}) for features of {features.backbone!r}, not "
+            f"{step_vectors.shape}"
+        )
     pictures = unit_rows(mean_by_second(features, seconds))  # (T, D)
     texts = unit_rows(step_vectors.astype(np.float64))  # (K, D)
     return np.asarray(texts @ pictures.T)  # (K, T)
@@ -308,19 +310,8 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
 
 
 def log_bayes_factor(prior: Array, evidence: Array) -> float:
-    """Return the log Bayes factor of the visual evidence, summed over the steps.
-
-    See `bayes_factors`.
-
-    Args:
-        prior: (K, T) P(step k is shown in second t), by the speech.
-        evidence: (K, T) log likelihood ratios of step k being shown in second t.
-    """
-    return float(np.log(bayes_factors(prior, evidence)).sum())
-
-
-def bayes_factors(prior: Array, evidence: Array) -> Array:
-    """Return the Bayes factor of each step, (K,): shown where the prior says, against anywhere.
+    """Return the log Bayes factor of the visual evidence, summed over the steps: each is shown where
+    the prior says, against anywhere.
 
     Args:
         prior: (K, T) P(step k is shown in second t), by the speech.
@@ -328,4 +319,4 @@ def bayes_factors(prior: Array, evidence: Array) -> Array:
     """
     likelihood = np.exp(evidence)
     if_shown = (prior * likelihood).sum(axis=1)
-    return np.asarray(if_shown / likelihood.mean(axis=1))
+    return float(np.log(if_shown / likelihood.mean(axis=1)).sum())

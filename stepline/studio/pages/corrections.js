@@ -98,7 +98,7 @@ const hold = (name) => navigator.locks?.request(name, () => new Promise(() => {}
 const ifLeft = (name, act) => (navigator.locks ? navigator.locks.request(name, { ifAvailable: true }, (lock) => lock && act()) : act());
 
 /* The corrections of one video. `changed` is called when anything is, `state` tells whether all is saved ("saved",
-   "saving", "offline"), `saved` is given the reply to each correction, `conflict` asks: it is given a correction and what others did, and resolves to whether to keep it. */
+   "saving", "offline"), `saved` is given the reply to each correction and the correction, `conflict` asks: it is given a correction and what others did, and resolves to whether to keep it. */
 export class Corrections {
   constructor(video, { changed, state, saved, conflict, refused }) {
     Object.assign(this, { video, changed, state, saved, conflict, refused });
@@ -111,6 +111,7 @@ export class Corrections {
     this.sent = [];
     this.waiting = [];
     this.sending = false;
+    this.missed = 0;   /* the revision that others made while this window was sending */
     this.steps = [];
     this.heardSentences = [];   /* as the studio has them, with the number that corrections name each by */
     this.sentences = [];
@@ -185,9 +186,17 @@ export class Corrections {
   /* Whether steps or sentences were ever corrected, even if that was undone. */
   get correctsSteps() { return this.all.some(({ edits }) => edits?.some((each) => !isLabel(each))); }
 
+  /* The edits that made sentences into steps which are still there. */
+  get madeSteps() {
+    const there = new Set(this.steps.map(({ id }) => id));
+    return standing(this.all).flatMap(({ edits = [] }) => edits.filter(({ do: act, id, sentence }) => act === "add" && sentence !== undefined && there.has(id)));
+  }
+
   /* Another window has changed the video. */
   async heard(revision) {
-    if ((revision > this.base || revision === 0) && !this.waiting.length && !this.sending) await this.refresh();
+    if (revision <= this.base && revision !== 0) return;
+    if (this.waiting.length || this.sending) this.missed = revision || Infinity;
+    else await this.refresh();
   }
 
   edit(...edits) { this.take({ edits }); }
@@ -214,8 +223,9 @@ export class Corrections {
           this.state("saving");
           await this.sendFirst();
         }
+        this.missed = 0;
         await this.refresh();
-      } while (this.waiting.length);   /* what was changed while the studio answered */
+      } while (this.waiting.length || this.missed > this.base);   /* what was changed while the studio answered */
       this.state("saved");
     } catch (error) {
       if (error instanceof RequestError && error.status < 500) this.refused(error.message);
@@ -229,7 +239,7 @@ export class Corrections {
   async sendFirst() {
     const [first] = this.waiting;
     try {
-      this.saved(await ask(`${this.path}/corrections`, { method: "POST", body: first }));
+      this.saved(await ask(`${this.path}/corrections`, { method: "POST", body: first }), first);
       this.sent.push(first);
     } catch (error) {
       if (!(error instanceof RequestError) || ![400, 409, 422].includes(error.status)) throw error;

@@ -144,8 +144,7 @@ def _apply_rewrites(words: Sequence[SpokenWord]) -> list[SpokenWord]:
             new_text = match.expand(replacement)
             new_words = [SpokenWord(word, index) for word in new_text.split()]
             rewritten[first : last + 1] = new_words
-            after = first + len(new_words)
-            offset = len(" ".join(word.plain for word in rewritten[:after]))
+            offset = len(" ".join(word.plain for word in rewritten[: first + len(new_words)]))
     return rewritten
 
 
@@ -195,8 +194,7 @@ def _without_openers(words: Sequence[SpokenWord]) -> list[SpokenWord]:
         following = line[match.end() : match.end() + 1]
         if following not in ("", " ", ","):
             break
-        count = line.count(" ", 0, match.end()) + 1
-        del rewritten[:count]
+        del rewritten[: line.count(" ", 0, match.end()) + 1]
     while rewritten and rewritten[-1].bare in CONNECTIVE_WORDS:
         rewritten.pop()
     return rewritten
@@ -244,7 +242,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
         r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)?"
         r" (?:you|we|i|he|she|they)"
         r"(?:'ll|'re|'m|'ve|'d| will| are| am| have| would)?"
-        r"(?: (?:needs?|wants?|have|has|like|going|got|do))?(?: to)?(?: do)?"
+        r"(?: (?:needs?|wants?|have|has|like|going|got|do)(?: to)?)*(?: do)?"
         r"(?: (?:here|now|next|first|then))?(?: with (?:it|this|that|them))? is(?: that)?"
         r"(?: (?:you|we|i)(?:'ll|'re|'m| will)?(?: (?:need|want|have|going))?(?= to))?"
         r"(?: to)?(?= VERB)",
@@ -258,6 +256,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
         "you",
     ),
     (r"(?:it's|it is|now it's) time to", "you"),
+    (r"(?:you|we|i)(?:'re|'m| are| am) ready to(?= VERB)", "you"),
     (r"(right|left|double|triple|shift|control|alt|command|option) (click)", r"\1-\2"),
     # the parser reads "I'll add" more surely than "I'm going to add"
     (r"(i|we|you)(?:'m|'re| am| are) going to(?= VERB)", r"\1'll"),
