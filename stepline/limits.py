@@ -221,8 +221,7 @@ def _check_depth(tree: Tree) -> Tree:
 
 def replace_surrogates(text: str) -> str:
     """Return the text with U+FFFD for each lone surrogate. Surrogate pairs become one character."""
-    encoded = text.encode("utf-16-le", "surrogatepass")
-    return encoded.decode("utf-16-le", "replace")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 @cache

@@ -85,8 +85,10 @@ def load_plugin(kind: Kind, name: str) -> Any:
     # Entry points of one name that mean the same object are one plugin.
     if len({point.value for point in points}) > 1:
         objects = ", ".join(sorted(point.value for point in points))
-        fault = f"{name!r}: several packages offer it to stepline.{kind} ({objects})"
-        raise SettingsError(f"{fault}; uninstall all but one")
+        raise SettingsError(
+            f"{name!r}: several packages offer it to stepline.{kind} ({objects}); uninstall all "
+            "but one"
+        )
     # The import of a plugin may raise anything.
     try:
         return points[0].load()

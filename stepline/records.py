@@ -463,14 +463,12 @@ class Record(FrozenModel):
         Raises SettingsError for any other name.
         """
         # Imported by name, since `outputs` imports this module.
-        registry = import_module("stepline.outputs.registry")
-        text: str = registry.render(self, output)
+        text: str = import_module("stepline.outputs.registry").render(self, output)
         return text
 
     def __str__(self) -> str:
         """Return the table of the steps that `stepline steps` prints."""
-        terminal = import_module("stepline.outputs.terminal")
-        table: str = terminal.step_table(self)
+        table: str = import_module("stepline.outputs.terminal").step_table(self)
         return table
 
     def to_html(self) -> str:
@@ -541,8 +539,10 @@ class FeatureSequence:
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ShapeError(f"feature rate must be rows per second > 0, not {self.rate}")
         if len(self.values) / self.rate > MAX_SECOND:
-            rows = f"{len(self.values)} rows at {self.rate:g} a second"
-            raise ShapeError(f"{rows} are more than {MAX_SECOND:.0f} s of video")
+            raise ShapeError(
+                f"{len(self.values)} rows at {self.rate:g} a second are more than {MAX_SECOND:.0f} "
+                "s of video"
+            )
         if not np.isfinite(self.values).all():
             raise ShapeError(
                 f"features of backbone {self.backbone!r} hold NaN or infinity; extract them again"

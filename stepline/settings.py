@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepline.errors import SettingsError
 from stepline.limits import MAX_DEPTH, MAX_SETTINGS_BYTES, LimitError, parse_toml, read_limited
@@ -67,107 +67,46 @@ vocabulary writing
 """
 SECTION_NAMES = frozenset(_SECTION_TEXT.split())
 
-# Settings of earlier versions, each with what to use instead.
-REMOVED_SETTINGS = {
-    "llm.prompt_file": "`writing.llm.form` chooses what a model is asked; leave it out",
-    "llm.words_per_chunk": "`writing.llm.form` decides how much speech is read at a time; leave it out",
-    "llm.pictures": "the writer reads words only; `vision.vlm` looks at the video",
-    "llm.picture_size": "the writer reads words only; leave it out",
-    "llm.together": "the writer reads words only; leave it out",
-    "llm.projector": "the writer reads words only; `vision.vlm.projector` is the one that sees",
-    "media.decoder": "the CPU decodes; leave it out",
-    "vision.faces": "faces decide nothing any more; leave it out",
-    "vision.vlm.video": "the model is shown pictures; leave it out",
-    "vision.vlm.clip_seconds": "the model is shown pictures; leave it out",
-    "vision.vlm.clip_rate": "the model is shown pictures; leave it out",
-    "writing.second_pass": "the language model writes the steps in one pass; leave it out",
-    "run.words": "it is a constant now; leave it out",
-    "engine.batch": "each video is recognised by itself; leave it out",
-    "engine.fewest": "actors are started as videos wait for them; leave it out",
-    "text_base.merge": "only steps of the same words are merged; leave it out",
-    "text_base.memory": "nothing is sorted in parts any more; leave it out",
-    "text_base.shard": "the texts are read into one file; leave it out",
-    "text_base.engine": "every search is exact; leave it out",
-    "text_base.recall": "every search is exact; leave it out",
-    "data.speech": "networks read pictures alone; leave it out",
-    "data.around": "networks read pictures alone; leave it out",
-    "model.refine": "it is true; leave it out",
-    "procx.choose": "the most confident proposals are the steps; leave it out",
-    "procx.search": "captions are written greedily; leave it out",
-    "train.offset_rate": "all layers learn at one rate; leave it out",
-    "engine.cache": "engine.ahead bounds the files that are fetched together; leave it out",
-    "forecast": "run with --limit, and `stepline curate status` shows the time; leave it out",
-    "judge.weights": "the weights are those that are shipped; leave it out",
-    "pseudo.most": "all clips that reach the threshold are kept; leave it out",
-    "rounds.held_out": "teachers learn from all videos; leave it out",
-    "rounds.enough": "rounds.rounds says how many are made; leave it out",
-    "rounds.same": "rounds.rounds says how many are made; leave it out",
+# Settings of 0.1.0, by what is said to those who still set them.
+_REMOVED_SETTINGS = {
+    "`writing.llm.form` chooses what a model is asked; leave it out": "llm.prompt_file",
+    "`writing.llm.form` decides how much speech is read at a time; leave it out": "llm.words_per_chunk",
+    "the writer reads words only; `vision.vlm` looks at the video": "llm.pictures",
+    "the writer reads words only; `vision.vlm.projector` is the one that sees": "llm.projector",
+    "engine.ahead bounds the files that are fetched together; leave it out": "engine.cache",
+    "run with --limit, and `stepline curate status` shows the time; leave it out": "forecast",
+    "rounds.rounds says how many are made; leave it out": "rounds.enough rounds.same",
+    "it is fixed or gone now; leave it out": """
+        llm.picture_size llm.together media.decoder vision.faces vision.vlm.video
+        vision.vlm.clip_seconds vision.vlm.clip_rate writing.second_pass run.words
+        asr.retry_beam asr.voice asr.cut_within asr.voice_gap asr.voice_pad asr.longest_word
+        asr.switch_below asr.switch_voice asr.switch_above asr.word_probability asr.voiced
+        asr.belief asr.clear_voice asr.clear_log_probability ground.order ground.wording
+        ground.shown_rate ground.shown_rate_shots ground.unsaid_rate ground.belong_rate
+        ground.belong_least ground.instructs_rate ground.instructs_least ground.talk
+        ground.likeness_penalty ground.likeness_penalty_conse ground.vision_limit
+        ground.vision_alone ground.lag_reach ground.lag_spread ground.lag_usual
+        ground.likeness_shots ground.unwritten ground.smooth ground.compete coarse.likeness
+        coarse.label_rule coarse.graph_wordings coarse.graph_order coarse.graph_share
+        vision.cut_ratio vision.cut_floor aligner.order_cost aligner.bf16 loss.alignability
+        loss.alignability_weight loss.every_layer data.held_out_most data.held_out_score
+        refine.agree_with refine.least_kept rounds.first place.unshown labels.mapping
+        labels.text_model labels.ranking match.ordered_documents match.instruction
+        match.new_numbers text_base.seed gather.run gather.same_picture export.webdataset
+        export.media procx.speech clean.least visible.least report.audit_texts
+        report.example_steps report.frame_width engine.batch engine.fewest text_base.merge
+        text_base.memory text_base.shard text_base.engine text_base.recall data.speech
+        data.around model.refine procx.choose procx.search train.offset_rate judge.weights
+        pseudo.most rounds.held_out procx.overlap procx.caption_power report.steps_read
+        report.videos_compared report.task report.points report.text_base report.witness
+        attention.padding attention.query_start captioner.transcript_layers
+        captioner.longest_transcript loss.match loss.role_weight loss.role_temperature
+        loss.overlap_weight loss.varifocal_alpha loss.varifocal_gamma loss.focal_alpha
+        loss.focal_gamma loss.count_spread loss.count_beta contrast.rivals
+    """,
 }
-# Settings of earlier versions that are constants of the code now, by section, each with the default
-# that it had. What earlier versions stored holds them.
-CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
-    "asr": {
-        "retry_beam": 1,
-        "voice": 0.5,
-        "cut_within": 4.0,
-        "voice_gap": 2.0,
-        "voice_pad": 0.4,
-        "longest_word": 1.5,
-        "switch_below": -0.6,
-        "switch_voice": 2.0,
-        "switch_above": 0.6,
-        "word_probability": 0.45,
-        "voiced": 0.2,
-        "belief": -0.35,
-        "clear_voice": 0.5,
-        "clear_log_probability": -0.4,
-    },
-    "ground": {
-        "order": 0.8,
-        "wording": 0.5,
-        "shown_rate": 0.9,
-        "shown_rate_shots": 0.81,
-        "unsaid_rate": 0.3,
-        "belong_rate": 0.95,
-        "belong_least": -0.75,
-        "instructs_rate": 0.95,
-        "instructs_least": -1.6,
-        "talk": 0.2,
-        "likeness_penalty": 2.0,
-        "likeness_penalty_conse": 4.0,
-        "vision_limit": 2.0,
-        "vision_alone": 2.0,
-        "lag_reach": 6.0,
-        "lag_spread": 2.0,
-        "lag_usual": 1.25,
-        "likeness_shots": 0.4,
-        "unwritten": 0.15,
-        "smooth": 0.0,
-        "compete": 1.0,
-    },
-    "coarse": {
-        "likeness": 0.35,
-        "label_rule": "covering",
-        "graph_wordings": 0.0,
-        "graph_order": 0.0,
-        "graph_share": 0.0,
-    },
-    "vision": {"cut_ratio": 4.0, "cut_floor": 0.2},
-    "aligner": {"order_cost": 1.5, "bf16": False},
-    "loss": {"alignability": "kept", "alignability_weight": 1.0, "every_layer": None},
-    "data": {"held_out_most": 500, "held_out_score": "recall"},
-    "refine": {"agree_with": [], "least_kept": 0.02},
-    "rounds": {"first": "asr"},
-    "place": {"unshown": "unlike"},
-    "labels": {"mapping": "clipped", "text_model": "minilm", "ranking": "clips"},
-    "match": {"ordered_documents": 20, "instruction": 0.5, "new_numbers": True},
-    "text_base": {"seed": 0},
-    "gather": {"run": 3, "same_picture": 0.02},
-    "export": {"webdataset": False, "media": False},
-    "procx": {"speech": False},
-    "clean": {"least": 1},
-    "visible": {"least": 1},
-    "report": {"audit_texts": 25, "example_steps": 4, "frame_width": 176},
+CURE_OF_REMOVED_SETTING = {
+    name: cure for cure, names in _REMOVED_SETTINGS.items() for name in names.split()
 }
 
 
@@ -291,37 +230,32 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
         raise SettingsError(_explain_error(kind, error)) from error
 
 
-def remove_constant_settings(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Return stored settings without those that this version removed or made constants.
+def without_removed_settings(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+    """Return stored settings without those of 0.1.0 that were removed since.
 
     Args:
         tree: setting name -> value or section.
-        section: name of the section that the tree holds, "" for all settings.
+        section: dotted name of the section that the tree holds, "" for all settings.
     """
-    constants = CONSTANT_SETTINGS.get(section, {})
     current = {}
     for name, value in tree.items():
-        was_removed = any(f".{key}".endswith(f".{section}.{name}") for key in REMOVED_SETTINGS)
-        if name in constants or was_removed or name in REMOVED_SETTINGS:
-            continue
-        current[name] = remove_constant_settings(value, name) if isinstance(value, dict) else value
+        path = f"{section}.{name}"
+        if removed_setting_cure(path) is None:
+            current[name] = (
+                without_removed_settings(value, path) if isinstance(value, dict) else value
+            )
     return current
 
 
-def add_constant_settings(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Return settings together with the former settings that are constants now.
+def removed_setting_cure(path: str) -> str | None:
+    """Return what to use instead of a setting of 0.1.0. None for one that was not removed.
 
-    The keys of stored results are made from all settings. With the constants added, the results of
-    earlier versions stay valid.
-
-    Args:
-        tree: setting name -> value or section.
-        section: name of the section that the tree holds, "" for all settings.
+    path: dotted name, from any section on.
     """
-    complete = dict(CONSTANT_SETTINGS.get(section, {}))
-    for name, value in tree.items():
-        complete[name] = add_constant_settings(value, name) if isinstance(value, dict) else value
-    return complete
+    for name, cure in CURE_OF_REMOVED_SETTING.items():
+        if f".{path}".endswith(f".{name}"):
+            return cure
+    return None
 
 
 def _add_section_default(default: object, value: object) -> object:
@@ -496,12 +430,10 @@ def _explain_error(kind: type[BaseModel], error: ValidationError) -> str:
         return f"setting {'.'.join(path)}: {rule}"
     # An unknown setting.
     name = ".".join(path)
-    for removed, cure in REMOVED_SETTINGS.items():
-        if f".{name}".endswith(f".{removed}"):
-            return f"setting {name} was removed; {cure}"
+    cure = removed_setting_cure(name)
+    if cure is not None:
+        return f"setting {name} was removed; {cure}"
     *sections, key = path
-    if sections and key in CONSTANT_SETTINGS.get(sections[-1], {}):
-        return f"setting {name} was removed; it is a constant now; leave it out"
     owner = _settings_class_at(kind, sections)
     cure = _suggest_key(key, sorted(owner.model_fields) if owner else [], sections)
     return f"unknown setting {name!r}; {cure}"

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -36,8 +37,29 @@ class InstalledFinder:
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = InstalledFinder
 from stepline.cli import main
-main()
 """
+RUN_ONE = "main()"
+RUN_ALL = """
+import contextlib
+from click.testing import CliRunner
+
+results = []
+for folder, arguments in json.loads(sys.argv[1]):
+    with contextlib.chdir(folder):
+        result = CliRunner().invoke(main, arguments)
+    results.append((result.exit_code, result.stderr))
+print(json.dumps(results))
+"""
+ROW = re.compile(r"\| `pip install -c constraints.txt (?:\.|'stepline\[(\w+)\]')` \| (.*) \|")
+
+
+def documented_installs():
+    """The extra that docs/install.md names for each command, "" for none."""
+    extras = {}
+    for row in ROW.finditer((ROOT / "docs" / "install.md").read_text()):
+        for command in re.findall(r"`([\w -]+)`", row[2]):
+            extras[command] = row[1] or ""
+    return extras
 
 
 def installed_packages(extras):
@@ -79,15 +101,24 @@ def missing_names(extras):
     return sorted(modules), sorted(packages)
 
 
-def install_command(extras, *arguments):
+def install_command(extras, *arguments, program=RUN_ONE):
     """The command line of `stepline ARGUMENTS` in such an installation."""
     missing = json.dumps(missing_names(tuple(extras)))
-    return [sys.executable, "-c", PROGRAM, missing, *map(str, arguments)]
+    return [sys.executable, "-c", PROGRAM + program, missing, *map(str, arguments)]
 
 
 def run_installed(extras, *arguments, **options):
     """Run a command as in such an installation."""
-    program = install_command(extras, *arguments)
+    command = install_command(extras, *arguments)
     return subprocess.run(
-        program, env=ENVIRONMENT, capture_output=True, text=True, check=False, **options
+        command, env=ENVIRONMENT, capture_output=True, text=True, check=False, **options
     )
+
+
+def run_all_installed(extras, calls):
+    """Run commands in one process as in such an installation: (folder, arguments) of each ->
+    (exit code, standard error) of each."""
+    command = install_command(extras, json.dumps(calls), program=RUN_ALL)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])

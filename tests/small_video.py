@@ -69,6 +69,22 @@ def draw_video(
     return path
 
 
+def copy_demo(path, seconds):
+    """Write the first seconds of the demo video, in which a voice names steps, and return its
+    path."""
+    import av
+
+    from stepline.cli.steps import DEMO_VIDEO
+
+    with av.open(str(DEMO_VIDEO)) as source, av.open(str(path), "w") as out:
+        streams = [out.add_stream_from_template(stream) for stream in source.streams]
+        for packet in source.demux():
+            if packet.pts is not None and packet.pts * packet.time_base < seconds:
+                packet.stream = streams[packet.stream_index]
+                out.mux(packet)
+    return path
+
+
 def encode_video(frames, backbone, **options):
     """The features of frames, encoded one after the other."""
     from stepline.vision import VideoEncoder

@@ -4,8 +4,9 @@ the picture."""
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from stepline.media import read_frames, read_sound
+from stepline.media import probe, read_frames, read_sound
 from stepline.models.wys2.settings import SummarySettings
 from stepline.pipeline.output_files import write_summary
 
@@ -13,22 +14,27 @@ NEAR = 0.05  # s
 
 
 def check_summary(record, out):
-    """Write the summary of a record and return its film, once it is found to be cut rightly."""
+    """Write the summary of a record; return the words in its film, once it is found to be cut
+    rightly."""
     path, settings = record.video.path, SummarySettings()
     summary = write_summary(record, Path(path), out, settings)
     spans = [segment.span for segment in summary.segments]
     for step in record.steps:
         if step.status in ("seen", "placed"):
             assert any(step.at in span for span in spans), f"{step.text}: not kept"
+    heard = []
     for word in (word for sentence in record.transcript.sentences for word in sentence.words):
         if word.span is not None:
+            if any(word.span.overlap(span) > NEAR for span in spans):
+                heard.append(word.text.lower())
             for second in (end for span in spans for end in (span.start, span.end)):
                 assert not word.span.start + NEAR < second < word.span.end - NEAR, (
                     f"cut inside {word.text!r}"
                 )
     film = summary.file
     check_sync(Path(path), film, spans)
-    return film
+    assert probe(film).duration == pytest.approx(sum(span.duration for span in spans), abs=0.3)
+    return " ".join(heard)
 
 
 def check_sync(path, film, spans):

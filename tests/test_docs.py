@@ -1,5 +1,6 @@
 """What the documents show must exist: every command line parses, every link leads to a file."""
 
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import pytest
 import stepline
 from lab.cli import lab
 from stepline.cli import main
+from stepline.storage import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOT_PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
@@ -218,8 +220,29 @@ def test_the_site_has_every_page_and_asks_no_one_else_for_anything(site):
         assert not loaded, page
 
 
-def test_the_notebook_prints_what_it_shows(tmp_path):
-    """Run in a fresh kernel."""
+def test_the_notebook_prints_what_it_shows(tmp_path, monkeypatch, capsys):
+    """Its cells run in this process; of the demo they get the record that tests/test_golden.py
+    finds in what is written today."""
+    cells = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    asked = []
+
+    def steps(video, *, settings):
+        asked.append((video.name, settings.asr.compute))
+        return read_record(ROOT / "tests" / "golden" / "expected" / "demo" / "demo.json")
+
+    monkeypatch.setattr(stepline, "steps", steps)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+            shown = ["".join(output["text"]) for output in cell["outputs"]]
+            assert capsys.readouterr().out == "".join(shown)
+    assert asked == [("demo.mp4", "float32")]
+
+
+@pytest.mark.slow
+def test_the_notebook_prints_what_it_shows_in_a_fresh_kernel(tmp_path):
     places = {
         name: str(tmp_path) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")
     }

@@ -3,14 +3,20 @@ needed."""
 
 import contextlib
 import json
-import re
 import shutil
 import signal
 import subprocess
 
 import pytest
 from click.testing import CliRunner
-from installs import ENVIRONMENT, ROOT, install_command, run_installed
+from installs import (
+    ENVIRONMENT,
+    ROOT,
+    documented_installs,
+    install_command,
+    run_all_installed,
+    run_installed,
+)
 from option_words import option_words
 
 from stepline.cli import COMMANDS, main
@@ -38,7 +44,6 @@ PREPARATIONS = {
 # a cheap call of each command; those that serve are ended by Ctrl-C
 CALLS = {
     "steps": STEPS[1:],
-    "demo": ("--out", "out"),
     "ground": ("features/a1.npy", "--texts", "lines.txt", *ALIGNER),
     "judge": (VIDEO, *CAPTIONS, "--out", "out"),
     "steps --describe": ("networks/procx.safetensors", "features/a1.npy", "--out", "out"),
@@ -92,18 +97,6 @@ NEED_MORE_DATA = {
 NEED_MORE_DATA["curate corrections"] = "no corrected video"
 OPTIONS = {"--aligner", "--detector"}  # which need more than their command does
 SERVERS = {"studio": "open http://", "annotate": "http://"}  # what is printed once one serves
-ROW = re.compile(r"\| `pip install -c constraints.txt (?:\.|'stepline\[(\w+)\]')` \| (.*) \|")
-
-
-def documented_installs():
-    """The extra that docs/install.md names for each command, "" for none."""
-    extras = {}
-    for row in ROW.finditer((ROOT / "docs" / "install.md").read_text()):
-        for command in re.findall(r"`([\w -]+)`", row[2]):
-            extras[command] = row[1] or ""
-    return extras
-
-
 INSTALLS = documented_installs()
 
 
@@ -152,20 +145,27 @@ def copy_prepared(command, prepared, folder):
 
 
 def test_the_docs_name_an_installation_for_every_command():
-    assert {command.name for command in COMMANDS} <= INSTALLS.keys() == CALLS.keys() | OPTIONS
+    assert {command.name for command in COMMANDS} <= INSTALLS.keys()
+    assert INSTALLS.keys() == CALLS.keys() | OPTIONS | {"demo"}  # which tests/test_demo.py starts
 
 
-@pytest.mark.parametrize("command", sorted(CALLS.keys() - SERVERS.keys()))
-def test_a_command_starts_in_its_installation(command, folder, prepared):
-    extras = [INSTALLS[command]] if INSTALLS[command] else []
-    copy_prepared(command, prepared, folder)
-    call = (*command.split(), *CALLS[command])
-    result = run_installed(extras, *call, cwd=folder, stdin=subprocess.DEVNULL)
-    assert "not installed" not in result.stderr
-    if command in NEED_MORE_DATA:
-        assert NEED_MORE_DATA[command] in result.stderr
-    else:
-        assert result.returncode == 0, result.stderr
+@pytest.mark.parametrize("extra", sorted(set(INSTALLS.values())))
+def test_commands_start_in_their_installation(extra, prepared, tmp_path):
+    """In one process: what is not installed is found by none of them."""
+    commands = [name for name in sorted(CALLS.keys() - SERVERS.keys()) if INSTALLS[name] == extra]
+    calls = []
+    for command in commands:
+        folder = tmp_path / command
+        write_inputs(folder)
+        copy_prepared(command, prepared, folder)
+        calls.append((str(folder), [*command.split(), *CALLS[command]]))
+    results = run_all_installed([extra] if extra else [], calls)
+    for command, (exit_code, said) in zip(commands, results, strict=True):
+        assert "not installed" not in said, command
+        if command in NEED_MORE_DATA:
+            assert NEED_MORE_DATA[command] in said
+        else:
+            assert exit_code == 0, (command, said)
 
 
 @pytest.mark.parametrize("command", sorted(SERVERS))

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_video import copy_demo
 
 import stepline as package
 from stepline.records import Rejected
@@ -139,6 +140,6 @@ def test_the_readme_example_runs(small_video, captions_file, tmp_path):
     assert python("-c", example, folder=tmp_path).startswith("placed ")
 
 
-def test_the_example_program_runs():
-    demo = Path(package.__file__).parent / "cli" / "demo" / "demo.mp4"
-    assert "said: " in python(ROOT / "examples" / "steps_of_a_video.py", demo)
+def test_the_example_program_runs(tmp_path):
+    spoken = copy_demo(tmp_path / "spoken.mp4", 24)
+    assert "said: " in python(ROOT / "examples" / "steps_of_a_video.py", spoken)

@@ -7,10 +7,10 @@ from stepline.errors import SettingsError
 from stepline.settings import (
     SECTION_NAMES,
     Settings,
-    add_constant_settings,
     config_file,
     load_settings,
-    remove_constant_settings,
+    validate,
+    without_removed_settings,
 )
 
 
@@ -44,15 +44,21 @@ def test_an_unknown_key_names_its_near_miss():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("writing.second_pass=true", "setting writing.second_pass was removed; .* one pass"),
+        (
+            "writing.second_pass=true",
+            "setting writing.second_pass was removed; it is fixed or gone now; leave it out",
+        ),
         ("writing.llm.words_per_chunk=60", "was removed; `writing.llm.form` decides how much"),
         ("writing.llm.prompt_file=a.txt", "was removed; `writing.llm.form` chooses what"),
         ("writing.llm.prompt=whole_words", r"writing.llm: prompt='whole_words': give form=auto, "),
-        ("asr.retry_beam=2", "setting asr.retry_beam was removed; it is a constant now; leave it"),
+        (
+            "asr.retry_beam=2",
+            "setting asr.retry_beam was removed; it is fixed or gone now; leave it",
+        ),
         ("nasva.ground.lag_reach=3", "setting nasva.ground.lag_reach was removed"),
         ("vision.hands=true", "unknown setting 'vision.hands'"),
         ("procx.cover=1", "unknown setting 'procx.cover'"),
-        ("procx.choose=apart", "setting procx.choose was removed; the most confident"),
+        ("procx.choose=apart", "setting procx.choose was removed; it is fixed or gone now"),
     ],
 )
 def test_a_setting_that_has_gone_is_named_in_one_line(override, message):
@@ -297,17 +303,35 @@ def test_a_number_beyond_its_range_is_refused_by_name_with_the_range(override):
         load_settings(StepsSettings, None, [override])
 
 
-def test_what_earlier_versions_stored_is_read_without_settings_that_are_constants():
+def test_what_0_1_0_stored_is_read_without_settings_that_were_removed():
     from stepline.models.nasva.settings import AlignerRunSettings
     from stepline.models.training.network import parse_settings
     from stepline.pipeline.request import StepsSettings
 
-    for kind in (StepsSettings, AlignerRunSettings):
+    for kind, section, removed in (
+        (StepsSettings, "asr", {"retry_beam": 2}),
+        (AlignerRunSettings, "loss", {"every_layer": None}),
+    ):
         now = kind().model_dump(mode="json")
-        stored = add_constant_settings(now)
-        assert stored != now
-        assert remove_constant_settings(stored) == now
+        stored = {**now, section: now[section] | removed}
+        assert without_removed_settings(stored) == now
         assert parse_settings(kind, stored) == kind()
+
+
+def test_settings_that_0_1_0_stored_in_a_record_or_a_run_are_read_without_what_left():
+    from stepline.curate.stage import Recipe
+    from stepline.pipeline.request import StepsSettings
+
+    stored = {"procx": {"overlap": 0.2, "caption_power": 2.0, "floor": 0.1, "search": {"beam": 1}}}
+    read = validate(StepsSettings, without_removed_settings(stored))
+    assert read == validate(StepsSettings, {"procx": {"floor": 0.1}})
+    run = {
+        "report": {"points": 400, "task": None, "witness": {"seed": 3}, "seed": 5},
+        "steps": stored,
+    }
+    assert validate(Recipe, without_removed_settings(run)).report.seed == 5
+    with pytest.raises(SettingsError, match=r"procx\.overlap was removed"):
+        load_settings(StepsSettings, None, ["procx.overlap=0.2"])
 
 
 @pytest.mark.parametrize(
@@ -323,15 +347,9 @@ def test_the_prompt_of_a_language_model_that_0_1_0_stored_is_read_as_its_form(pr
     assert not {"prompt", "words_per_chunk"} & read.model_dump().keys()
 
 
-def test_a_constant_is_the_setting_of_no_section_that_stores_it():
+def test_a_removed_setting_is_one_of_no_section_that_stores_it():
     """What a section still has would be lost from stored settings."""
     from stepline.curate.stage import Recipe
 
     tree = Recipe().model_dump(mode="json")
-    assert remove_constant_settings(tree) == tree
-
-
-def test_an_earlier_value_of_a_constant_is_kept_in_the_key_of_a_stored_result():
-    earlier = {"asr": {"beam": 5, "retry_beam": 2}}
-    assert add_constant_settings(earlier)["asr"]["retry_beam"] == 2
-    assert add_constant_settings({"asr": {"beam": 5}})["asr"]["retry_beam"] == 1
+    assert without_removed_settings(tree) == tree

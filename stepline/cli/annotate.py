@@ -93,6 +93,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     # the set on which they agree
     summary = export_annotations(queue.to_annotate, queue.annotations(), out, rule)
     kappa = "undefined" if summary.kappa is None else f"{summary.kappa:.2f}"
-    counts = f"{summary.shown} shown and {summary.unshown} not shown"
-    print_message(f"{counts} of {summary.complete} clips answered by all; Fleiss' kappa {kappa}")
+    print_message(
+        f"{summary.shown} shown and {summary.unshown} not shown of {summary.complete} clips "
+        f"answered by all; Fleiss' kappa {kappa}"
+    )
     print_message(f"wrote {out / LABELS_FILE}")

@@ -199,11 +199,15 @@ def _status_table(state: "RunStatus") -> str:
 
     # time left, and what the GPUs could not do
     if state.seconds_left is not None and state.tasks_per_hour is not None:
-        rate = f"{state.tasks_per_hour:,.0f} units an hour in the last run"
-        lines.append(f"{rate}; {state.seconds_left / 3600:.1f} h left at this rate")
+        lines.append(
+            f"{state.tasks_per_hour:,.0f} units an hour in the last run; "
+            f"{state.seconds_left / 3600:.1f} h left at this rate"
+        )
     if state.gpu_fallbacks:
-        fallbacks = f"{state.gpu_fallbacks:,} units were done on the CPU"
-        lines.append(f"{fallbacks}: their GPU was short of memory, or lost")
+        lines.append(
+            f"{state.gpu_fallbacks:,} units were done on the CPU: their GPU was short of memory, "
+            "or lost"
+        )
 
     # what failed, and what other runs left here
     lines += map(_failure_line, state.failures[:MAX_NAMED_FAILURES])
@@ -216,8 +220,7 @@ def _status_table(state: "RunStatus") -> str:
             f"{len(state.unused_results)} folders of other recipes or videos hold {size:,.1f} MB; "
             "remove those that no run will use again:"
         )
-        names = list(state.unused_results)[:MAX_NAMED_FAILURES]
-        lines += [f"  {name}" for name in names]
+        lines += [f"  {name}" for name in list(state.unused_results)[:MAX_NAMED_FAILURES]]
     return "\n".join(lines)
 
 
@@ -319,7 +322,9 @@ def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
     for agreement in agreements:
         name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.kappa_author]
         people = ", ".join(agreement.annotators)
-        kappa = f"{name} kappa {agreement} over {agreement.texts} texts"
-        print_data(f"{agreement.question}: {kappa} by {people}")
+        print_data(
+            f"{agreement.question}: {name} kappa {agreement} over {agreement.texts} texts by "
+            f"{people}"
+        )
     if not agreements:
         print_data("agreement: not known until two people have checked the same texts")

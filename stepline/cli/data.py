@@ -84,8 +84,10 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     print_message(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not report.added_ids and not report.already_stored:
         first = report.dropped[0]
-        cause = f"{first.location}: {first.reason} ({first.value})"
-        raise StoreError(f"{source}: nothing in it could be stored; {cause}")
+        raise StoreError(
+            f"{source}: nothing in it could be stored; {first.location}: {first.reason} "
+            f"({first.value})"
+        )
     if reasons.get(UNREADABLE_FILE):
         count = reasons[UNREADABLE_FILE]
         reason = f"{count} of its files could not be read, see {out}/dropped.jsonl"
@@ -113,8 +115,10 @@ def _print_store_counts(
         counts = {"added": count, "rows": report.rows, "already": report.already_stored, **notes}
         print_data(json.dumps(counts))
         return
-    new_items = f"added {count} {noun} ({report.rows} rows)"
-    print_data(f"{out}: {new_items}, {report.already_stored} were there already")
+    print_data(
+        f"{out}: added {count} {noun} ({report.rows} rows), {report.already_stored} were there "
+        "already"
+    )
 
 
 @features.command("extract")
@@ -285,8 +289,7 @@ def build(sources: tuple[Path, ...], out: Path, licence: str | None, **options: 
     from stepline.sieve_swap.text_base import build_base
 
     settings = load_from_options(SieveSwapSettings, options).text_base
-    base = build_base(sources, out, settings, licence=licence)
-    print_message(describe_base(base.manifest))
+    print_message(describe_base(build_base(sources, out, settings, licence=licence).manifest))
 
 
 @text_base.command()

@@ -147,8 +147,7 @@ def doctor(as_json: bool) -> None:
     findings = find_dependencies()
     if as_json:
         rows = [asdict(finding) for finding in findings]
-        tree = {"version": __version__, "findings": rows}
-        print_data(json.dumps(tree, indent=2))
+        print_data(json.dumps({"version": __version__, "findings": rows}, indent=2))
     else:
         print_data(format_findings(findings))
     # Only what the main job needs decides the exit code.

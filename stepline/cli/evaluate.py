@@ -110,8 +110,10 @@ def _require_cut(scores: "Scores", other: "Scores | None") -> None:
     if other is not None:
         notes += other.notes
     if not any(CUT_RULE in note for note in notes):
-        fields = "proposal_score, sentence_score and pred_event_count"
-        raise DatasetError(f"--cut pdvc: no prediction has PDVC's {fields}; leave --cut out")
+        raise DatasetError(
+            "--cut pdvc: no prediction has PDVC's proposal_score, sentence_score and "
+            "pred_event_count; leave --cut out"
+        )
 
 
 def list_benchmarks() -> str:
@@ -303,8 +305,10 @@ def _predict_by_detector(
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
     """Return the file of a video. Raises StoreError if it is missing."""
     if video not in videos:
-        lack = "no such video in --features, which names videos for a detector of frames"
-        raise StoreError(f"{video}: {lack}; add it")
+        raise StoreError(
+            f"{video}: no such video in --features, which names videos for a detector of frames; "
+            "add it"
+        )
     return videos[video]
 
 

@@ -120,8 +120,10 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     before = None
     if order == "compared":
         if graph is None:
-            cure = "give --texts the comparison.json that `stepline compare` wrote"
-            raise SettingsError(f"--order compared: {options['texts']} is not a comparison; {cure}")
+            raise SettingsError(
+                f"--order compared: {options['texts']} is not a comparison; give --texts the "
+                "comparison.json that `stepline compare` wrote"
+            )
         before = np.array(graph.before)
     elif not is_setting:
         before = read_order_matrix(Path(order), len(texts))
@@ -156,8 +158,7 @@ def judge(video: "VideoArgument", out: Path, as_json: bool, **options: Any) -> N
     A sentence is judged as the steps of `stepline steps` that rest on it. With --detector, the
     detector decides where it is sure. The main job's record in OUT is used, or made.
     """
-    settings = settings_from_options(options)
-    _, record = _load_or_find_steps(video, out, settings, options)
+    _, record = _load_or_find_steps(video, out, settings_from_options(options), options)
     print_warnings(record)
     rows = _judge_rows(record)
     if as_json:
@@ -243,8 +244,7 @@ def summarize(
     from stepline.pipeline.output_files import write_summary
 
     limits = parse_length(length)
-    settings = settings_from_options(options)
-    request, record = _load_or_find_steps(video, out, settings, options)
+    request, record = _load_or_find_steps(video, out, settings_from_options(options), options)
     summary = write_summary(record, request.path, out, limits)
     print_data(_summary_json(summary) if as_json else _summary_table(summary))
     print_message(f"wrote {summary.file}")

@@ -42,8 +42,7 @@ def open_video(
         print_message(f"fetching {source.label}")
     with contextlib.ExitStack() as stack:
         with download_progress() if is_link else contextlib.nullcontext() as report:
-            opened = source.open(out, settings, report=report, **options)
-            request = stack.enter_context(opened)
+            request = stack.enter_context(source.open(out, settings, report=report, **options))
         yield request
 
 

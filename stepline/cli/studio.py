@@ -101,8 +101,10 @@ def studio(folder: Path, **options: Any) -> None:
     if options["keys"] is not None:
         keys = KeyFile(options["keys"])
         if not keys.read_keys():
-            cure = f"`stepline keys add {keys.path} NAME`"
-            print_message(f"warning: {keys.path} has no key; {cure}", urgent=True)
+            print_message(
+                f"warning: {keys.path} has no key; `stepline keys add {keys.path} NAME`",
+                urgent=True,
+            )
     library = Studio(folder, options["allow"])
     offer_weights()
     cleanup = ExitStack()
@@ -189,8 +191,11 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     index = index_path(folder)
     # Without a folder that can be written, the index is in the cache.
     if index.parent != folder:
-        limits = f"no clip can be cut and no video processed, and the index is in {index}"
-        print_message(f"warning: {folder} cannot be written: {limits}", urgent=True)
+        print_message(
+            f"warning: {folder} cannot be written: no clip can be cut and no video processed, and "
+            f"the index is in {index}",
+            urgent=True,
+        )
     try:
         if not http:
             server = mcp_server(tools)
@@ -287,8 +292,10 @@ def search(
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.uses_vectors:
-        reason = "by words alone, for the weights of MiniLM are missing"
-        print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
+        print_message(
+            "warning: by words alone, for the weights of MiniLM are missing; `stepline weights get`",
+            urgent=True,
+        )
     _report_damage(update.damaged)
     if update.read_count:
         print_message(
@@ -382,8 +389,11 @@ def compare(
     _report_damage([record.reason for record in damaged])
     comparison = compare_records(records, settings.compare, damaged=damaged)
     if comparison.left_out:
-        compared = f"the {len(comparison.videos)} videos of “{comparison.title}”"
-        print_message(f"compared are {compared}, and not those left out", urgent=True)
+        print_message(
+            f"compared are the {len(comparison.videos)} videos of “{comparison.title}”, and not "
+            "those left out",
+            urgent=True,
+        )
     for record in comparison.left_out[len(damaged) :]:
         print_message(f"left out {record.id}: {record.reason}", urgent=True)
 

@@ -158,9 +158,10 @@ def _print_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> Non
     if not is_first():
         return
     samples = prepared.samples
-    amount = f"{len(samples)} samples of {len(samples.videos)} videos"
-    others = f"{len(prepared.held_out)} more held out"
-    print_message(f"{amount}, {others}; {samples.labelled} of {samples.texts} texts have a label")
+    print_message(
+        f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more "
+        f"held out; {samples.labelled} of {samples.texts} texts have a label"
+    )
     _print_left_out(samples.count_reasons())
     if excluding and EXCLUDED_REASON not in samples.count_reasons():
         print_message("warning: no video of the sources is in the lists of --exclude")
@@ -218,14 +219,17 @@ def _print_procx_samples(prepared: "ProcxPrepared") -> None:
     if not is_first():
         return
     samples = prepared.samples
-    amount = f"{sum(samples.counts)} steps of {len(samples)} videos"
-    others = f"{len(prepared.held_out)} more held out"
-    print_message(f"{amount}, {others}; a vocabulary of {len(prepared.vocabulary)} tokens")
+    print_message(
+        f"{sum(samples.counts)} steps of {len(samples)} videos, {len(prepared.held_out)} more held "
+        f"out; a vocabulary of {len(prepared.vocabulary)} tokens"
+    )
     _print_left_out(samples.count_reasons())
     if prepared.crowded_count:
         queries = prepared.settings.model.queries
-        reason = f"{prepared.crowded_count} videos have more steps than {queries} queries"
-        print_message(f"warning: {reason}: those that fit best are learned; raise model.queries")
+        print_message(
+            f"warning: {prepared.crowded_count} videos have more steps than {queries} queries: "
+            "those that fit best are learned; raise model.queries"
+        )
 
 
 @train.command("wys2")
@@ -365,8 +369,10 @@ def refine(dataset: str, features: Path | str, out: Path, **options: Any) -> Non
     # Only the last step of each training is reported, by the first process.
     def say_end(name: str, progress: "Progress") -> None:
         if progress.step == progress.step_count and is_first():
-            cost = f"loss {progress.loss:.3f}, {progress.seconds:.1f} s"
-            print_message(f"{name}: {progress.step_count} steps, {cost}")
+            print_message(
+                f"{name}: {progress.step_count} steps, loss {progress.loss:.3f}, "
+                f"{progress.seconds:.1f} s"
+            )
 
     # the rounds
     result = refine_dataset(sources, out, settings, say_end)

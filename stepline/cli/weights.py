@@ -91,8 +91,10 @@ def list_weights(as_json: bool) -> None:
         return
     for network in networks:
         here = "here" if network.fetched else "not here"
-        size = f"{network.size / MEGABYTE_BYTES:4.0f} MB"
-        print_data(f"{network.name:<18} {size}  {network.need:<12} {here:<9} {network.role}")
+        print_data(
+            f"{network.name:<18} {network.size / MEGABYTE_BYTES:4.0f} MB  {network.need:<12} "
+            f"{here:<9} {network.role}"
+        )
         packages = ", ".join(_packages(network))
         print_data(
             f"{'':<18} {network.licence}; {network.origin}; from {packages}; for {network.used_by}"
@@ -137,8 +139,10 @@ def find_weights(names: Sequence[str]) -> list[Weights]:
     networks = known_weights()
     for name in names:
         if name not in networks:
-            cure = f"`stepline weights list` names them: {', '.join(networks)}"
-            raise ModelError(f"{name}: no known weights; {cure}")
+            raise ModelError(
+                f"{name}: no known weights; `stepline weights list` names them: "
+                f"{', '.join(networks)}"
+            )
     return [networks[name] for name in names]
 
 
@@ -204,8 +208,12 @@ def offer_weights(*, without_asking: bool = False) -> None:
     names = ", ".join(network.name for network in missing)
     # A pipe can answer no question.
     if sys.stdin.isatty() and sys.stderr.isatty():
-        need = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}."
-        without_asking = click.confirm(f"{need} Fetch them now?", default=True, err=True)
+        without_asking = click.confirm(
+            f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}. "
+            "Fetch them now?",
+            default=True,
+            err=True,
+        )
     if without_asking:
         print_message(f"fetching {names}, {size:.0f} MB, to {weights_folder()}")
         fetch_all(missing)

@@ -258,8 +258,7 @@ def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list
     for group in groups:
         of_kind: dict[StepKind, StepGroup] = {}
         for place in group:
-            kind = records[place.video].steps[place.step].kind
-            of_kind.setdefault(kind, []).append(place)
+            of_kind.setdefault(records[place.video].steps[place.step].kind, []).append(place)
         parts += of_kind.values()
     return parts
 
@@ -345,8 +344,7 @@ def _make_occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurren
 
 def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
     """Return the spread of the shown seconds of steps, or None if no step is shown."""
-    spans = map(shown_span, steps)
-    durations = [span.duration for span in spans if span is not None]
+    durations = [span.duration for span in map(shown_span, steps) if span is not None]
     if not durations:
         return None
     return SecondsSpread(

@@ -254,8 +254,10 @@ def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[s
     sentences = []
     for order in comparison.orders:
         if order.videos < order.of and {order.first, order.then} <= common_ids:
-            pair = f"“{texts[order.first]}” before “{texts[order.then]}”"
-            sentences.append(f"{pair}: {order.videos} of {order.of} videos that do both")
+            sentences.append(
+                f"“{texts[order.first]}” before “{texts[order.then]}”: {order.videos} of "
+                f"{order.of} videos that do both"
+            )
     return sentences
 
 

@@ -36,7 +36,7 @@ from stepline.limits import parse_json
 from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Rejected
-from stepline.settings import Settings, Threads, add_constant_settings, load_settings
+from stepline.settings import Settings, Threads, load_settings
 
 if TYPE_CHECKING:
     from stepline.files.remote import RemotePath
@@ -252,8 +252,7 @@ class Stage:
 
     def result_settings(self, recipe: "Recipe") -> JsonValue:
         """Return the part of a recipe that decides the result, None if no setting does."""
-        decisions = None if self.settings is None else self.settings(recipe)
-        return add_constant_settings(decisions) if isinstance(decisions, dict) else decisions
+        return None if self.settings is None else self.settings(recipe)
 
     def uses_gpu(self, recipe: "Recipe") -> bool:
         """Return whether the stage uses a GPU with a recipe."""

@@ -99,8 +99,10 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
         if not rows:
             continue
         if len(rows) != TASK_LINES or not rows[3].isdecimal():
-            form = "id, title, url, number of steps, steps and an empty line"
-            raise DatasetError(f"{path}: the block of {rows[0]!r} is not {form}; download it again")
+            raise DatasetError(
+                f"{path}: the block of {rows[0]!r} is not id, title, url, number of steps, steps "
+                "and an empty line; download it again"
+            )
         id, title, _, count, step_line = rows
         steps = [step.strip() for step in step_line.split(",")]
         if len(steps) != int(count):
@@ -120,8 +122,10 @@ def read_annotation(path: Path) -> Iterator[tuple[int, float, float]]:
         try:
             yield int(step), float(start), float(end)
         except ValueError as error:
-            fault = f"{step!r},{start!r},{end!r} is not step,start,end"
-            raise DatasetError(f"{path}: line {line}: {fault}; download it again") from error
+            raise DatasetError(
+                f"{path}: line {line}: {step!r},{start!r},{end!r} is not step,start,end; download "
+                "it again"
+            ) from error
 
 
 def _read_video(

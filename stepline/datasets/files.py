@@ -339,8 +339,10 @@ class Node:
 
     def error(self, need: str) -> DatasetError:
         """Return the error for a value of the wrong type. need: description of the right type."""
-        fault = f"{self.location}: {quote_value(self.value)} is not {need}"
-        return DatasetError(f"{fault}; correct it or download the file again")
+        return DatasetError(
+            f"{self.location}: {quote_value(self.value)} is not {need}; correct it or download the "
+            "file again"
+        )
 
     def _typed_value(self, kind: type | UnionType, need: str) -> Tree:
         """Return the value if it is of a type and not boolean, else raise DatasetError.
@@ -445,8 +447,10 @@ class Node:
         times = list(self["timestamps"].rows())
         texts = list(self["sentences"].rows())
         if len(times) != len(texts):
-            counts = f"{len(times)} timestamps but {len(texts)} sentences"
-            raise DatasetError(f"{self.location}: {counts}; they go in pairs")
+            raise DatasetError(
+                f"{self.location}: {len(times)} timestamps but {len(texts)} sentences; they go in "
+                "pairs"
+            )
         for time, text in zip(times, texts, strict=True):
             yield time.pair(), text
 

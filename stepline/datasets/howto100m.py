@@ -69,7 +69,9 @@ def _caption_rows(video: Node) -> Iterator[CaptionRow]:
     ends = list(video["end"].rows())
     texts = list(video["text"].rows())
     if not len(starts) == len(ends) == len(texts):
-        counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
-        raise DatasetError(f"{video.location}: {counts}; the columns must be equally long")
+        raise DatasetError(
+            f"{video.location}: {len(starts)} starts, {len(ends)} ends and {len(texts)} texts; the "
+            "columns must be equally long"
+        )
     for text, start, end in zip(texts, starts, ends, strict=True):
         yield text.text(), start.number(), end.number()

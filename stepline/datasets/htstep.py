@@ -78,8 +78,10 @@ def find_taxonomy(annotations: Path) -> Path:
     """
     table = find_file(annotations.parent, TAXONOMY_FILE)
     if table is None:
-        cure = f"give HT-Step's {ANNOTATIONS_FILE} and {TAXONOMY_FILE} in one folder"
-        raise DatasetError(f"{annotations}: has no {TAXONOMY_FILE} in its folder; {cure}")
+        raise DatasetError(
+            f"{annotations}: has no {TAXONOMY_FILE} in its folder; give HT-Step's "
+            f"{ANNOTATIONS_FILE} and {TAXONOMY_FILE} in one folder"
+        )
     return table
 
 
@@ -92,8 +94,7 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
             raise DatasetError(
                 f"{path}: line {line} repeats global_step_index {id}; keep one of them"
             )
-        headline = row["headline"].strip()
-        steps[id] = ArticleStep(id, row["activity"], row["variation"], headline)
+        steps[id] = ArticleStep(id, row["activity"], row["variation"], row["headline"].strip())
     return steps
 
 
@@ -119,8 +120,10 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
     queries = find_file(folder, QUERIES_FILE)
     splits = read_splits(folder)
     if not splits and queries is None:
-        fault = "no file states which videos are in the hidden test splits"
-        raise DatasetError(f"{folder}: {fault}; put the release's {SPLITS_FILE} there")
+        raise DatasetError(
+            f"{folder}: no file states which videos are in the hidden test splits; put the "
+            f"release's {SPLITS_FILE} there"
+        )
     hidden = {split: ids for split, ids in splits.items() if split.startswith(HIDDEN_PREFIX)}
     if queries is not None:
         hidden["test"] = tuple(read_queries(queries))
@@ -146,8 +149,10 @@ def find_queries(path: Path, subset: str | None) -> Path | None:
     if subset is None or not subset.startswith(HIDDEN_PREFIX):
         return None
     if file is None and not _has_subset(annotations, subset):
-        cure = f"put {QUERIES_FILE} of the evaluation server (EvalAI challenge 2082) there"
-        raise DatasetError(f"{path}: the annotations of {subset} are hidden; {cure}")
+        raise DatasetError(
+            f"{path}: the annotations of {subset} are hidden; put {QUERIES_FILE} of the evaluation "
+            "server (EvalAI challenge 2082) there"
+        )
     return file
 
 

@@ -309,8 +309,7 @@ def rejected_entry(
         subset: name of the split. None: the dataset states none.
         value: the offending value as text.
     """
-    rejection = Rejected("video", reason, id=id, value=value)
-    return DatasetEntry(id, None, subset, (rejection,))
+    return DatasetEntry(id, None, subset, (Rejected("video", reason, id=id, value=value),))
 
 
 # ---------------------------------------------------------------- ids

@@ -118,8 +118,10 @@ def _recording_entry(row: Node, subset: str | None) -> DatasetEntry:
     seconds = [second.number() for second in row["output_timestamps"].rows()]
     kinds = row["output_types"].texts()
     if not len(texts) == len(seconds) == len(kinds):
-        counts = f"{len(texts)} texts, {len(seconds)} times, {len(kinds)} types"
-        raise DatasetError(f"{row.location}: {counts}; give as many of each")
+        raise DatasetError(
+            f"{row.location}: {len(texts)} texts, {len(seconds)} times, {len(kinds)} types; give "
+            "as many of each"
+        )
     instructions = [index for index, kind in enumerate(kinds) if kind == INSTRUCTION_TYPE]
     finishes = [index for index, kind in enumerate(kinds) if FINISH_TYPE in kind]
     for number, index in enumerate(instructions):

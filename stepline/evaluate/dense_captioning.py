@@ -260,8 +260,10 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     notes = prediction_notes(predictions)
     long_videos = [id for id, rows in events.items() if len(rows) > MAX_PREDICTIONS]
     if long_videos:
-        rule = f"densevid takes the first {MAX_PREDICTIONS} predictions of a video, SODA all"
-        notes.append(f"{rule}: {len(long_videos)} videos have more, such as {long_videos[0]}")
+        notes.append(
+            f"densevid takes the first {MAX_PREDICTIONS} predictions of a video, SODA all: "
+            f"{len(long_videos)} videos have more, such as {long_videos[0]}"
+        )
     return scoring.make_scores(
         statistics,
         columns,

@@ -234,8 +234,10 @@ def score_narration(scoring: ScoringTask) -> Scores:
             predictions[id] = _read_prediction(predictions_file[id], annotation, "shown", None)
     for id, prediction in predictions.items():
         if prediction.ranking is None:
-            cure = 'give {"shown": [a score for each sentence]}'
-            raise DatasetError(f"{predictions_file[id].location}: no `shown`; {cure}")
+            raise DatasetError(
+                f'{predictions_file[id].location}: no `shown`; give {{"shown": [a score for each '
+                "sentence]}"
+            )
     statistics: dict[str, Statistic] = {}
     ranking, ranking_notes = _rank_sentences(predictions, labels, "shown")
     if ranking is not None:

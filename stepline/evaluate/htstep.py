@@ -102,8 +102,10 @@ def _parse_step(id: str, location: str) -> int:
     try:
         return int(id)
     except ValueError as error:
-        fault = f"step {id[:MAX_QUOTED_CHARS]!r} is not a whole number"
-        raise DatasetError(f"{location}: {fault}; give a global_step_index") from error
+        raise DatasetError(
+            f"{location}: step {id[:MAX_QUOTED_CHARS]!r} is not a whole number; give a "
+            "global_step_index"
+        ) from error
 
 
 def score(scoring: ScoringTask) -> Scores:
@@ -138,8 +140,10 @@ def score(scoring: ScoringTask) -> Scores:
                 hits[index] += is_inside_any(seconds[step], instances, closed=True)
     notes = []
     if unknown_names:
-        fault = "seconds name no single step of their video's article variation"
-        notes.append(f"{len(unknown_names)} {fault}: {unknown_names[0]!r}")
+        notes.append(
+            f"{len(unknown_names)} seconds name no single step of their video's article variation: "
+            f"{unknown_names[0]!r}"
+        )
     return scoring.make_scores(
         {"R@1": ratio_statistic(hits, step_counts)},
         {"hits": hits, "steps": step_counts},

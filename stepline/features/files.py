@@ -64,8 +64,10 @@ def find_feature_file(folder: Path, video_id: str) -> Path:
             path = candidate / f"{video_id}{suffix}"
             if path.is_file():
                 return path
-    fault = f"{folder}: no features for video {video_id!r}"
-    raise StoreError(f"{fault}; expected {video_id} + one of {' '.join(FEATURE_SUFFIXES)}")
+    raise StoreError(
+        f"{folder}: no features for video {video_id!r}; expected {video_id} + one of "
+        f"{' '.join(FEATURE_SUFFIXES)}"
+    )
 
 
 def read_feature_file(
@@ -95,8 +97,7 @@ def read_feature_file(
     if unit:
         values = unit_rows(values)
     own_rate = parse_rate(path, metadata, rate)
-    backbone = metadata.get("backbone", PRECOMPUTED_BACKBONE)
-    return FeatureSequence(values, own_rate, backbone)
+    return FeatureSequence(values, own_rate, metadata.get("backbone", PRECOMPUTED_BACKBONE))
 
 
 def read_text_features(path: Path) -> TextFeatures:
@@ -135,8 +136,10 @@ def _feature_array(path: Path, content: Mapping[str, Any]) -> Any:
 def _check_matrix(path: Path, array: Any) -> Matrix:
     """Return an array as (T, D) float32. Raises ShapeError for any other array, and for NaN."""
     if not isinstance(array, np.ndarray):
-        fault = f"{path}: holds a {type(array).__name__}, not an array of features (T, D)"
-        raise ShapeError(f"{fault}; extract them again")
+        raise ShapeError(
+            f"{path}: holds a {type(array).__name__}, not an array of features (T, D); extract "
+            "them again"
+        )
     if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
         raise ShapeError(
             f"{path}: features must be (T, D) of float numbers, not {array.shape} {array.dtype}"
@@ -202,8 +205,10 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
     """
     name = str(location).lower()
     if not name.endswith(READABLE_SUFFIXES):
-        fault = f"{location}: unknown kind of feature file"
-        raise StoreError(f"{fault}; give .npy, .npz, .safetensors, .pth or .pth.tar")
+        raise StoreError(
+            f"{location}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or "
+            ".pth.tar"
+        )
     source = Path(location) if data is None else data
     try:
         if name.endswith((".npy", ".npz")):

@@ -86,16 +86,20 @@ def find_features(source: Path) -> Iterator[FeatureFile]:
     Raises StoreError if there is no feature file, and for several arrays of one id in an archive.
     """
     if not source.exists():
-        cure = "give features, a folder of them, or a WebDataset's .tar"
-        raise StoreError(f"{source}: no such file or folder; {cure}")
+        raise StoreError(
+            f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's "
+            ".tar"
+        )
     is_empty = True
     for path in files_below(source) if source.is_dir() else [source]:
         for file in _features_in(path):
             is_empty = False
             yield file
     if is_empty:
-        kind = f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
-        raise StoreError(f"{source}: holds no feature file {kind}; give the folder that does")
+        raise StoreError(
+            f"{source}: holds no feature file ({' '.join(FEATURE_SUFFIXES)}, or these in a .tar); "
+            "give the folder that does"
+        )
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:

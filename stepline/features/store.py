@@ -152,8 +152,7 @@ def write_index(
             row["start"] = list(row_texts.starts) or None
             row["end"] = list(row_texts.ends) or None
         rows.append(row)
-    digest = sha256(shard_path(folder, shard))
-    metadata = {METADATA_KEY: INDEX_VERSION, DIGEST_KEY: digest}
+    metadata = {METADATA_KEY: INDEX_VERSION, DIGEST_KEY: sha256(shard_path(folder, shard))}
     schema = arrow.schema(columns.items(), metadata=metadata)
     with atomic_path(index_path(folder, shard)) as partial:
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
@@ -187,8 +186,7 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
 def text_digest(text: str) -> int:
     """Return the 8-byte BLAKE2b hash of a text without surrounding white space, as a number."""
     data = text.strip().encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(data, digest_size=8).digest()
-    return int.from_bytes(digest, "big")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
 
 
 def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
@@ -228,8 +226,10 @@ def _open_index(folder: Path, shard: int) -> Iterator[ParquetReader]:
         table = ParquetReader(path)
         metadata = table.schema.metadata or {}
         if metadata.get(METADATA_KEY.encode()) != INDEX_VERSION.encode():
-            reason = f"not the index of a feature shard of version {INDEX_VERSION}"
-            raise StoreError(f"{path}: {reason}; import it again")
+            raise StoreError(
+                f"{path}: not the index of a feature shard of version {INDEX_VERSION}; import it "
+                "again"
+            )
         yield table
     except ParquetError as error:
         raise StoreError(f"{path}: cannot be read ({error}); {INDEX_CURE}") from error
@@ -271,8 +271,10 @@ class ShardMatrix:
             values = np.fromfile(self.path, np.float16, count * self.width, offset=offset)
             return values.reshape(count, self.width)
         except (OSError, ValueError) as error:
-            cure = "it changed while it was read: give the same command again"
-            raise StoreError(f"{self.path}: {first_line(error)}; {cure}") from error
+            raise StoreError(
+                f"{self.path}: {first_line(error)}; it changed while it was read: give the same "
+                "command again"
+            ) from error
 
 
 def find_matrix(path: Path) -> ShardMatrix:
@@ -316,8 +318,10 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         shards = shards_of(folder) if folder.is_dir() else []
         if not shards:
             store = str(folder) if not display_url else "STORE"
-            cure = f"`stepline features import SOURCE --out {store}` makes one"
-            raise StoreError(f"{self.display_url}: no feature store; {cure}")
+            raise StoreError(
+                f"{self.display_url}: no feature store; `stepline features import SOURCE --out "
+                f"{store}` makes one"
+            )
         # The indexes alone are read.
         self._locations: dict[str, FeatureLocation] = {}
         for location in chain.from_iterable(read_index(folder, shard) for shard in shards):
@@ -361,8 +365,10 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         backbones.discard(UNKNOWN_BACKBONE)
         names = sorted(backbones)
         if len(names) > 1:
-            fault = f"{self.display_url}: features of {' and '.join(names)}"
-            raise StoreError(f"{fault}; keep one backbone per store")
+            raise StoreError(
+                f"{self.display_url}: features of {' and '.join(names)}; keep one backbone per "
+                "store"
+            )
         return names[0] if names else ""
 
     def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:

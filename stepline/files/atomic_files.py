@@ -62,8 +62,7 @@ class FileSet:
         """Return the temporary path at which the content of `path` is to be written."""
         self.current = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer = f"{os.getpid()}-{next(_serial)}-{_machine_id()}"
-        name = f".{_partial_stem(path)}.{writer}{PARTIAL_SUFFIX}{path.suffix}"
+        name = f".{_partial_stem(path)}.{os.getpid()}-{next(_serial)}-{_machine_id()}{PARTIAL_SUFFIX}{path.suffix}"
         self.partials[path] = path.parent / name
         return self.partials[path]
 

@@ -69,8 +69,10 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
     """
     width = features.values.shape[1]
     if step_vectors.ndim != 2 or step_vectors.shape[1] != width:
-        expected = f"(K, {width}) for features of {features.backbone!r}"
-        raise ShapeError(f"step vectors must be {expected}, not {step_vectors.shape}")
+        raise ShapeError(
+            f"step vectors must be (K, {width}) for features of {features.backbone!r}, not "
+            f"{step_vectors.shape}"
+        )
     pictures = unit_rows(mean_by_second(features, seconds))  # (T, D)
     texts = unit_rows(step_vectors.astype(np.float64))  # (K, D)
     return np.asarray(texts @ pictures.T)  # (K, T)

@@ -361,8 +361,10 @@ def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[St
 
 def _check_vector_shapes(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
     if texts.ndim != 2 or sentences.ndim != 2 or texts.shape[1] != sentences.shape[1]:
-        shapes = f"text vectors {texts.shape} and sentence vectors {sentences.shape}"
-        raise ShapeError(f"{shapes} must share their width")
+        raise ShapeError(
+            f"text vectors {texts.shape} and sentence vectors {sentences.shape} must share their "
+            "width"
+        )
     counts = (len(texts), len(sentences))
     if counts != shape:
         raise ShapeError(f"need one vector per text and per sentence: {shape}, not {counts}")

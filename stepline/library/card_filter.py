@@ -31,8 +31,6 @@ class CardFilter:
 
     def filter_cards(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
         """Return the cards that match the filter, in the given order."""
-        if self.is_empty:
-            return list(cards)
         # Both sides are compared in one case of letters.
         words = self.words.casefold().split()
         tags = set(map(text_key, self.tags))

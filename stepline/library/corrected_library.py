@@ -107,12 +107,14 @@ class CurrentRecord:
     Attributes:
         machine_record: the record that `stepline steps` wrote.
         corrected: that record with the corrections of people.
+        corrections: the corrections, the oldest first.
         has_step_corrections: whether people corrected steps or sentences. If so, `machine_record` is read from the
             database, else from the record's file.
     """
 
     machine_record: Record
     corrected: CorrectedRecord
+    corrections: Sequence[Correction]
     has_step_corrections: bool = False
 
     @cached_property
@@ -151,8 +153,10 @@ def check_allowed_path(path: Path, allowed: Sequence[Path]) -> None:
         allowed: allowed folders, as paths without links.
     """
     if not is_below(path, allowed):
-        reason = "a link that leads out of the library and the folders of --allow"
-        raise StoreError(f"{path}: {reason}; remove it, or allow its folder")
+        raise StoreError(
+            f"{path}: a link that leads out of the library and the folders of --allow; remove it, "
+            "or allow its folder"
+        )
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
@@ -258,18 +262,17 @@ class CorrectedLibrary:
             for name, stamp in stamps.items():
                 video = LibraryVideo(video_id(name), name, stamp)
                 # None where the file holds no record, so that it is not read again each time.
-                cards[video] = None
-                if video in self._cards:
-                    cards[video] = self._cards[video]
-                else:
+                card = self._cards.get(video)
+                if video not in self._cards:
                     try:
                         record = read_record(self.folder / name)
-                        cards[video] = _make_card(video, record, "new", revision=0)
+                        card = _make_card(video, record, "new", revision=0)
                     except DamagedRecordError as error:
-                        cards[video] = _make_damaged_card(video, str(error))
+                        card = _make_damaged_card(video, str(error))
                     except StoreError:  # other JSON
                         pass
-                if cards[video] is not None:
+                cards[video] = card
+                if card is not None:
                     videos[video.id] = video
             self._cards = cards
             self._videos = videos
@@ -280,8 +283,8 @@ class CorrectedLibrary:
         if card is None or card.revision != revision:
             current = self._current(video)
             state: VideoState = "corrected" if current.has_step_corrections else "new"
-            revision = current.corrected.revision
-            card = _make_card(video, current.corrected.record, state, revision=revision)
+            corrected = current.corrected
+            card = _make_card(video, corrected.record, state, revision=corrected.revision)
             self._corrected_cards[video] = card
         return card
 
@@ -311,8 +314,7 @@ class CorrectedLibrary:
         stamp = _current_stamp(self.folder / name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it is gone; search again")
-        video = LibraryVideo(video_id(name), name, stamp)
-        return self._current(video).corrected.record
+        return self._current(LibraryVideo(video_id(name), name, stamp)).corrected.record
 
     def _current(self, video: LibraryVideo) -> CurrentRecord:
         with self._record_lock:
@@ -345,8 +347,9 @@ class CorrectedLibrary:
             # Without corrected steps, the file holds the machine's record.
             machine = read_record(self.folder / video.name)
         is_stored = row is not None or (before is not None and before.has_step_corrections)
-        both = apply_corrections(machine, self.corrections(video.id))
-        return CurrentRecord(machine, both, is_stored)
+        corrections = self.corrections(video.id)
+        both = apply_corrections(machine, corrections)
+        return CurrentRecord(machine, both, corrections, is_stored)
 
     # ---------------------------------------------------------------- corrections
 
@@ -446,8 +449,10 @@ class CorrectedLibrary:
         with contextlib.suppress(OSError, ValueError):
             if is_below(self.folder / path, self.allowed):
                 return real_path(self.folder / path)
-        reason = "lies neither in the library nor in a folder of --allow"
-        raise StoreError(f"{path}: {reason}; move it, or allow its folder")
+        raise StoreError(
+            f"{path}: lies neither in the library nor in a folder of --allow; move it, or allow "
+            "its folder"
+        )
 
     def media_file(self, id: str, video: Video) -> Path | None:
         """Return the video file of a record, None if it is not found or not allowed.

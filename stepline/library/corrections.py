@@ -16,23 +16,12 @@ from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from stepline.errors import StoreError
 from stepline.library.transcript_edits import (
-    DropEdit,
-    JoinEdit,
     SentenceEdit,
     SentenceId,
     SentenceTable,
-    WordsEdit,
     edited_sentences,
 )
-from stepline.library.video_edits import (
-    MetadataEdit,
-    TagEdit,
-    TitleEdit,
-    UntagEdit,
-    VideoEdit,
-    apply_video_edit,
-    edited_field,
-)
+from stepline.library.video_edits import VideoEdit, apply_video_edit, edited_field
 from stepline.outputs.text import one_line
 from stepline.records import (
     FrozenModel,
@@ -215,8 +204,10 @@ class ConflictError(StoreError):
 
     def __init__(self, theirs: Sequence[Correction], fields: Iterable[EditedField]) -> None:
         names = ", ".join(sorted({name for _, name in fields}))
-        cure = "look at their change, then send yours again"
-        super().__init__(f"{theirs[-1].by} has changed {names} since you read it; {cure}")
+        super().__init__(
+            f"{theirs[-1].by} has changed {names} since you read it; look at their change, then "
+            "send yours again"
+        )
         self.theirs = tuple(theirs)
 
 
@@ -224,8 +215,10 @@ class RecordChangedError(StoreError):
     """The video was processed again, and the steps of the machine's record changed."""
 
     def __init__(self) -> None:
-        reason = "the video was processed again since it was opened here, and its steps changed"
-        super().__init__(f"{reason}; look at the new steps, then make the change again")
+        super().__init__(
+            "the video was processed again since it was opened here, and its steps changed; look "
+            "at the new steps, then make the change again"
+        )
 
 
 @dataclass(frozen=True)
@@ -430,6 +423,12 @@ def touched_fields(
         correction = by_id[correction.undoes]
     fields: set[EditedField] = set()
     for edit in correction.edits:
+        if isinstance(edit, VideoEdit):
+            fields.add(("", edited_field(edit)))
+            continue
+        if isinstance(edit, SentenceEdit):
+            fields.update(("", f"sentence {id + 1}") for id in edited_sentences(edit))
+            continue
         match edit:
             case ChangeEdit():
                 for field in STEP_FIELDS:
@@ -438,12 +437,6 @@ def touched_fields(
                 continue
             case OrderEdit():
                 fields.add(STEP_ORDER_FIELD)
-                continue
-            case TitleEdit() | TagEdit() | UntagEdit() | MetadataEdit():
-                fields.add(("", edited_field(edit)))
-                continue
-            case WordsEdit() | JoinEdit() | DropEdit():
-                fields.update(("", f"sentence {id + 1}") for id in edited_sentences(edit))
                 continue
             case AddEdit():
                 steps: tuple[str, ...] = (edit.id,)
@@ -614,8 +607,10 @@ class _StepTable:
         span = step.spans[0] if step.spans else None
         if span is None or not span.start < edit.at < span.end:
             where = f"is at {span.start:g}-{span.end:g} s" if span else "has no place"
-            message = f"step {step.id!r} cannot be split at {edit.at:g} s"
-            raise StoreError(f"{message}: it {where}; choose a second inside")
+            raise StoreError(
+                f"step {step.id!r} cannot be split at {edit.at:g} s: it {where}; choose a second "
+                "inside"
+            )
 
         # the first half keeps the id, and the further spans
         first, second = map(one_line, edit.texts)

@@ -54,10 +54,6 @@ CREATE TABLE IF NOT EXISTS job (
 CREATE TABLE IF NOT EXISTS upload (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, size INTEGER NOT NULL, made REAL NOT NULL, options TEXT NOT NULL,
     job INTEGER);
-CREATE TABLE IF NOT EXISTS answer (
-    clip TEXT NOT NULL, annotator TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (clip, annotator));
-CREATE TABLE IF NOT EXISTS verdict (
-    asked TEXT NOT NULL, annotator TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (asked, annotator));
 CREATE TABLE IF NOT EXISTS event (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL,
     made REAL NOT NULL, refusals INTEGER NOT NULL DEFAULT 0);
@@ -156,8 +152,10 @@ class LibraryDatabase:
     def _open(self, is_read_only: bool) -> sqlite3.Connection:
         writable = os.access(self.folder, os.W_OK)
         if not (writable or is_read_only):
-            reason = "cannot be written, and corrections are kept in it"
-            raise StoreError(f"{self.folder}: {reason}; take a copy of it")
+            raise StoreError(
+                f"{self.folder}: cannot be written, and corrections are kept in it; take a copy of "
+                "it"
+            )
 
         # where nothing can be written, a copy in memory
         with self.locked_connection():
@@ -185,8 +183,10 @@ class LibraryDatabase:
             self._check_schema(connection)
             version = _create_missing_tables(connection)
         if version > DATABASE_VERSION:
-            versions = f"form {version}, this one knows {DATABASE_VERSION}"
-            raise StoreError(f"{self.path}: of a later Stepline ({versions}); update Stepline")
+            raise StoreError(
+                f"{self.path}: of a later Stepline (form {version}, this one knows "
+                f"{DATABASE_VERSION}); update Stepline"
+            )
         return connection
 
     def _check_schema(self, connection: sqlite3.Connection) -> None:
@@ -194,12 +194,16 @@ class LibraryDatabase:
 
         Triggers, views and virtual tables run code as they are read or changed.
         """
-        query = "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')"
-        foreign = connection.execute(f"{query} OR sql LIKE '%VIRTUAL%TABLE%'").fetchone()
+        foreign = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE "
+            "'%VIRTUAL%TABLE%'"
+        ).fetchone()
         if foreign is not None:
             connection.close()
-            reason = f"it defines {foreign[0]!r}, which is not Stepline's"
-            raise StoreError(f"{self.path}: {reason}; put a copy of the file back, or delete it")
+            raise StoreError(
+                f"{self.path}: it defines {foreign[0]!r}, which is not Stepline's; put a copy of "
+                "the file back, or delete it"
+            )
 
 
 @contextlib.contextmanager

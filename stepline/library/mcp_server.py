@@ -275,11 +275,15 @@ class LibraryTools:
 
         record = self._record(video)
         if not start < end <= start + MAX_CLIP_SECONDS:
-            rule = f"give a start before the end, {MAX_CLIP_SECONDS:.0f} s at most"
-            raise SettingsError(f"{start:g} to {end:g} s: {rule}")
+            raise SettingsError(
+                f"{start:g} to {end:g} s: give a start before the end, {MAX_CLIP_SECONDS:.0f} s at "
+                "most"
+            )
         # The same clip has the same name, and is cut once.
-        stem = f"{safe_stem(record.id)}-{video}-{round(start * 1000)}-{round(end * 1000)}"
-        out = self._library.resolve_allowed(Path(CLIPS_FOLDER)) / f"{stem}.mp4"
+        out = (
+            self._library.resolve_allowed(Path(CLIPS_FOLDER))
+            / f"{safe_stem(record.id)}-{video}-{round(start * 1000)}-{round(end * 1000)}.mp4"
+        )
         if not out.is_file():
             cut_clip(self._media_file(video, record), Span(start, end), out)
         name = f"{CLIPS_FOLDER}/{out.name}"
@@ -296,8 +300,10 @@ class LibraryTools:
         """
         video = self._library.resolve_allowed(Path(path))
         if not video.is_file():
-            reason = "no such file in the library or an allowed folder"
-            raise MediaError(f"{path}: {reason}; give the path of a video")
+            raise MediaError(
+                f"{path}: no such file in the library or an allowed folder; give the path of a "
+                "video"
+            )
         # A run that failed is begun again, one that works or is done is asked again.
         run = self._runs.get(video)
         if run is None or (run.done() and run.exception() is not None):

@@ -23,7 +23,7 @@ from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected
-from stepline.settings import remove_constant_settings, validate
+from stepline.settings import validate, without_removed_settings
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
 
@@ -60,8 +60,10 @@ def export_corrected(
             f"{library.folder}: no corrected video; correct some with `stepline studio`"
         )
     if len({machine.video.id for machine in videos.values()}) < len(videos):
-        cure = "give one of their files another name and find its steps"
-        raise StoreError(f"two corrected videos have one id; {cure}")
+        raise StoreError(
+            "two corrected videos have one id; give one of their files another name and find its "
+            "steps"
+        )
     backbones: dict[str, Backbone] = {}
     with FeatureWriter(out / "features") as features:
         for id, machine in videos.items():
@@ -116,7 +118,7 @@ def record_settings(record: Record) -> StepsSettings:
 
     Raises SettingsError if it was made without pictures, or from a part of the video.
     """
-    values = remove_constant_settings(record.settings)
+    values = without_removed_settings(record.settings)
     inputs = values.pop("inputs", None)
     settings = validate(StepsSettings, values)
     if settings.vision.backbone in ("none", "precomputed"):

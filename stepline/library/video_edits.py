@@ -73,8 +73,7 @@ def apply_video_edit(video: Video, edit: VideoEdit) -> Video:
         case TagEdit() | UntagEdit():
             return video.model_copy(update={"tags": _edited_tags(video.tags, edit)})
         case MetadataEdit():
-            metadata = _edited_metadata(video.metadata, edit)
-            return video.model_copy(update={"metadata": metadata})
+            return video.model_copy(update={"metadata": _edited_metadata(video.metadata, edit)})
 
 
 def edited_field(edit: VideoEdit) -> str:

@@ -82,8 +82,7 @@ class _ProxyHandler(http.server.BaseHTTPRequestHandler):
         if parts.scheme != "http" or not parts.hostname:
             self.send_error(400, "a proxy is asked for a whole http address")
             return
-        port = parts.port or http.client.HTTP_PORT
-        server = self._connect(parts.hostname, str(port))
+        server = self._connect(parts.hostname, str(parts.port or http.client.HTTP_PORT))
         if server is None:
             return
         # A request to a proxy names a whole URL, a request to a server only its path.

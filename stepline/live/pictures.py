@@ -97,8 +97,7 @@ class LiveVision:
             self._meter = ActivityMeter(rate=self._settings.rate)
             new_frames = list(self._recent)
         for new_frame in new_frames:
-            time = new_frame.time - self._meter_start
-            self._meter.add(Frame(time, new_frame.image))
+            self._meter.add(Frame(new_frame.time - self._meter_start, new_frame.image))
 
     def _store_measurements(self) -> None:
         """Copy the meter's values so far into the rows."""

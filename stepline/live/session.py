@@ -148,8 +148,7 @@ class LiveSession:
         if not self.options.texts:
             check_writer(self.settings.writing)
             sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
-            transcript = Transcript(language="en", sentences=(sentence,))
-            write_steps(transcript, self.settings.writing)
+            write_steps(Transcript(language="en", sentences=(sentence,)), self.settings.writing)
         # Half a second marked as voice, so that the recogniser runs.
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
         frames = -(-len(silence) // FRAME_SAMPLES)
@@ -202,8 +201,7 @@ class LiveSession:
         """
         if at is None:
             at = max((source.now for source in self.sources), default=0.0)
-        settled = round(self._speech.settled, 3)
-        self.emit(self.log.add(event, at, settled=settled, **fields))
+        self.emit(self.log.add(event, at, settled=round(self._speech.settled, 3), **fields))
 
     # ---------------------------------------------------------------- threads
 

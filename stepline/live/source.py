@@ -106,8 +106,10 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
         with open_media(path, MediaSettings()):
             return [path]
     if scheme[1] not in PROTOCOLS_OF_SCHEME:
-        cure = f"give one of {', '.join(PROTOCOLS_OF_SCHEME)}"
-        raise SettingsError(f"{scheme[1]}: not an address that is read live; {cure}")
+        raise SettingsError(
+            f"{scheme[1]}: not an address that is read live; give one of "
+            f"{', '.join(PROTOCOLS_OF_SCHEME)}"
+        )
     try:
         check_url(name)
     except MediaError as error:
@@ -115,8 +117,7 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
     options: tuple[tuple[str, str], ...] = ()
     if scheme[1].startswith("rtsp"):
         options = (("rtsp_transport", "tcp"),)
-    protocols = PROTOCOLS_OF_SCHEME[scheme[1]]
-    return [LiveInput(name, display_url(name), protocols, options=options)]
+    return [LiveInput(name, display_url(name), PROTOCOLS_OF_SCHEME[scheme[1]], options=options)]
 
 
 def _parse_devices(name: str) -> list[Path | LiveInput]:

@@ -85,5 +85,4 @@ def jpeg(image: Any) -> bytes:
 def _picture_part(data: bytes) -> dict[str, Any]:
     """Return a JPEG as the part of a chat message."""
     text = base64.b64encode(data).decode("ascii")
-    url = f"data:image/jpeg;base64,{text}"
-    return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{text}"}}

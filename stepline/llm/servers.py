@@ -268,8 +268,10 @@ def open_server(settings: ChatSettings) -> Server:
     if (settings.base_url is None) == (settings.gguf is None):
         key = settings.section
         owner = "writer llm" if key == "writing.llm" else key
-        choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
-        raise WriterError(f"{owner}: needs one of two settings; give {choices}")
+        raise WriterError(
+            f"{owner}: needs one of two settings; give {key}.base_url (a server) or {key}.gguf (a "
+            "file)"
+        )
     if settings.gguf is not None:
         from stepline.llm.local_model import LocalModel
 

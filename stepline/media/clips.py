@@ -92,8 +92,10 @@ def join_clips(
         for encoder in used_encoders:
             encoder.finish()
         if not used_encoders:
-            reason = f"nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s"
-            raise MediaError(f"{path}: {reason}; the video, or what can be read of it, ends before")
+            raise MediaError(
+                f"{path}: nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s; the "
+                "video, or what can be read of it, ends before"
+            )
 
 
 @contextmanager
@@ -385,8 +387,7 @@ class _AudioEncoder:
 
     def add(self, frame: Any) -> None:
         """Add a decoded audio frame."""
-        length = frame.samples / frame.sample_rate
-        time = self._clock.time_of(frame.pts, frame.time_base, length)
+        time = self._clock.time_of(frame.pts, frame.time_base, frame.samples / frame.sample_rate)
         self.is_done = self.is_done or time >= self._span.end
         if not self.is_done:
             self._encode_blocks(self._timeline.add(time, frame))

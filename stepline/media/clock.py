@@ -60,8 +60,10 @@ class Damage:
         if self.jump_count:
             noun = "jump" if self.jump_count == 1 else "jumps"
             length = f", the longest by {self.longest_jump:.0f} s," if self.longest_jump else ""
-            cure = "corrected: the parts are taken to follow each other"
-            lines.append(f"{self.jump_count} {noun} of the time stamps{length} {cure}")
+            lines.append(
+                f"{self.jump_count} {noun} of the time stamps{length} corrected: the parts are "
+                "taken to follow each other"
+            )
         return tuple(lines)
 
 

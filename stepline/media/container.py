@@ -166,8 +166,10 @@ class OpenMedia:
         video_streams = _video_streams(self.container)
         audio_streams = _usable_streams(self.container.streams.audio)
         if not video_streams and not audio_streams:
-            cure = "convert it to mp4 (H.264, AAC)"
-            raise MediaError(f"{self.path}: neither picture nor sound that can be decoded; {cure}")
+            raise MediaError(
+                f"{self.path}: neither picture nor sound that can be decoded; convert it to mp4 "
+                "(H.264, AAC)"
+            )
         self.video_stream = _stream_at(video_streams, self.scan.video_index)
         self.audio_stream = _stream_at(audio_streams, self.scan.audio_index)
         if self.video_stream is not None:
@@ -423,9 +425,11 @@ def _open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
     if live.format is None:
         options["format_whitelist"] = f"{ALLOWED_FORMATS},hls,rtsp,sdp,rtp"
     elif live.format not in av.formats_available:
-        command = f"`ffmpeg -f {live.format} -i {live.url} -f mpegts udp://127.0.0.1:5000`"
-        cure = f"send it with {command} and name udp://127.0.0.1:5000"
-        raise MediaError(f"{live.label}: this build of PyAV reads no {live.format} devices; {cure}")
+        raise MediaError(
+            f"{live.label}: this build of PyAV reads no {live.format} devices; send it with "
+            f"`ffmpeg -f {live.format} -i {live.url} -f mpegts udp://127.0.0.1:5000` and name "
+            "udp://127.0.0.1:5000"
+        )
     try:
         return av.open(
             live.url,

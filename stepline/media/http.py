@@ -119,8 +119,10 @@ class LinkLimits(TransferLimits):
 
     def timeout_error(self) -> Exception:
         """Return the error for a download that takes too long, with the setting to change."""
-        limit = f"links.longest = {self.settings.longest:g} s"
-        return self.refusal(f"takes longer than {limit}; raise that, or leave it")
+        return self.refusal(
+            f"takes longer than links.longest = {self.settings.longest:g} s; raise that, or leave "
+            "it"
+        )
 
     def size_error(self) -> Exception:
         """Return the error for a download that is too large, with the setting to change."""
@@ -276,8 +278,10 @@ class _RedirectHandler(urllib.request.HTTPRedirectHandler):
             reason = "it leads elsewhere; give the address that it leads to"
             raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
         if req.type == "https" and newurl.startswith("http:"):
-            risk = "leads from https to http, where anyone can change it on the way"
-            raise MediaError(f"{req.host} {risk}; give another")
+            raise MediaError(
+                f"{req.host} leads from https to http, where anyone can change it on the way; give "
+                "another"
+            )
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
         # the same server needs the password again
         login = req.unredirected_hdrs.get("Authorization")

@@ -367,8 +367,7 @@ def _call_with_retries(
         if failed_tries >= settings.attempts:
             raise error
         pause = exponential_backoff(settings.pause, failed_tries)
-        next_try = failed_tries + 1
-        log.info("%s; try %d of %d in %.1f s", error, next_try, settings.attempts, pause)
+        log.info("%s; try %d of %d in %.1f s", error, failed_tries + 1, settings.attempts, pause)
         return pause
 
     return retry(action, pause_after)
@@ -393,8 +392,10 @@ def _check_is_media(path: Path) -> None:
     kind = _text_kind(path)
     if kind is not None:
         path.unlink()
-        cure = "open the address in a browser, and give that of the video itself"
-        raise MediaError(f"what came is {kind}, no video; {cure}")
+        raise MediaError(
+            f"what came is {kind}, no video; open the address in a browser, and give that of the "
+            "video itself"
+        )
     try:
         with open_media(path, ANY_SIZE):
             return

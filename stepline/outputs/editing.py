@@ -154,12 +154,11 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
     if step.kind == "avoid":
         # the text itself is read back as it is
         label_result["meta"] = {"text": [WARNING_MARK.strip()]}
-    text = sentence_case(one_line(step.text))
     text_result: JsonObject = {
         **base,
         "from_name": "text",
         "type": "textarea",
-        "value": {"ranges": ranges, "text": [text]},
+        "value": {"ranges": ranges, "text": [sentence_case(one_line(step.text))]},
     }
     return [label_result, text_result]
 

@@ -237,8 +237,10 @@ def render(record: Record, name: str) -> str:
     text = OUTPUTS[name].write(record, OutputExtras())
     if not isinstance(text, str):
         reason = "cannot hold this record" if text is None else "is not a text"
-        cure = "write it with stepline.write_outputs, or take another"
-        raise SettingsError(f"output format {name!r} {reason}; {cure}")
+        raise SettingsError(
+            f"output format {name!r} {reason}; write it with stepline.write_outputs, or take "
+            "another"
+        )
     return text
 
 

@@ -1,7 +1,8 @@
 """Subtitles as WebVTT and SRT: a cue per step, or a cue per spoken sentence."""
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from stepline.outputs.text import one_line, shown_span, step_line
 from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict
@@ -29,6 +30,8 @@ class Subtitle:
 
 def webvtt(record: Record, *, said: bool = True) -> str:
     """Return the steps as WebVTT, ordered by time. The cue identifier is the step's number.
+
+    A cue ends where a later one begins.
 
     Args:
         record: the steps of the video.
@@ -96,7 +99,9 @@ def _step_cues(record: Record, *, with_said: bool) -> list[Subtitle]:
             cues.append(_make_cue(number, best, text))
         elif with_said and step.said is not None:
             cues.append(_make_cue(number, step.said, text))
-    return sorted(cues, key=lambda cue: (cue.start, cue.number))
+    cues.sort(key=lambda cue: (cue.start, cue.number))
+    next_starts = dict(pairwise(sorted({cue.start for cue in cues})))
+    return [replace(cue, end=min(cue.end, next_starts.get(cue.start, cue.end))) for cue in cues]
 
 
 def _make_cue(number: int, span: Span, text: str) -> Subtitle:

@@ -74,8 +74,7 @@ def safe_stem(name: str) -> str:
         and len(name.encode()) <= MAX_STEM_BYTES
     ):
         return name
-    name_bytes = name.encode(errors="surrogateescape")
-    digest = hashlib.sha256(name_bytes).hexdigest()[:DIGEST_HEX_DIGITS]
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:DIGEST_HEX_DIGITS]
     safe = re.sub(r"[^\w.-]+", "-", normal_name).strip("-.")
     room = MAX_STEM_BYTES - len(DIGEST_MARK) - DIGEST_HEX_DIGITS
     # a letter that is cut in two is left out

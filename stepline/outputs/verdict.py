@@ -40,8 +40,7 @@ def step_verdict(step: Step) -> Verdict:
 def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
     """Return the number of steps of each verdict, the most certain first, without zeros."""
     counts = Counter(map(step_verdict, steps))
-    certainty = list(VERDICT_TEXTS)
-    return {each: counts[each] for each in sorted(counts, key=certainty.index)}
+    return {each: counts[each] for each in sorted(counts, key=list(VERDICT_TEXTS).index)}
 
 
 def most_certain(steps: Iterable[Step]) -> Step | None:

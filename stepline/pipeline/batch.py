@@ -206,8 +206,7 @@ def scores(
     alignment = result.alignment
     if alignment is None:
         seconds = math.ceil(result.record.video.duration or 0.0)
-        values = np.zeros((len(lines), seconds), np.float32)
-        return VideoScores(values, np.arange(float(seconds)))
+        return VideoScores(np.zeros((len(lines), seconds), np.float32), np.arange(float(seconds)))
     columns = np.arange(alignment.scores.shape[1])  # (T,)
     return VideoScores(alignment.scores, columns / alignment.rate)
 
@@ -417,8 +416,10 @@ def run_video(
     taken_before = is_name_taken(request.path, options.out)
     with lock_video(request.id, options.out):
         if is_name_taken(request.path, options.out) and not taken_before:
-            reason = "another process has now written a video of that name there"
-            raise SettingsError(f"{options.out / stem}: {reason}; run again")
+            raise SettingsError(
+                f"{options.out / stem}: another process has now written a video of that name "
+                "there; run again"
+            )
         earlier = _load_earlier_result(request, settings, options, networks)
         if earlier is not None:
             return earlier
@@ -443,8 +444,10 @@ def _describe_feature_file(
     from stepline.pipeline.describe import describe_features
 
     if options.clips or request.part is not None:
-        reason = "holds features, which have no picture and are used whole"
-        raise SettingsError(f"{request.path}: {reason}; leave --clips, --from and --to out")
+        raise SettingsError(
+            f"{request.path}: holds features, which have no picture and are used whole; leave "
+            "--clips, --from and --to out"
+        )
     with lock_video(request.id, options.out):
         record = describe_features(request, settings)
         files = write_outputs(record, options.out, formats=options.formats)
@@ -513,9 +516,11 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
     if options.overwrite:
         return
     for foreign in foreign_outputs(request.id, options.out, options.formats):
-        reason = "an output would be written over this file, which is not as an earlier run left it"
         cure = "give another --out, or --overwrite to lose it"
-        raise SettingsError(f"{foreign}: {reason}; {cure}")
+        raise SettingsError(
+            f"{foreign}: an output would be written over this file, which is not as this release "
+            f"left it; {cure}"
+        )
 
 
 def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
@@ -574,8 +579,10 @@ def read_texts(path: Path) -> tuple[str, ...]:
     if not texts:
         raise SettingsError(f"--texts {path}: holds no line of text; write one line per step")
     if len(texts) > MAX_TEXTS:
-        count = f"{len(texts)} lines are more than {MAX_TEXTS}"
-        raise SettingsError(f"--texts {path}: {count}; give those of this video")
+        raise SettingsError(
+            f"--texts {path}: {len(texts)} lines are more than {MAX_TEXTS}; give those of this "
+            "video"
+        )
     return texts
 
 
@@ -725,8 +732,10 @@ class VideoPool(WorkerPool[WorkerProcess]):
             self.workers.remove(worker)
             worker.close()
             what = f"{source.label}: its process was ended ({message.cause})"
-            cure = "try it alone, or fewer --jobs where memory is short"
-            return VideoOutcome(source.label, error=SteplineError(f"{what}; {cure}"))
+            return VideoOutcome(
+                source.label,
+                error=SteplineError(f"{what}; try it alone, or fewer --jobs where memory is short"),
+            )
         return None
 
 

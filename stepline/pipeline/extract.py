@@ -88,8 +88,10 @@ def extract_to_store(
     videos = sorted(name_videos(find_videos(sources), folder).items())
     backbone = load_backbone(settings.vision)
     if isinstance(backbone, PrecomputedBackbone):
-        cure = "`stepline features import` stores ready files"
-        raise SettingsError(f"vision.backbone=precomputed sees no video; {cure}")
+        raise SettingsError(
+            "vision.backbone=precomputed sees no video; `stepline features import` stores ready "
+            "files"
+        )
     run: dict[str, JsonValue] = {"features": feature_settings(settings)}
     facts: dict[str, JsonValue] = {
         "versions": {**package_versions()},

@@ -72,9 +72,8 @@ def ground_texts(
         duration = features.duration
     else:
         features, duration = _extract_features(request, settings, backbone)
-    steps = line_steps(texts, graph)
     grounding = ground_by_aligner(
-        steps,
+        line_steps(texts, graph),
         aligner,
         features,
         rows,

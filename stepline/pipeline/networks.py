@@ -76,8 +76,7 @@ class Networks:
             digests[name] = None
             if loaded is not None:
                 # A calibration next to a network changes its scores, so its digest counts as well.
-                calibration = _file_digest(calibration_path(loaded.path))
-                digests[name] = [loaded.sha256, calibration]
+                digests[name] = [loaded.sha256, _file_digest(calibration_path(loaded.path))]
         digests["describer"] = None if self.describer is None else self.describer.sha256
         if self.backbone_files:
             digests["backbone"] = [file_digest(path) for path in self.backbone_files]

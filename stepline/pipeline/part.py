@@ -33,8 +33,10 @@ def media_info_of_part(info: "MediaInfo", part: Span | None) -> "MediaInfo":
     if part is None:
         return info
     if part.start >= info.duration:
-        reason = f"--from {part.start:g} s: the video lasts {info.duration:.1f} s"
-        raise SettingsError(f"{info.path}: {reason}; give an earlier second")
+        raise SettingsError(
+            f"{info.path}: --from {part.start:g} s: the video lasts {info.duration:.1f} s; give an "
+            "earlier second"
+        )
     return replace(info, duration=min(part.end, info.duration) - part.start)
 
 
@@ -61,8 +63,7 @@ def crop_features(features: FeatureSequence, part: Span | None) -> FeatureSequen
         return features
     # Whole rows: the one in which the part begins, to the one in which it ends.
     first = math.floor(part.start * features.rate)
-    end = math.ceil(part.end * features.rate)
-    return replace(features, values=features.values[first:end])
+    return replace(features, values=features.values[first : math.ceil(part.end * features.rate)])
 
 
 def to_whole_video_times(

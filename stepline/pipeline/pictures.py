@@ -288,9 +288,8 @@ def _extract_from_key_frames(
     # the features of a key frame hold until the next
     seconds = math.ceil(reader.end * vision.rate)
     last = np.searchsorted(first_rows, np.arange(seconds), side="right") - 1
-    rows = np.stack(values)[np.maximum(last, 0)]
     return VisualFeatures(
-        FeatureSequence(rows, vision.rate, backbone.name),
+        FeatureSequence(np.stack(values)[np.maximum(last, 0)], vision.rate, backbone.name),
         activity.finish(),
         backbone,
         reader.end,

@@ -347,14 +347,17 @@ def judge_sentences(
 
     backbone = visual.backbone
     if visual.features is None or backbone is None or isinstance(backbone, PrecomputedBackbone):
-        reason = "a detector needs pictures and texts of one kind"
-        raise SettingsError(f"{detector.path}: {reason}; set vision.backbone")
+        raise SettingsError(
+            f"{detector.path}: a detector needs pictures and texts of one kind; set vision.backbone"
+        )
     # One kind of detector reads feature rows, the other decodes the frames itself.
     video: FeatureSequence | Path = visual.features
     if detector.network.settings.video == "s3d":
         if media is None:
-            cure = "give the video to `stepline judge`, without --from and --to"
-            raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
+            raise SettingsError(
+                f"{detector.path}: sees frames, not features; give the video to `stepline judge`, "
+                "without --from and --to"
+            )
         video = media
     texts = [sentence.text for sentence in transcript.sentences]
     vectors = encode_texts(detector.space.text, backbone, texts)

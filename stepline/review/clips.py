@@ -54,8 +54,7 @@ def read_clips(path: Path) -> list[AnnotationClip]:
             "give records of transcribed videos, or clips"
         )
     # Answers are kept by the id, so two clips of one id would share theirs.
-    counts = Counter(clip.id for clip in clips)
-    repeated = [id for id, count in counts.items() if count > 1]
+    repeated = [id for id, count in Counter(clip.id for clip in clips).items() if count > 1]
     if repeated:
         raise DatasetError(
             f"{path}: {len(repeated)} ids occur twice, first {repeated[0]!r}; "

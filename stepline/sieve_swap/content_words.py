@@ -150,8 +150,7 @@ def load_document_words(base: TextBase, folder: Path, settings: SieveSwapSetting
 def _documents_digest(documents: Sequence[Document], *, numerals: bool) -> str:
     digest = hashlib.sha256(repr(numerals).encode())
     for document in documents:
-        licence = document.licence or ""
-        facts = [document.id, document.title, document.source, licence]
+        facts = [document.id, document.title, document.source, document.licence or ""]
         step_texts = [step.text for step in document.steps]
         # A zero byte ends each text, so that the same letters cut elsewhere differ.
         for text in facts + step_texts:

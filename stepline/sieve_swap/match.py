@@ -175,8 +175,7 @@ def match_nearest_steps(
     outcomes: list[SegmentOutcome] = []
     for n, segment in enumerate(narration):
         near_steps = [steps[row] for row in rows[n][is_near[n]].tolist()]
-        near_cosines = cosines[n][is_near[n]].tolist()
-        candidates = list(zip(near_steps, near_cosines, strict=True))
+        candidates = list(zip(near_steps, cosines[n][is_near[n]].tolist(), strict=True))
         outcomes.append(_match_first_consistent_step(segment, candidates, settings))
     return outcomes
 

@@ -72,9 +72,11 @@ class WordSets:
     def __post_init__(self) -> None:
         last_start = int(self.starts[-1])
         if len(self.starts) != len(self.unknown_counts) + 1 or last_start != len(self.words):
-            requirement = f"starts (N + 1,) ending at {len(self.words)} and unknown_counts (N,)"
-            shapes = f"{self.starts.shape} ending at {last_start} and {self.unknown_counts.shape}"
-            raise ShapeError(f"word sets need {requirement}, not {shapes}")
+            raise ShapeError(
+                f"word sets need starts (N + 1,) ending at {len(self.words)} and unknown_counts "
+                f"(N,), not {self.starts.shape} ending at {last_start} and "
+                f"{self.unknown_counts.shape}"
+            )
 
     def __len__(self) -> int:
         return len(self.unknown_counts)
@@ -147,8 +149,7 @@ class DocumentPairs:
         """
         if not len(self):
             return None
-        best_iou = float(self.iou.max())
-        return "validation" if best_iou >= settings.validation_iou else "train"
+        return "validation" if float(self.iou.max()) >= settings.validation_iou else "train"
 
 
 class PairFinder:
@@ -181,8 +182,7 @@ class PairFinder:
         # a first sieve by recall, both rules are applied exactly to what is left
         least: Numbers | int = 0
         if not is_of_transcript:
-            shares = np.floor(settings.recall * self._sizes)
-            least = shares.astype(self._contents.dtype)[:, None]
+            least = np.floor(settings.recall * self._sizes).astype(self._contents.dtype)[:, None]
         for start in range(0, video_count, BATCH_VIDEOS):
             videos = range(start, min(start + BATCH_VIDEOS, video_count))
             # words that each document shares with each video, (documents, videos)

@@ -66,8 +66,7 @@ def require_training_videos(statistics: SieveSwapStatistics) -> None:
         return
     counts = [f"{count} x {reason}" for reason, count in statistics.videos.items()]
     reasons = ", ".join(counts) or "nothing was given"
-    most_frequent = next(iter(statistics.videos), "")
-    cure = EMPTY_CURES.get(most_frequent, "give other videos")
+    cure = EMPTY_CURES.get(next(iter(statistics.videos), ""), "give other videos")
     raise DatasetError(f"train.json is empty: {reasons}; {cure}")
 
 

@@ -135,8 +135,10 @@ def run_job(job: SieveSwapJob) -> SieveSwapResult:
     job.report(f"{video_count} videos to go through")
     category = job.settings.pairing.category
     if category and not video_filter.has_categories:
-        cure = f"put {VIDEOS_FILE} next to it, or give --set pairing.category="
-        raise DatasetError(f"{job.videos}: no video has a category, {category!r} is asked; {cure}")
+        raise DatasetError(
+            f"{job.videos}: no video has a category, {category!r} is asked; put {VIDEOS_FILE} next "
+            "to it, or give --set pairing.category="
+        )
     write_atomic(job.out / IDENTITY_FILE, _format_run_identity(job))
     # pair, then sieve and swap
     pairs = _pair_videos(job, words, video_filter)
@@ -193,8 +195,10 @@ def _format_run_identity(job: SieveSwapJob) -> str:
 def _check_same_run(job: SieveSwapJob) -> None:
     note = job.out / IDENTITY_FILE
     if note.is_file() and note.read_text() != _format_run_identity(job):
-        cure = "give another --out or remove it"
-        raise SettingsError(f"{job.out}: holds a run with other settings ({note.name}); {cure}")
+        raise SettingsError(
+            f"{job.out}: holds a run with other settings ({note.name}); give another --out or "
+            "remove it"
+        )
 
 
 # ---------------------------------------------------------------- pairing

@@ -179,5 +179,4 @@ def _content_word_counts(texts: Sequence[str]) -> tuple[Counts, Counts]:
         counts.update(words)
         share = len(words) / max(1, len(text.split()))
         bars.append(min(DENSITY_BARS - 1, int(share * DENSITY_BARS)))
-    most_common = Counter(dict(counts.most_common(MAX_WORDS)))
-    return _sort_counts(most_common), _count_values(bars)
+    return _sort_counts(Counter(dict(counts.most_common(MAX_WORDS)))), _count_values(bars)

@@ -68,8 +68,10 @@ def instruction_probability(vectors: Matrix) -> Matrix:
     model = load_packaged_json("stepline.sieve_swap", "instruction_wording.json")
     weights = np.array(model["weights"])
     if vectors.ndim != 2 or vectors.shape[1] != len(weights):
-        problem = f"needs MiniLM vectors (S, {len(weights)}), not {vectors.shape}"
-        raise ShapeError(f"a probability by wording {problem}")
+        raise ShapeError(
+            f"a probability by wording needs MiniLM vectors (S, {len(weights)}), not "
+            f"{vectors.shape}"
+        )
     scores = vectors.astype(np.float64) @ weights + model["intercept"]
     return sigmoid(scores).astype(np.float32)
 
@@ -167,12 +169,15 @@ def _check_inputs(
     if paired is not None and len(paired) != len(records):
         raise ShapeError(f"paired must have an entry per record: {len(records)}, not {len(paired)}")
     if paired is None and (settings.scope == "paired" or settings.is_ordered):
-        fault = f"scope 'paired' and method {settings.method!r} need each record's documents"
-        raise ShapeError(f"{fault}; give `paired`")
+        raise ShapeError(
+            f"scope 'paired' and method {settings.method!r} need each record's documents; give "
+            "`paired`"
+        )
     if settings.is_ordered and base.encoder != WORDING_ENCODER:
-        need = f"method 'line-model' reads vectors of {WORDING_ENCODER}"
-        cure = f"build it with --set text_base.encoder={WORDING_ENCODER}"
-        raise ModelError(f"{need}, and the base has those of {base.encoder}; {cure}")
+        raise ModelError(
+            f"method 'line-model' reads vectors of {WORDING_ENCODER}, and the base has those of "
+            f"{base.encoder}; build it with --set text_base.encoder={WORDING_ENCODER}"
+        )
 
 
 def _reject_non_instructions(

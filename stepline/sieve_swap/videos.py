@@ -209,14 +209,15 @@ def _data_files(folder: Path) -> list[Path]:
         if is_data and not file.name.startswith("."):
             files.append(file)
     if not files:
-        fault = f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file"
-        raise DatasetError(f"{fault}; `stepline transcribe --out` writes records")
+        raise DatasetError(
+            f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file; `stepline transcribe --out` "
+            "writes records"
+        )
     return files
 
 
 def _rejected_video(reason: object, location: str) -> Rejected:
-    reason_without_location = str(reason).removeprefix(f"{location}: ")
-    return Rejected("video", reason_without_location, location=location)
+    return Rejected("video", str(reason).removeprefix(f"{location}: "), location=location)
 
 
 def _read_parquet_records(file: Path) -> Iterator[VideoOrRejected]:

@@ -220,8 +220,7 @@ class AudioWindower:
         self._length = min(sample_count, frame_count * FRAME_SAMPLES)
         self._advance = self._length
         is_end = last and self._length == sample_count
-        samples = self._samples[: self._length]
-        yield AudioWindow(self._start, samples, voice[:frame_count], is_end)
+        yield AudioWindow(self._start, self._samples[: self._length], voice[:frame_count], is_end)
 
         # `set_next_start` may have been called in the meantime
         count = sample_count if is_end else self._advance

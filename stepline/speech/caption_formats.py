@@ -218,8 +218,10 @@ def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
         return None
     lengths = [len(column) for column in lists]
     if min(lengths) != max(lengths):
-        rule = "text, start and end must be equally long lists"
-        raise CaptionError(f"{file_name}: {rule}, not {lengths}; write them again")
+        raise CaptionError(
+            f"{file_name}: text, start and end must be equally long lists, not {lengths}; write "
+            "them again"
+        )
     return [_make_cue(*row) for row in zip(*lists, strict=True)]
 
 

@@ -106,8 +106,7 @@ def read_captions(
     words = [word for cue_words in words_of_cues for word in cue_words]
     if lacks_punctuation(words, settings.language):
         words = restore_punctuation(words)
-    stop_count = sum(ends_sentence(word.text) for word in words)
-    has_stops = stop_count >= MIN_STOPS_PER_WORD * len(words)
+    has_stops = sum(ends_sentence(word.text) for word in words) >= MIN_STOPS_PER_WORD * len(words)
     groups = [words] if has_stops or all(cue.words for cue in cues) else words_of_cues
     sentences = [
         sentence

@@ -173,9 +173,8 @@ def _make_sentence(words: Words) -> Sentence | None:
         return None
     confidences = _confidences(words)
     # A word carries the space before it, as Whisper writes it. Chinese has none.
-    text = "".join(word.text for word in words)
     return Sentence(
-        text=" ".join(text.split()),
+        text=" ".join("".join(word.text for word in words).split()),
         span=span,
         words=tuple(word.model_copy(update={"text": word.text.strip()}) for word in words),
         confidence=sum(confidences) / len(confidences) if confidences else None,

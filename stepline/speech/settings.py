@@ -68,6 +68,8 @@ class AsrSettings(Settings):
     @model_validator(mode="after")
     def _check_translation(self) -> "AsrSettings":
         if self.translate and self.recogniser == "whisperx":
-            problem = "WhisperX aligns only words of the language that is spoken"
-            raise ValueError(f"translate: {problem}; recogniser=whisper")
+            raise ValueError(
+                "translate: WhisperX aligns only words of the language that is spoken; "
+                "recogniser=whisper"
+            )
         return self

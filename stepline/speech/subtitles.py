@@ -111,8 +111,10 @@ def _find_timings(lines: list[str], file_name: str) -> list[_Timing]:
         elif match := _match_timing(line):
             timings.append(_make_timing(number, match))
         elif _is_faulty_timing(line):
-            problem = f"{file_name}, line {number + 1}: {line.strip()[:60]!r} is not a timing"
-            raise CaptionError(f"{problem}; write 00:00:01,000 --> 00:00:02,500")
+            raise CaptionError(
+                f"{file_name}, line {number + 1}: {line.strip()[:60]!r} is not a timing; write "
+                "00:00:01,000 --> 00:00:02,500"
+            )
     return timings or sbv_timings
 
 

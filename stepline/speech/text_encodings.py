@@ -121,8 +121,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str
     Raises CaptionError if the file cannot be read, is too large or is not a text.
     """
     try:
-        data = read_limited(path, MAX_CAPTIONS_BYTES)
-        text, guess = _decode_text(data, encoding)
+        text, guess = _decode_text(read_limited(path, MAX_CAPTIONS_BYTES), encoding)
     except LimitError as error:
         raise CaptionError(f"{path}: {error}; cut this video's part out of it") from error
     except OSError as error:
@@ -134,8 +133,10 @@ def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str
             f"{path}: damaged at byte {error.start}, not {error.encoding}; save it as UTF-8"
         ) from error
     except LookupError as error:
-        cure = "name one such as cp1251, koi8_r, gb18030, shift_jis"
-        raise CaptionError(f"{path}: encoding {encoding!r} is not known; {cure}") from error
+        raise CaptionError(
+            f"{path}: encoding {encoding!r} is not known; name one such as cp1251, koi8_r, "
+            "gb18030, shift_jis"
+        ) from error
     # Binary data, or two bytes per letter without a mark.
     if "\0" in text:
         raise CaptionError(

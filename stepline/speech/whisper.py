@@ -74,8 +74,10 @@ class Whisper:
         self._model = models[name]
         self.language = _language_to_recognise(name, settings.language, self._model)
         if settings.translate and not self._model.model.is_multilingual:
-            cure = "asr.model=whisper-base knows 99 languages"
-            raise SettingsError(f"asr.translate: {name} knows only English; {cure}")
+            raise SettingsError(
+                f"asr.translate: {name} knows only English; asr.model=whisper-base knows 99 "
+                "languages"
+            )
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return the transcript of a window. The model does not run on a window without speech.
@@ -212,8 +214,9 @@ class Whisper:
         except RuntimeError as error:
             if self._on_cpu:
                 raise
-            problem = f"recognition failed on the GPU ({_one_line(error)})"
-            raise ModelError(f"{self.name}: {problem}; use --device cpu") from error
+            raise ModelError(
+                f"{self.name}: recognition failed on the GPU ({_one_line(error)}); use --device cpu"
+            ) from error
 
     def detect_language(self, window: AudioWindow) -> tuple[str, float]:
         """Return (ISO 639-1 code, probability) of the most likely language of a window's speech.
@@ -269,8 +272,7 @@ def _is_english(words: Iterable[Any]) -> bool:
 
     An accent can mislead the detection (Balinese English was detected as Malay), but not the words.
     """
-    text = "".join(word.word for word in words)
-    plain_words = re.findall(r"[^\W\d_]+(?:'\w+)?", text.lower())
+    plain_words = re.findall(r"[^\W\d_]+(?:'\w+)?", "".join(word.word for word in words).lower())
     return len(plain_words) >= MIN_LANGUAGE_WORDS and looks_english(plain_words)
 
 
@@ -338,9 +340,10 @@ def find_model(name: str) -> Path:
         return Path(download_model(name))
     except Exception as error:
         reason = first_line(error)[:MAX_REASON_CHARS]
-        cure = "try again when the hub can be reached, or give a CTranslate2 folder"
-        problem = f"cannot be fetched from the model hub ({reason})"
-        raise ModelError(f"{name}: {problem}; {cure}") from error
+        raise ModelError(
+            f"{name}: cannot be fetched from the model hub ({reason}); try again when the hub can "
+            "be reached, or give a CTranslate2 folder"
+        ) from error
 
 
 def whisper_languages() -> tuple[str, ...]:
@@ -353,9 +356,10 @@ def whisper_languages() -> tuple[str, ...]:
 def _check_language(language: str | None) -> None:
     """Raise SettingsError for a language that no Whisper model knows, before one is fetched."""
     if language is not None and language not in whisper_languages():
-        known = "Whisper knows 99 languages, by their two-letter codes (en, zh, es)"
-        cure = "give --captions, or --texts with your own lines"
-        raise SettingsError(f"asr.language {language!r}: {known}; {cure}")
+        raise SettingsError(
+            f"asr.language {language!r}: Whisper knows 99 languages, by their two-letter codes "
+            "(en, zh, es); give --captions, or --texts with your own lines"
+        )
 
 
 def _language_to_recognise(name: str, language: str | None, model: Any) -> str | None:
@@ -376,6 +380,8 @@ def _language_to_recognise(name: str, language: str | None, model: Any) -> str |
         known = (
             "only English (en)" if is_english else "languages by their two-letter code (en, zh, es)"
         )
-        cure = "asr.model=whisper-base knows 99 of them"
-        raise SettingsError(f"asr.language {language!r}: {name} knows {known}; {cure}")
+        raise SettingsError(
+            f"asr.language {language!r}: {name} knows {known}; asr.model=whisper-base knows 99 of "
+            "them"
+        )
     return language

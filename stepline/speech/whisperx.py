@@ -29,10 +29,10 @@ class WhisperX:
         try:
             import whisperx
         except ImportError as error:
-            problem = "asr.recogniser whisperx: the package is not installed"
-            install = "pip install -c constraints-whisperx.txt 'stepline[whisperx]'"
             raise ModelError(
-                f"{problem}; in an environment of its own, {install}, or set asr.recogniser=whisper"
+                "asr.recogniser whisperx: the package is not installed; in an environment of its "
+                "own, pip install -c constraints-whisperx.txt 'stepline[whisperx]', or set "
+                "asr.recogniser=whisper"
             ) from error
         self._package: Any = whisperx
         self._model = _load_model(self._package, settings)
@@ -75,8 +75,10 @@ class WhisperX:
                 )
             except (ValueError, OSError, RuntimeError) as error:
                 reason = " ".join(str(error).split())
-                problem = f"no alignment model for {language!r} ({reason})"
-                raise ModelError(f"whisperx: {problem}; set asr.recogniser=whisper") from error
+                raise ModelError(
+                    f"whisperx: no alignment model for {language!r} ({reason}); set "
+                    "asr.recogniser=whisper"
+                ) from error
         return self._aligners[language]
 
 

@@ -53,8 +53,10 @@ class Password:
 
     def __init__(self, password: str, clock: Callable[[], float] = time.monotonic) -> None:
         if len(password) < MIN_PASSWORD_CHARS:
-            length = f"a password of {len(password)} characters is too short"
-            raise SettingsError(f"{length}; take {MIN_PASSWORD_CHARS} or more")
+            raise SettingsError(
+                f"a password of {len(password)} characters is too short; take {MIN_PASSWORD_CHARS} "
+                "or more"
+            )
         self._salt = secrets.token_bytes(16)
         self._clock = clock
         self._hash = self._hash_password(password)
@@ -265,9 +267,13 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
     needed = needed_role(request.method, request.scope["path"])
     if role_includes(role, needed):
         return None
-    reason = f"this key has the role {role}, and {request.method} here needs {needed}"
-    cure = f"`stepline keys add FILE NAME --role {needed}` makes one"
-    return error_response(HTTPStatus.FORBIDDEN, f"{reason}; {cure}")
+    return error_response(
+        HTTPStatus.FORBIDDEN,
+        (
+            f"this key has the role {role}, and {request.method} here needs {needed}; `stepline keys "
+            f"add FILE NAME --role {needed}` makes one"
+        ),
+    )
 
 
 def _redirect_without_token(request: Request) -> Response:

@@ -178,8 +178,7 @@ class EventStreams:
         self._streams.append(stream)
         if len(self._streams) > MAX_STREAMS:
             # The oldest stream of the user with the most streams ends. A browser connects again.
-            users = Counter(other.user for other in self._streams)
-            busiest_user, _ = users.most_common(1)[0]
+            busiest_user, _ = Counter(other.user for other in self._streams).most_common(1)[0]
             oldest = next(other for other in self._streams if other.user == busiest_user)
             oldest.ended.set_result(None)
             self._streams.remove(oldest)

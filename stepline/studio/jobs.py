@@ -22,6 +22,7 @@ from stepline.files.remote.addresses import display_url
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import VIDEO_SUFFIXES, is_link
+from stepline.records import Span
 from stepline.studio.events import Broadcast
 from stepline.studio.store import Job, JobState, Studio
 from stepline.studio.worker import FinishedRecord, JobOptions, JobTask, StageProgress
@@ -74,9 +75,10 @@ class RunningJob:
     def progress(self) -> dict[str, JsonValue]:
         """Return the progress, as the fields stage, done and left_s of JobStatus."""
         # Sound and picture are read side by side, and the job is as far as the one behind.
-        shares = {}
-        for name, (second, seconds) in self.stage_progress.items():
-            shares[name] = second / seconds if seconds else 0.0
+        shares = {
+            name: second / seconds if seconds else 0.0
+            for name, (second, seconds) in self.stage_progress.items()
+        }
         if not shares:
             return {"stage": None, "done": 0.0, "left_s": None}
         stage = min(shares, key=shares.__getitem__)
@@ -248,10 +250,17 @@ class JobRunner:
         options = JobOptions.model_validate_json(json.dumps(job.options))
         source = job.source
         allowed = library.allowed
-        origin = None
+        title = part = origin = None
         if options.video is not None:
-            video = library.record(options.video).video
+            record = library.record(options.video)
+            video = record.video
             origin = video.origin
+            # What the user gave with the video holds for every reading of it.
+            if video.title_source == "user":
+                title = video.title
+            match record.settings:
+                case {"inputs": {"part": [float(start), float(end)]}}:
+                    part = Span(start, end)
             # The file of a record may lie elsewhere, as its pages show.
             path = Path(source)
             with contextlib.suppress(OSError):
@@ -264,6 +273,8 @@ class JobRunner:
             out=str(library.folder),
             allowed=tuple(map(str, allowed)),
             origin=origin,
+            title=title,
+            part=part,
             options=resolve_job_options(library, options),
             settings=self.settings,
         )

@@ -110,8 +110,10 @@ class KeyFile:
         try:
             key = ApiKey(name=name, role=role, digest=_hash_key(secret), created=time.time())
         except ValidationError as error:
-            rule = "a name has 1 to 80 letters, digits, and any of _ . -"
-            raise SettingsError(f"{name[:80]!r}: not a name for a key; {rule}") from error
+            raise SettingsError(
+                f"{name[:80]!r}: not a name for a key; a name has 1 to 80 letters, digits, and any "
+                "of _ . -"
+            ) from error
         # Two commands at the same time would lose one of their keys.
         with self._lock():
             keys = self.read_keys()
@@ -153,9 +155,9 @@ class KeyFile:
         try:
             return KEY_LIST_ADAPTER.validate_json(read_limited(self.path, MAX_KEY_FILE_BYTES))
         except (OSError, LimitError, ValidationError) as error:
-            cure = "`stepline keys add` makes one; name another file"
             raise SettingsError(
-                f"{self.path}: no file of keys ({first_line(error)}); {cure}"
+                f"{self.path}: no file of keys ({first_line(error)}); `stepline keys add` makes "
+                "one; name another file"
             ) from error
 
     def _write(self, keys: tuple[ApiKey, ...]) -> None:

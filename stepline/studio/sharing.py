@@ -94,7 +94,7 @@ def write_share_file(
     """
     with _temporary_folder() as folder:
         if len(set(ids)) == 1 and not with_videos:
-            return _write_page(library, ids[0], folder)
+            return _write_video(library, ids[0], folder, is_single=True)[1]
 
         # a folder of pages, packed
         pages = folder / "videos-and-steps"
@@ -110,55 +110,59 @@ def write_share_file(
         return archive_file
 
 
-def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
-    """Write the page of one video, without the video, named by its title."""
+def _write_video(
+    library: CorrectedLibrary, id: str, folder: Path, *, is_single: bool, with_video: bool = False
+) -> tuple[Record, Path]:
+    """Write the page of one video into a folder, and where others are there its usual outputs.
+
+    Args:
+        library: the library with the video.
+        id: id of the video.
+        folder: the folder of the page.
+        is_single: whether no other video is there. Its page is then named by its title.
+        with_video: whether the video file is copied.
+
+    Returns the record and the page.
+    """
     record = library.corrected(id).record
     video = library.media_file(id, record.video)
+    # Part of the id keeps apart two records of one name.
+    name = safe_stem(title(record)) if is_single else f"{safe_stem(record.id)}-{id[:4]}"
+    copy = None
+    if video is not None and with_video:
+        copy = folder / "videos" / f"{name}{video.suffix.lower()}"
+        with atomic_path(copy) as partial:
+            shutil.copyfile(video, partial)
     pictures = extract_keyframes(record, video) if video is not None else {}
     # The path of this machine is not handed on.
-    named = record.video.model_copy(update={"path": None})
-    stem = safe_stem(title(record))
-    record = record.model_copy(update={"id": stem, "video": named})
-    write_outputs(record, folder, keyframes=pictures, formats=("html",))
-    return output_path(record, folder, "html")
+    named = record.video.model_copy(update={"path": copy and copy.name})
+    record = record.model_copy(update={"id": name, "video": named})
+    formats = ("html",) if is_single else USUAL
+    write_outputs(record, folder, keyframes=pictures, media=copy, formats=formats)
+    return record, output_path(record, folder, "html")
 
 
 def _write_share(
     library: CorrectedLibrary, ids: Sequence[str], folder: Path, *, with_videos: bool
-) -> Path:
-    # a page per video
-    """Write pages and outputs of videos into a folder, with an index. Return the index."""
+) -> None:
+    """Write pages and outputs of videos into a folder, with an index."""
     rows = []
     for id in dict.fromkeys(ids):
-        record = library.corrected(id).record
-        video = library.media_file(id, record.video)
-        # Part of the id keeps apart two records of one name.
-        name = f"{safe_stem(record.id)}-{id[:4]}"
-        copy = None
-        if video is not None and with_videos:
-            copy = folder / "videos" / f"{name}{video.suffix.lower()}"
-            with atomic_path(copy) as partial:
-                shutil.copyfile(video, partial)
-        pictures = extract_keyframes(record, video) if video is not None else {}
-        named = record.video.model_copy(update={"path": copy and copy.name})
-        length = clock(named.duration) if named.duration else ""
-        heading = title(record)
-        record = record.model_copy(update={"id": name, "video": named})
-        write_outputs(record, folder, keyframes=pictures, media=copy, formats=USUAL)
+        record, page_file = _write_video(
+            library, id, folder, is_single=False, with_video=with_videos
+        )
+        duration = record.video.duration
         rows.append(
             {
-                "page": output_path(record, folder, "html").name,
-                "title": heading,
-                "length": length,
+                "page": page_file.name,
+                "title": title(record),
+                "length": clock(duration) if duration else "",
                 "steps": [step_line(step) for step in record.steps],
             }
         )
 
     # the page that leads to them
-    page_file = files("stepline.studio") / "pages" / "shared.html"
-    page = page_file.read_text(encoding="utf-8")
+    page = (files("stepline.studio") / "pages" / "shared.html").read_text(encoding="utf-8")
     style = (files("stepline.outputs.page") / "style.css").read_text(encoding="utf-8")
     index = page_html(page, style=style, footer=INDEX_FOOTER, rows=rows)
     write_atomic(folder / INDEX_FILE, index)
-    trim_memory()
-    return folder / INDEX_FILE

@@ -227,7 +227,8 @@ class JobStore:
 
     def list_jobs(self) -> list[Job]:
         """Return the jobs in JOB_ORDER. Of those that ended, the last MAX_ENDED_JOBS."""
-        return self._select(f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}")
+        query = f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}"
+        return _read_rows(self._database, Job, "job", query)
 
     def list_in_state(self, state: JobState, max_jobs: int | None = None) -> list[Job]:
         """Return the jobs of a state in the order in which they run.
@@ -238,7 +239,7 @@ class JobStore:
         """
         query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"
         limit = -1 if max_jobs is None else max_jobs
-        return self._select(query, state, limit)
+        return _read_rows(self._database, Job, "job", query, state, limit)
 
     def has_source(self, source: str) -> bool:
         """Return whether there ever was a job for a source."""
@@ -246,13 +247,10 @@ class JobStore:
 
     def get(self, id: int) -> Job:
         """Return a job. Raises NotFoundError for an unknown id."""
-        jobs = self._select("SELECT * FROM job WHERE id = ?", id)
+        jobs = _read_rows(self._database, Job, "job", "SELECT * FROM job WHERE id = ?", id)
         if not jobs:
             raise NotFoundError("no such job")
         return jobs[0]
-
-    def _select(self, query: str, *values: object) -> list[Job]:
-        return _read_rows(self._database, Job, "job", query, *values)
 
     def add(self, source: str, options: dict[str, JsonValue]) -> Job:
         """Store a waiting job and return it."""
@@ -316,17 +314,16 @@ class UploadStore:
 
     def list_unfinished(self) -> list[Upload]:
         """Return the unfinished uploads, the oldest first."""
-        return self._select("SELECT * FROM upload WHERE job IS NULL ORDER BY made")
+        query = "SELECT * FROM upload WHERE job IS NULL ORDER BY made"
+        return _read_rows(self._database, Upload, "upload", query)
 
     def get(self, id: str) -> Upload:
         """Return an upload. Raises NotFoundError for an unknown id."""
-        uploads = self._select("SELECT * FROM upload WHERE id = ?", id)
+        query = "SELECT * FROM upload WHERE id = ?"
+        uploads = _read_rows(self._database, Upload, "upload", query, id)
         if not uploads:
             raise NotFoundError("no such upload")
         return uploads[0]
-
-    def _select(self, query: str, *values: object) -> list[Upload]:
-        return _read_rows(self._database, Upload, "upload", query, *values)
 
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
         """Store a new upload before its first byte is received. Return it."""
@@ -376,6 +373,5 @@ def _parse_row(kind: type[StoredModel], row: Row) -> StoredModel:
     """
     fields = dict(zip(kind.model_fields, row, strict=True))
     if "options" in fields:
-        options = parse_json(fields["options"])
-        fields["options"] = STORED_OPTIONS.validate_python(options)
+        fields["options"] = STORED_OPTIONS.validate_python(parse_json(fields["options"]))
     return kind.model_validate(fields)

@@ -44,6 +44,7 @@ from stepline.studio.operations import (
 )
 from stepline.studio.sharing import CAPTION_OUTPUTS, write_output
 from stepline.studio.worker import JobOptions
+from stepline.writing.quantities import mark_times, tokens
 
 router = api_router()
 
@@ -145,6 +146,8 @@ class RecordReply(FrozenModel):
         revision: number of corrections.
         stamp: hash of the machine's record.
         sentences: by which number corrections name each sentence of the transcript.
+        step_times: step id -> the shortest and longest of each time that its text states, in
+            seconds.
     """
 
     record: Annotated[dict[str, JsonValue], WithJsonSchema(RECORD_SCHEMA)]
@@ -152,6 +155,7 @@ class RecordReply(FrozenModel):
     revision: int
     stamp: str
     sentences: tuple[int, ...]
+    step_times: dict[str, tuple[tuple[float, float], ...]]
 
 
 class CorrectionsReply(FrozenModel):
@@ -293,8 +297,9 @@ def read_again(id: VideoId, api: Api, body: JsonBody[JobOptions]) -> JobReply:
         reason = (
             "its steps are corrected, and corrections stay with the steps that they were made for"
         )
-        cure = "to begin anew, delete the video here and add it again"
-        raise HTTPException(HTTPStatus.CONFLICT, f"{reason}; {cure}")
+        raise HTTPException(
+            HTTPStatus.CONFLICT, f"{reason}; to begin anew, delete the video here and add it again"
+        )
     texts = body.texts or current.machine_record.recipe
     # Its results are made again, or with the same options nothing would be done.
     options = body.model_copy(update={"video": id, "texts": texts, "force": True})
@@ -349,6 +354,7 @@ def get_record(
         revision=current.revision,
         stamp=both.stamp,
         sentences=current.sentences,
+        step_times={step.id: tuple(mark_times(tokens(step.text))[1]) for step in record.steps},
     )
 
 
@@ -396,9 +402,10 @@ def add_correction(
     # The server adds what a client may not choose: the video and the time.
     fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
     correction = Correction(video=id, when=time.time(), **fields)
+    current = library.current(id)
     try:
         correction, kept = rewrite_steps(
-            library.record(id), library.corrections(id), correction, api.jobs.settings.writing
+            current.machine_record, current.corrections, correction, api.jobs.settings.writing
         )
         revision = library.correct(id, correction)
     except ConflictError as conflict:
@@ -481,8 +488,8 @@ def _require_media_file(api: StudioApi, id: str) -> Path:
     if path is None or not os.access(path, os.R_OK):
         raise HTTPException(
             HTTPStatus.NOT_FOUND,
-            "the video's file is not in the library or a folder of --allow, cannot be "
-            "read, has changed, or is still compared",
+            "the video's file cannot be read, has changed, or is not in the library or a folder of "
+            "--allow; where it was added just now, it is still compared with its record: try again",
         )
     return path
 

@@ -20,7 +20,8 @@ from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import find_sources
 from stepline.plugins import plugin_names
-from stepline.records import FrozenModel, LinkOrigin
+from stepline.progress import Progress
+from stepline.records import FrozenModel, LinkOrigin, Span
 from stepline.settings import validate
 from stepline.speech.recogniser import ENGLISH_MODEL, MULTILINGUAL_MODEL
 from stepline.speech.settings import AsrSettings
@@ -95,6 +96,8 @@ class JobTask(FrozenModel):
         options: options of the job.
         settings: settings of all stages of finding steps.
         origin: the web page from which the file of an earlier link came. None: no page.
+        title: title that the user gave the video. None: the title is found elsewhere.
+        part: start and end in seconds of the part of the video to use. None: the whole video.
     """
 
     source: str
@@ -103,6 +106,8 @@ class JobTask(FrozenModel):
     options: JobOptions
     settings: StepsSettings
     origin: LinkOrigin | None = None
+    title: str | None = None
+    part: Span | None = None
 
 
 class StageProgress(NamedTuple):
@@ -125,19 +130,18 @@ class FinishedRecord(NamedTuple):
     name: str
 
 
-class ProgressMessages:
-    """Sends the progress of each stage at most once in PROGRESS_SECONDS, and its end."""
+def progress_sender(send: Send) -> Progress:
+    """Return a function that sends the progress of each stage at most once in PROGRESS_SECONDS, and
+    its end."""
+    sent_times: dict[str, float] = {}
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._times: dict[str, float] = {}
-
-    def __call__(self, stage: str, second: float, duration: float) -> None:
-        """Send the progress of a stage, if it is time."""
+    def progress(stage: str, second: float, duration: float) -> None:
         now_seconds = time.monotonic()
-        if now_seconds >= self._times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
-            self._times[stage] = now_seconds
-            self._send(StageProgress(stage, second, duration))
+        if now_seconds >= sent_times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
+            sent_times[stage] = now_seconds
+            send(StageProgress(stage, second, duration))
+
+    return progress
 
 
 def job_settings(settings: StepsSettings, options: JobOptions) -> StepsSettings:
@@ -174,11 +178,17 @@ def run_task(task: JobTask, send: Send) -> None:
         if isinstance(source.place, Path):
             check_allowed_path(source.place, allowed)
 
-    progress = ProgressMessages(send)
+    progress = progress_sender(send)
     networks = load_networks(settings, several=len(sources) > 1)
     for source in sources:
         opened = source.open(
-            out, settings, captions=captions, texts=options.texts, force=options.force
+            out,
+            settings,
+            captions=captions,
+            texts=options.texts,
+            force=options.force,
+            title=task.title,
+            part=task.part,
         )
         with opened as request:
             result = run_video(

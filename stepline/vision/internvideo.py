@@ -212,8 +212,10 @@ def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:
     of another network.
     """
     if settings.path is None:
-        needed_files = f"vision.path=InternVideo-MM-L-14.ckpt, with {MERGES_FILE} next to it"
-        raise SettingsError(f"vision.backbone=internvideo needs {needed_files}")
+        raise SettingsError(
+            "vision.backbone=internvideo needs vision.path=InternVideo-MM-L-14.ckpt, with "
+            f"{MERGES_FILE} next to it"
+        )
     network = read_internvideo(settings.path)
     merges = settings.dictionary or settings.path.parent / MERGES_FILE
     tokenizer = read_tokenizer(merges, network.sizes.vocabulary)

@@ -68,10 +68,10 @@ class PrecomputedBackbone:
         numbers = {text: row for row, text in enumerate(self._text_features.texts)}
         missing = [text for text in texts if text not in numbers]
         if missing:
-            counts = f"{len(missing)} of {len(texts)} texts missing"
             raise StoreError(
-                f"{self._settings.texts}: no features for {missing[0]!r} ({counts}); "
-                "extract them with the encoder that made the video features"
+                f"{self._settings.texts}: no features for {missing[0]!r} ({len(missing)} of "
+                f"{len(texts)} texts missing); extract them with the encoder that made the video "
+                "features"
             )
         values: Matrix = self._text_features.values[[numbers[text] for text in texts]]
         return unit_rows(values) if self._settings.unit else values

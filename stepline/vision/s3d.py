@@ -136,8 +136,10 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     # The weights may be of another dictionary.
     vectors = arrays.get(WORD_VECTORS, np.zeros(0))
     if vectors.ndim == 2 and len(vectors) != dictionary_size:
-        fault = f"{len(vectors) - 1} word vectors for a dictionary of {dictionary_size - 1} words"
-        raise ModelError(f"{path}: not S3D's weights: {fault}; {CURE}")
+        raise ModelError(
+            f"{path}: not S3D's weights: {len(vectors) - 1} word vectors for a dictionary of "
+            f"{dictionary_size - 1} words; {CURE}"
+        )
     check_weights(path, "S3D", arrays, shapes, CURE)
     weights = {name: torch.from_numpy(value) for name, value in arrays.items()}
     # The tensors of the file become the weights, since those on `meta` have no memory.
@@ -261,8 +263,10 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     network.
     """
     if settings.path is None:
-        needs = "vision.path=s3d_howto100m.pth, with s3d_dict.npy next to it"
-        raise SettingsError(f"vision.backbone={settings.backbone} needs {needs}")
+        raise SettingsError(
+            f"vision.backbone={settings.backbone} needs vision.path=s3d_howto100m.pth, with "
+            "s3d_dict.npy next to it"
+        )
     dictionary_path = settings.dictionary or settings.path.parent / DICTIONARY_FILE
     dictionary = read_dictionary(dictionary_path)
     video, words = read_s3d(settings.path, dictionary.size)

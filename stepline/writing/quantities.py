@@ -320,8 +320,7 @@ class Quantity:
         if self.kind == TEMPERATURE_KIND:
             return self._is_same_temperature(other)
         if self.unit == other.unit:
-            tolerance = 1e-6 * max(1.0, self.high)
-            return _ranges_overlap(self.bounds, other.bounds, tolerance)
+            return _ranges_overlap(self.bounds, other.bounds, 1e-6 * max(1.0, self.high))
         amounts = self._in_base_unit()
         other_amounts = other._in_base_unit()
         relative_tolerance = 0.0 if self.kind == "time" else UNIT_TOLERANCE

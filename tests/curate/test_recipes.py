@@ -8,7 +8,7 @@ from stepline.curate.stage import RECIPES_FOLDER, Recipe, load_recipe, resolve_s
 from stepline.curate.stages import STAGE_TABLE, per_video
 from stepline.errors import SettingsError
 from stepline.pipeline.request import StepsSettings
-from stepline.settings import remove_constant_settings
+from stepline.settings import without_removed_settings
 
 NAMES = sorted(path.stem for path in RECIPES_FOLDER.glob("*.toml"))
 
@@ -87,7 +87,7 @@ def test_a_vision_language_model_is_checked_before_any_video_is_opened():
 def test_settings_of_the_former_forecast_say_so_and_stored_ones_are_dropped():
     with pytest.raises(SettingsError, match=r"forecast was removed; run with --limit"):
         load_recipe("howtostep", ["forecast.sample=24"])
-    assert remove_constant_settings({"forecast": {"sample": 24}, "threads": 1}) == {"threads": 1}
+    assert without_removed_settings({"forecast": {"sample": 24}, "threads": 1}) == {"threads": 1}
 
 
 def test_steps_are_compared_with_sentences_by_the_text_encoder_of_the_backbone(monkeypatch):

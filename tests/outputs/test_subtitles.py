@@ -41,7 +41,19 @@ def test_one_cue_for_every_step_that_is_shown_or_said_in_the_order_of_time(recor
     cues = read_cues(webvtt(record))
     assert [name for name, *_ in cues] == ["1", "2", "3", "4", "5", "6", "7", "9", "10", "8", "11"]
     assert cues[0] == ("1", 6.0, 10.0, "Bring a cup of water to the boil")
-    assert cues[8] == ("10", 51.5, 55.9, "[said only] Chill the lemonade in the fridge for an hour")
+    # said until 55.9, but the next is shown from 54 on
+    assert cues[8] == ("10", 51.5, 54.0, "[said only] Chill the lemonade in the fridge for an hour")
+
+
+def test_a_cue_ends_where_a_later_one_begins():
+    spans = ((4.224, 5.42), (5.1, 9.0), (5.1, 6.0), (8.0, 8.5))
+    steps = tuple(
+        make_step(number, "stir", (span,), status="placed")
+        for number, span in enumerate(spans, start=1)
+    )
+    record = Record(id="r", video=Video(id="r"), steps=steps)
+    times = [(start, end) for _, start, end, _ in read_cues(srt(record))]
+    assert times == [(4.224, 5.1), (5.1, 8.0), (5.1, 6.0), (8.0, 8.5)]
 
 
 @pytest.mark.parametrize("write", [webvtt, srt])

@@ -9,7 +9,6 @@ and S3D do.
 import csv
 import io
 import json
-import shutil
 import sys
 import tarfile
 import zlib
@@ -28,8 +27,8 @@ sys.path[:0] = [
 
 import checkpoints  # noqa: E402
 from official_forms import write  # noqa: E402
+from small_video import copy_demo  # noqa: E402
 
-DEMO_VIDEO = TESTS.parent / "stepline" / "cli" / "demo" / "demo.mp4"
 INTERNVIDEO, MIXED_5C = 768, 1024  # widths of InternVideo's rows and of HowTo100M's S3D rows
 VERBS = ("slice", "wash", "chop", "peel", "fry", "boil", "mash", "grate")
 THINGS = ("lemons", "onions", "carrots", "potatoes", "tomatoes", "apples", "garlic", "beans")
@@ -51,10 +50,11 @@ class Size:
     drawn: int = 6  # video files
     seconds: int = 60
     drawn_seconds: int = 8
+    spoken_seconds: int = 100  # of the demo video
 
 
 WHOLE = Size()
-SMALL = Size(trained=12, tested=3, drawn=3, seconds=40, drawn_seconds=4)
+SMALL = Size(trained=12, tested=3, drawn=3, seconds=40, drawn_seconds=4, spoken_seconds=24)
 
 
 @dataclass(frozen=True)
@@ -193,24 +193,24 @@ def write_nasva(path, seed):
 # ---------------------------------------------------------------- A: NaSVA / HowToStep
 
 
-def write_own_video(folder):
+def write_own_video(folder, size):
     """Write a video of the user's own, lines to find in it, and InternVideo-MM's checkpoint in
     small."""
     checkpoints.write_internvideo(folder, INTERNVIDEO)
-    shutil.copyfile(DEMO_VIDEO, folder / "my_video.mp4")
+    copy_demo(folder / "my_video.mp4", size.spoken_seconds)
     lines = ("Stir the sugar into the water.", "Pour the lemonade over ice.")
     write(folder / "my_steps.txt", "\n".join(lines))
 
 
-def write_interactive_cooking(folder):
+def write_interactive_cooking(folder, size):
     """Write a recording, its instructions one a line, and Qualcomm's messages to it."""
     messages = [
         ("Stir the sugar into the water.", 4.0, "instruction"),
-        ("Pour the lemonade over ice.", 50.0, "instruction"),
-        ("That was all.", 95.0, "feedback_finish_all"),
+        ("Pour the lemonade over ice.", 0.5 * size.spoken_seconds, "instruction"),
+        ("That was all.", 0.95 * size.spoken_seconds, "feedback_finish_all"),
     ]
     texts, seconds, kinds = map(list, zip(*messages, strict=True))
-    shutil.copyfile(DEMO_VIDEO, folder / "1_7.mp4")
+    copy_demo(folder / "1_7.mp4", size.spoken_seconds)
     write(folder / "1_7.txt", "\n".join(texts[:2]))
     row = {
         "video_id": "1_7",
@@ -228,8 +228,8 @@ def write_nasva_files(folder, size):
     """Write what the tables of paper A need."""
     for name, seed in (("NSVA_narration.pth", 1), ("NSVA_step.pth", 2)):
         write_nasva(folder / name, seed)
-    write_own_video(folder)
-    write_interactive_cooking(folder)
+    write_own_video(folder, size)
+    write_interactive_cooking(folder, size)
     learned = made_videos("htm", size.trained, size.seconds)
     aligned = made_videos("alg", size.tested, size.seconds)
     steps = {
@@ -507,7 +507,7 @@ def write_wys2_files(folder, size):
     from checkpoints import write_s3d
 
     coin = made_videos("coi", size.drawn, size.drawn_seconds, steps=2)
-    vnd = made_videos("vnd", 2, size.drawn_seconds, steps=2)
+    vnd = made_videos("vnd", size.drawn // 3, size.drawn_seconds, steps=2)
     write_s3d(folder, [text for video in coin for text, *_ in video.narration])
     for video in [*coin, *vnd]:
         draw(folder / "coin_videos" / f"{video.id}.mp4", video)

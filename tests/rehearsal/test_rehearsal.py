@@ -264,7 +264,8 @@ def test_the_page_has_the_walk_of_every_paper():
 
 
 @pytest.mark.parametrize("paper", official_files.PAPERS)
-def test_the_commands_of_a_paper_run_on_a_small_corpus(paper, tmp_path):
+def test_the_commands_of_a_paper_run_on_a_small_corpus(paper, tmp_path, monkeypatch):
+    monkeypatch.setattr("stepline.vision.s3d.CLIP_SIDE", 64)
     walk(paper, tmp_path, whole=False)
 
 

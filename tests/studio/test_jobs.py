@@ -123,9 +123,12 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
     (folder / "v0.mp4").rename(film)
     record = read_record(folder / "v0.json")
     origin = LinkOrigin(url="https://example.org/v0.mp4", licence="CC BY")
-    of = record.video.model_copy(update={"path": str(film), "origin": origin})
+    # of `--title Lemonade --from 2 --to 9.5`
+    given = {"path": str(film), "origin": origin, "title_source": "user"}
+    of = record.video.model_copy(update=given)
     lines = ("Slice the lemons", "Pour the juice")
-    changed = record.model_copy(update={"video": of, "recipe": lines})
+    part = {"inputs": {"part": [2.0, 9.5]}}
+    changed = record.model_copy(update={"video": of, "recipe": lines, "settings": part})
     write_record(changed, folder / "v0.json")
     id = video_id("v0.json")
     with serving(folder, settings=FAST) as server:
@@ -155,6 +158,8 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
         assert again.transcript.recogniser == "whisper-tiny.en"
         assert tuple(step.text for step in again.steps) == again.recipe == lines
         assert again.video.origin == origin
+        assert (again.video.title, again.video.title_source) == ("Lemonade", "user")
+        assert again.settings["inputs"]["part"] == [2.0, 9.5]
         assert server.read("/api/videos")["total"] == 1
 
         # with the same options too, as something else may have changed

@@ -181,6 +181,35 @@ def test_a_failed_job_is_below_not_done_with_its_file_and_who_can_help(visit, se
     assert page.run("getComputedStyle(document.getElementById('running')).display") == "none"
 
 
+def test_a_failed_reading_again_says_that_the_steps_are_still_there(visit, server):
+    jobs = [server.studio.jobs.add("v0.mp4", {"video": video}) for video in (None, "a" * 12)]
+    for job in jobs:
+        for state, expected in (("running", "waiting"), ("failed", "running")):
+            assert server.studio.jobs.change(job.id, expected=(expected,), state=state)
+    page = visit()
+    page.wait_until(f"{FAILURES}.length === 2")
+    words = page.run(f"{FAILURES}.map((each) => each.querySelector('p').textContent)")
+    assert sorted(words) == [
+        "failed",
+        "read again · failed · the steps that it had are still there",
+    ]
+
+
+def test_a_card_says_that_its_picture_is_loading(visit, server):
+    page = visit()
+    page.wait_until("document.querySelectorAll('.card img[src]').length === 3")
+    page.wait_until("!document.querySelector('.card [data-loading]')")
+    page.send("Fetch.enable", patterns=[{"urlPattern": "*/pictures/*"}])  # no answer comes
+    page.send("Network.setCacheDisabled", cacheDisabled=True)
+    page.send("Page.reload")
+    page.wait_until("document.querySelectorAll('.card [data-loading]').length === 3")
+    sign = "getComputedStyle(document.querySelector('.card .frame'), '::before').content"
+    assert page.run(sign) == '"Loading the picture"'
+    page.send("Fetch.disable")
+    page.wait_until("!document.querySelector('.card [data-loading]')")
+    assert page.run(sign) == "none"
+
+
 def test_the_language_and_the_recogniser_of_what_comes_in_are_chosen(visit, server):
     page = visit()
     page.click("#reading summary")

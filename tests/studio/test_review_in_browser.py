@@ -11,7 +11,9 @@ from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 from stepline.networks.weights import weights_fetched
+from stepline.outputs.text import seconds_text, step_lengths, total_times
 from stepline.pipeline.request import StepsSettings
+from stepline.records import Span, Step, Wait
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_record
 
@@ -280,6 +282,57 @@ def test_a_step_that_is_marked_shown_is_where_it_is_said_wherever_the_video_is(r
     shown = steps(server, page)["c"]
     assert (shown["status"], shown["spans"]) == ("seen", [[11.0, 15.0]])
     assert "where it is said" in page.run("document.getElementById('told').textContent")
+
+
+def test_lengths_and_waits_are_told_in_the_words_of_the_page_for_people(review, server):
+    folder = server.studio.library.folder
+    record = read_record(folder / "v0.json")
+    wait = Wait(low=480.0, high=600.0, what="the cookies")
+    bake, pour, said = record.steps
+    bake = bake.model_copy(update={"wait": wait})
+    pour = pour.model_copy(update={"spans": (Span(5.0, 10.0),)})  # they overlap by 1 s
+    record = record.model_copy(update={"steps": (bake, pour, said)})
+    write_record(record, folder / "v0.json")
+    page = review()
+    lengths = "[...document.querySelectorAll('#list .lengths')].map((each) => each.textContent)"
+    assert page.run(lengths) == [step_lengths(step) for step in record.steps]
+    facts = "[...document.querySelectorAll('#facts span')].map((each) => each.textContent)"
+    assert page.run(facts)[2] == f"steps: {total_times(record)}"
+    assert "8-10 min wait (the cookies)" in page.run(lengths)[0]
+    # what a person changes counts at once
+    pick(page, "b")
+    page.run("document.querySelector('.bar-box[data-id=b] .bar-end').focus()")
+    page.press("ArrowRight", 39, modifiers=8)
+    page.wait_until(f"{lengths}[1] === '6 s'")
+
+    cases = [(n / 4, n / 4 + more) for n in range(1, 50) for more in (0, 30)]
+    cases += [(n * 50.0, n * 50.0 + more) for n in range(1, 2000, 7) for more in (0, 60, 3600)]
+    read = (
+        f"import('/static/durations.js').then((all) => {json.dumps(cases)}"
+        ".map(([low, high]) => all.secondsText(low, high)))"
+    )
+    assert page.run(read) == [seconds_text(*case) for case in cases]
+
+
+def test_300_steps_in_a_short_video_have_few_lanes(review, server):
+    folder = server.studio.library.folder
+    record = read_record(folder / "v0.json")
+    many = tuple(
+        Step(id=f"s{n}", text=f"Do {n}", spans=(Span(n / 20, n / 20 + 1),), status="placed")
+        for n in range(300)
+    )
+    write_record(record.model_copy(update={"steps": many}), folder / "v0.json")
+    page = review()
+    page.wait_until("document.querySelectorAll('.bar-box').length === 300")
+    tops = "new Set([...document.querySelectorAll('.bar-box')].map((each) => each.style.top)).size"
+    assert page.run(tops) == 6
+    pick(page, "s150")  # one that others cover comes to the front
+    middle = (
+        "(() => { const box = document.querySelector(\".bar-box[data-id='s150']\").getBoundingClientRect();"
+        " return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)"
+        ".closest('.bar-box').dataset.id; })()"
+    )
+    page.wait_until(f"{middle} === 's150'")
 
 
 def test_warnings_of_the_record_are_shown(browser, tmp_path, small_video):

@@ -258,6 +258,29 @@ def test_keys_walk_join_drop_and_make_steps(review, server):
     assert page.complaints() == []
 
 
+def test_a_sentence_is_made_into_a_step_once(review, server):
+    page = review()
+    button = (
+        "[...document.querySelectorAll('#sentences .tools button')]"
+        ".find((each) => each.textContent === 'Make a step')"
+    )
+    page.click(word(0, 0))
+    assert not page.run(f"{button}.disabled")
+    page.run(f"{button}.click()")
+    page.wait_until(f"{TOLD}.includes('step 1 has the words of the sentence: the writer finds no')")
+    assert page.run(f"{button}.disabled")
+    assert chosen(page) == 0
+    press(page, "s")
+    assert page.run(TOLD) == "it is a step already"
+    page.wait_until(SAVED)
+    assert [step["sources"] for step in record(server)["steps"]] == [[0], [1], [2], [3]]
+    page.click(word(3, 0))  # the step that rests on it is the machine's
+    assert not page.run(f"{button}.disabled")
+    page.click(word(0, 0))
+    page.click("#undo-words")
+    page.wait_until(f"!{button}.disabled")
+
+
 @pytest.mark.parametrize("look", ["wide", "narrow"])
 def test_buttons_do_what_the_keys_do(review, server, look):
     page = review(look)

@@ -13,7 +13,7 @@ from vision_samples import NOISE
 from stepline.cli.options import PluginChoice
 from stepline.errors import ModelError, SettingsError
 from stepline.plugins import BUILT_IN_NAMES
-from stepline.vision import BACKBONES, VisionSettings, load_backbone
+from stepline.vision import BACKBONES, VisionSettings, load_backbone, s3d
 
 TEXTS = ["cut the banana", "fold the paper in half", "cut", "fold"]
 
@@ -52,6 +52,14 @@ def test_settings_and_commands_offer_exactly_the_backbones_of_the_table():
 
 
 SEEING = [name for name in BACKBONES if name != "precomputed"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_clips():
+    """S3D sees clips of 64 pixels, for speed alone: tests/vision/test_s3d.py has those of 224."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(s3d, "CLIP_SIDE", 64)
+        yield
 
 
 @pytest.fixture(scope="module")

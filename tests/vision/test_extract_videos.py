@@ -104,7 +104,10 @@ def test_videos_that_cannot_be_read_end_with_the_reason(videos, tmp_path):
     assert "none of 1 videos has features; broken: it cannot be read" in refused.stderr
 
 
-def test_s3d_rows_are_howto100ms_before_the_joint_layer_and_unit_rows_after_it(videos, tmp_path):
+def test_s3d_rows_are_howto100ms_before_the_joint_layer_and_unit_rows_after_it(
+    videos, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("stepline.vision.s3d.CLIP_SIDE", 64)  # for speed
     weights = write_s3d(tmp_path, ["cut the banana"])
     rows = {}
     for backbone in ("s3d", "s3d-mixed5c"):

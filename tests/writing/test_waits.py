@@ -5,6 +5,7 @@ import pytest
 from stepline.outputs.text import seconds_text, step_lengths, total_times
 from stepline.records import Record, Span, Step, Video, Wait
 from stepline.storage import from_json, to_json
+from stepline.writing.quantities import mark_times, tokens
 from stepline.writing.waits import find_wait
 
 
@@ -46,6 +47,27 @@ def test_a_stated_wait_is_read(text, low, high, what):
 )
 def test_work_and_storing_are_no_wait(text):
     assert find_wait(text) is None
+
+
+TIMES = {
+    "boil for 10 minutes": [(600, 600)],
+    "simmer for 2 to 3 minutes": [(120, 180)],
+    "rest 1.5 hours, then fry for ninety seconds": [(5400, 5400), (90, 90)],
+    "wait an hour": [(3600, 3600)],
+    "a quarter of an hour": [(900, 900)],
+    "8–10 min": [(480, 600)],
+    "one and a half hours": [(5400, 5400)],
+    "an hour and twenty minutes": [(4800, 4800)],
+    "a 20-minute bath": [(1200, 1200)],
+    "add a second coat": [],
+    "cut 2 metres": [],
+    "step 3 minus 4": [],
+}
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_a_text_names_times(text):
+    assert mark_times(tokens(text))[1] == TIMES[text]
 
 
 def test_times_are_written_as_people_write_them():

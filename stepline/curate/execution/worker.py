@@ -230,8 +230,11 @@ def try_stage(
             return "error", str(error), None
         return "error", f"{type(error).__name__}: {error}", None
     if not isinstance(data, bytes):
-        what = f"{run.__qualname__} gave {type(data).__name__}"
-        return "run", f"{what}; a stage of kind video gives bytes", None
+        return (
+            "run",
+            f"{run.__qualname__} gave {type(data).__name__}; a stage of kind video gives bytes",
+            None,
+        )
     return "done", "", data
 
 

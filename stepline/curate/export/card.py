@@ -121,8 +121,7 @@ def format_counts(counted: Mapping[str, int], max_names: int = 6) -> str:
 def _escape_markdown(text: Any) -> str:
     """Return untrusted text as one line, with its Markdown characters escaped."""
     # Names and reasons may hold what Markdown reads as markup.
-    line = " ".join(str(text).split())
-    return re.sub(r"([|`<>\[\]*_\\])", r"\\\1", line)[:MAX_CELL_CHARS]
+    return re.sub(r"([|`<>\[\]*_\\])", r"\\\1", " ".join(str(text).split()))[:MAX_CELL_CHARS]
 
 
 MAKER_KINDS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names

@@ -51,8 +51,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     captions = None
     alone = []
     if not side_folders.has_captions:
-        files = FileIndex(source, source.list([]), captions_id)
-        captions = CaptionsFiles(files, videos)
+        captions = CaptionsFiles(FileIndex(source, source.list([]), captions_id), videos)
         alone = captions.ids_without_video()
     if not len(videos) and not alone:
         raise DatasetError(

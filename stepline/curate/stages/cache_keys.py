@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from stepline.errors import SettingsError
 from stepline.files.digests import file_digest
 from stepline.plugins import plugin_identities
-from stepline.settings import Settings, add_constant_settings
+from stepline.settings import Settings
 
 if TYPE_CHECKING:
     from stepline.curate.stage import Recipe
@@ -51,7 +51,7 @@ def section_settings(section: str, recipe: "Recipe") -> JsonValue:
         section: name of the section, such as "filter".
         recipe: the recipe.
     """
-    return add_constant_settings(getattr(recipe, section).model_dump(mode="json"), section)
+    return _dump_settings(getattr(recipe, section))
 
 
 def probe_settings(recipe: "Recipe") -> JsonValue:
@@ -183,9 +183,7 @@ def refine_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of the stage `refine`."""
     # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
-    aligner = add_constant_settings(
-        placing.aligner.model_dump(mode="json", exclude={"path", "batch"}), "aligner"
-    )
+    aligner = _dump_settings(placing.aligner, {"path", "batch"})
     key_inputs = _training_settings(recipe, recipe.refine)
     key_inputs["place"] = [placing.calibrate, placing.shown_rate, aligner]
     return key_inputs

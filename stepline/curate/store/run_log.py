@@ -35,7 +35,7 @@ from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
 from stepline.limits import parse_json
 from stepline.records import Rejected
-from stepline.settings import remove_constant_settings, validate
+from stepline.settings import validate, without_removed_settings
 from stepline.version import __version__
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ class RunLog:
             event: what happened, such as "start".
             fields: values of the line, by name.
         """
-        now = round(time.time(), 3)
-        line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
+        line: dict[str, JsonValue] = {"event": event, "at": round(time.time(), 3), **fields}
         self._file.write(json.dumps(line).encode() + b"\n")
         if time.monotonic() - self._copied_at > COPY_INTERVAL:
             self.upload()
@@ -175,7 +174,7 @@ def read_recipe(out: "RemotePath") -> Recipe:
             f"{out.display_url}: no run of `stepline curate` has begun here; "
             "give the folder that --out named"
         )
-    return validate(Recipe, remove_constant_settings(parse_json(path.read())["recipe"]))
+    return validate(Recipe, without_removed_settings(parse_json(path.read())["recipe"]))
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:

@@ -373,8 +373,10 @@ class StepInquiry:
         refusals = [reply.refusal for reply in replies if reply.refusal]
         notes = []
         if refusals:
-            unanswered = f"has not answered on {len(refusals)} of {len(replies)} steps asked about"
-            notes.append(f"provisional: the vision-language model {unanswered} ({refusals[0]})")
+            notes.append(
+                f"provisional: the vision-language model has not answered on {len(refusals)} of "
+                f"{len(replies)} steps asked about ({refusals[0]})"
+            )
         if len(refusals) < len(replies) and not is_trusted:
             low, high = self.inference.interval()
             notes.append(

@@ -285,8 +285,10 @@ def _check_inputs(
     scores: Matrix, p_shown: Array, prior: Array | None, order_probabilities: Array | None
 ) -> None:
     if scores.ndim != 2 or not scores.shape[1]:
-        fault = f"(texts, rows) with a row at least, not {scores.shape}"
-        raise ShapeError(f"scores must be {fault}; give the video's own")
+        raise ShapeError(
+            f"scores must be (texts, rows) with a row at least, not {scores.shape}; give the "
+            "video's own"
+        )
     texts = len(scores)
     inputs = (
         ("shown", p_shown, (texts,)),

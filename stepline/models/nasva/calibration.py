@@ -147,6 +147,8 @@ def read_calibration(path: Path, aligner_sha256: str) -> Calibration | None:
         ) from error
     if calibration.aligner_sha256 != aligner_sha256:
         other = calibration.aligner_sha256[:12]
-        cure = "fit it again with `stepline train calibrate`, or remove it"
-        raise ModelError(f"{path}: fitted on another network, of sha256 {other}; {cure}")
+        raise ModelError(
+            f"{path}: fitted on another network, of sha256 {other}; fit it again with `stepline "
+            "train calibrate`, or remove it"
+        )
     return calibration

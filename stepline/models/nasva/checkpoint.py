@@ -103,8 +103,10 @@ class LoadedAligner(LoadedNetwork):
         unknown = text in UNKNOWN_SOURCES
         if unknown or not (text in known_weights() or Path(text).is_dir()):
             origin = "of an encoder that it does not name" if unknown else f"of {text!r}"
-            vectors = f"its texts are vectors {width} wide {origin}"
-            raise ModelError(f"{self.path}: {vectors}; give {option}, their features")
+            raise ModelError(
+                f"{self.path}: its texts are vectors {width} wide {origin}; give {option}, their "
+                "features"
+            )
         return text
 
 
@@ -230,8 +232,10 @@ def read_released_weights(path: Path) -> "tuple[AlignerNetworkSettings, dict[str
     if not isinstance(stored, Mapping) or not all(
         isinstance(value, torch.Tensor) for value in stored.values()
     ):
-        cure = "give the .pth that NaSVA's authors released"
-        raise ModelError(f"{path}: holds no `model_state_dict` of tensors; {cure}")
+        raise ModelError(
+            f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors "
+            "released"
+        )
     # Under our names, without the heads that nothing uses.
     weights = {}
     unused = []
@@ -283,10 +287,11 @@ def _infer_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNetwo
     try:
         width, video_width = weights["video_in.0.weight"].shape
         if width % RELEASED_HEADS:
-            fault = f"{width} wide, not a multiple of the {RELEASED_HEADS} attention heads"
-            unknown = "no weight shows how many it has"
-            cure = "give the .pth of its authors, or one of `stepline train nasva`"
-            raise ModelError(f"{path}: {fault} of the released code, and {unknown}; {cure}")
+            raise ModelError(
+                f"{path}: {width} wide, not a multiple of the {RELEASED_HEADS} attention heads of "
+                "the released code, and no weight shows how many it has; give the .pth of its "
+                "authors, or one of `stepline train nasva`"
+            )
         return AlignerNetworkSettings(
             video_width=video_width,
             text_width=weights["text_in.0.weight"].shape[1],

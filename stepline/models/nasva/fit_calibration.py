@@ -113,8 +113,10 @@ def calibrate(
         if question.id in answers.by_id
     ]
     if len(scored_videos) < MIN_VIDEOS:
-        count = f"{len(scored_videos)} videos with features and texts"
-        raise DatasetError(f"{count}; a calibration needs {MIN_VIDEOS} at least")
+        raise DatasetError(
+            f"{len(scored_videos)} videos with features and texts; a calibration needs "
+            f"{MIN_VIDEOS} at least"
+        )
     quality = cross_validate(scored_videos)
 
     # the other modes' regressions stay
@@ -141,9 +143,10 @@ def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> Calibra
         count = int(flags.sum())
         absent = int((~flags).sum())
         if min(count, absent) < MIN_ITEMS:
-            counts = f"{count} texts shown and {absent} not in a half of the videos"
-            rule = f"each half, fitted to judge the other, needs {MIN_ITEMS} of each kind"
-            raise DatasetError(f"{counts}; {rule}: add videos")
+            raise DatasetError(
+                f"{count} texts shown and {absent} not in a half of the videos; each half, fitted "
+                f"to judge the other, needs {MIN_ITEMS} of each kind: add videos"
+            )
 
     # each half by a fit to the other
     after = []
@@ -254,8 +257,10 @@ def fit_on_foreign_texts(
         else shown_fraction
     )
     if not 0 < share < 1:
-        reason = f"the share of shown texts comes out as {share:.2f}"
-        raise DatasetError(f"{reason}, so P(shown) is unknown; give the rate, or train longer")
+        raise DatasetError(
+            f"the share of shown texts comes out as {share:.2f}, so P(shown) is unknown; give the "
+            "rate, or train longer"
+        )
 
     # a regression on drawn verdicts
     p = compute_shown_probability(p_own, len(own_joint_features) / len(foreign_features), share)

@@ -428,8 +428,10 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         }
         for name, (rows, width) in widths.items():
             if rows.shape[-1] != width:
-                fault = f"have width {rows.shape[-1]}, the model takes {width}"
-                raise ShapeError(f"{name} features {fault}; use its own")
+                raise ShapeError(
+                    f"{name} features have width {rows.shape[-1]}, the model takes {width}; use "
+                    "its own"
+                )
         videos, seconds, _ = batch.video.shape
         if not videos or not seconds:
             raise ShapeError(f"the video needs at least one feature row, not {(videos, seconds)}")

@@ -137,8 +137,10 @@ def refine_dataset(
     """
     dataset = parse_dataset_source(sources.dataset)
     if dataset is not None and DATASETS[dataset[0]].record_field == "reference":
-        cure = "`stepline train nasva` learns from them; give records with steps to place"
-        raise DatasetError(f"{sources.dataset}: people placed its steps already; {cure}")
+        raise DatasetError(
+            f"{sources.dataset}: people placed its steps already; `stepline train nasva` learns "
+            "from them; give records with steps to place"
+        )
     start_processes(settings.train.device)
     features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)
@@ -212,10 +214,11 @@ def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> N
     encoder = narrations.get_space().text
     width = narrations.get_widths()[1]
     if (encoder, width) != (steps.backbone, steps.width):
-        ours = f"of {encoder!r}, {width} wide"
-        theirs = f"the steps' of {steps.backbone!r}, {steps.width} wide"
-        cure = "give --narration-vectors of the steps' encoder"
-        raise ShapeError(f"the narrations' vectors are {ours}, {theirs}; {cure}")
+        raise ShapeError(
+            f"the narrations' vectors are of {encoder!r}, {width} wide, the steps' of "
+            f"{steps.backbone!r}, {steps.width} wide; give --narration-vectors of the steps' "
+            "encoder"
+        )
 
 
 def make_refined_records(

@@ -224,8 +224,10 @@ def prepare_run(
     if loaded is not None:
         model = _fine_tuned_model_settings(loaded, model, spec)
     elif "features" in model.model_fields_set and model.features != spec.width:
-        widths = f"model.features={model.features}, the features have {spec.width}"
-        raise SettingsError(f"{widths}; leave the setting out")
+        raise SettingsError(
+            f"model.features={model.features}, the features have {spec.width}; leave the setting "
+            "out"
+        )
     else:
         model = model.model_copy(update={"features": spec.width})
     # The words: a network that is trained on keeps the vocabulary that its weights are of.

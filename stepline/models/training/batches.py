@@ -60,13 +60,16 @@ class Sample:
                     f"{self.id}: {name} features hold NaN or infinity; extract them again"
                 )
         if not len(self.video):
-            cure = "extract its features again, or leave it out"
-            raise ShapeError(f"{self.id}: the video has no feature row; {cure}")
+            raise ShapeError(
+                f"{self.id}: the video has no feature row; extract its features again, or leave it "
+                "out"
+            )
         shape = (len(self.text), len(self.video))
         if self.positive.dtype != bool or self.positive.shape != shape:
-            expected = f"bool {shape}, texts by feature rows"
             form = f"{self.positive.dtype} {self.positive.shape}"
-            raise ShapeError(f"{self.id}: labels must be {expected}, not {form}")
+            raise ShapeError(
+                f"{self.id}: labels must be bool {shape}, texts by feature rows, not {form}"
+            )
 
     def shuffle_texts(self, rng: np.random.Generator) -> "Sample":
         """Return the sample with its texts in a random order, marked as not ordered."""

@@ -130,8 +130,10 @@ def open_store_if_any(folder: Path) -> FeatureStore | None:
     Raises StoreError when there is no such folder.
     """
     if not folder.is_dir():
-        cure = "give a feature store, or files of one video each"
-        raise StoreError(f"{folder}: no such folder of features; {cure}")
+        raise StoreError(
+            f"{folder}: no such folder of features; give a feature store, or files of one video "
+            "each"
+        )
     if not any(folder.glob("shard-*.parquet")):
         return None
     return FeatureStore(folder)

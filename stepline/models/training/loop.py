@@ -293,8 +293,10 @@ def _resume(
         remove_partial_files(folder)
     start = resume_checkpoint(model, optimizer, settings, folder / CHECKPOINT_FILE, samples)
     if start.step != broadcast_from_first(start.step):
-        cure = "put it on a disk that all nodes share"
-        raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
+        raise ModelError(
+            f"{folder}: the processes find unlike checkpoints in it; put it on a disk that all "
+            "nodes share"
+        )
     return start
 
 
@@ -355,8 +357,10 @@ def _take_step(
     loss = weight * (totals / sum_over_processes(counts).clamp(min=1)).sum()
     value = float(sum_over_processes(loss.detach().clone()))
     if not math.isfinite(value):
-        cure = "lower train.learning_rate, and look at the features"
-        raise ShapeError(f"step {batch.step + 1}: the loss is {value}; {cure}")
+        raise ShapeError(
+            f"step {batch.step + 1}: the loss is {value}; lower train.learning_rate, and look at "
+            "the features"
+        )
 
     # Each process has its share of the gradient, and the sum is that of the whole batch.
     optimizer.zero_grad()

@@ -26,7 +26,7 @@ from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.networks.device import current_device
 from stepline.networks.state_dict import describe_wrong_weights
 from stepline.records import FeatureSequence
-from stepline.settings import Settings, remove_constant_settings
+from stepline.settings import Settings, without_removed_settings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -154,7 +154,7 @@ class NetworkFileFormat(Generic[H, N]):
 def parse_settings(settings: type[T], tree: Mapping[str, Any]) -> T:
     """Return settings of a class from their JSON values in a header. They are validated like those
     of a settings file."""
-    return settings.model_validate_json(json.dumps(remove_constant_settings(tree)))
+    return settings.model_validate_json(json.dumps(without_removed_settings(tree)))
 
 
 def read_tensors(file: Any) -> dict[str, Any]:
@@ -255,8 +255,10 @@ class LoadedNetwork:
                     f"{self.path}: trained on {what} of {own!r}, given are {given!r}; {self._cure}"
                 )
         if space.rate is not None and space.rate != rate:
-            rates = f"trained at {space.rate:g} rows per second, given are {rate:g}"
-            raise ModelError(f"{self.path}: {rates}; set vision.rate={space.rate:g}")
+            raise ModelError(
+                f"{self.path}: trained at {space.rate:g} rows per second, given are {rate:g}; set "
+                f"vision.rate={space.rate:g}"
+            )
 
     def check_row_scale(self, *, unit: bool) -> None:
         """Check that the network accepts the scale of feature rows. unit: True if the rows are

@@ -37,7 +37,7 @@ from stepline.limits import parse_json
 from stepline.models.training.distributed import is_first, wait_for_all
 from stepline.models.training.network import NetworkFileFormat, parse_settings, read_tensors
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
-from stepline.settings import Settings, add_constant_settings
+from stepline.settings import Settings, without_removed_settings
 
 log = logging.getLogger(__name__)
 
@@ -121,10 +121,8 @@ def claim_run_folder(
     new = json.loads(json.dumps(identity, default=str))
     if path.exists():
         try:
-            stored = add_constant_settings(parse_json(path.read_text(encoding="utf-8")))
-            same = all(
-                stored.get(name) == value for name, value in add_constant_settings(new).items()
-            )
+            stored = without_removed_settings(parse_json(path.read_text(encoding="utf-8")))
+            same = all(stored.get(name) == value for name, value in new.items())
         except (OSError, ValueError, AttributeError) as error:
             raise StoreError(
                 f"{path}: cannot be read ({error}); remove it, or give another --out"
@@ -183,8 +181,10 @@ def fine_tuning_settings(
             elif name in changeable:
                 branch[key] = value
             elif value != branch[key]:
-                cure = "it is the network's own; leave it out, or leave --start out"
-                raise SettingsError(f"model.{name}={value}, {path} has {branch[key]}; {cure}")
+                raise SettingsError(
+                    f"model.{name}={value}, {path} has {branch[key]}; it is the network's own; "
+                    "leave it out, or leave --start out"
+                )
 
     update(tree, options.model_dump(mode="json", exclude_unset=True), "")
     return parse_settings(type(stored), tree)

@@ -244,8 +244,10 @@ class FrameClip:
             if frames_by_time:
                 return dict([frames_by_time.popitem()])
             if back >= start:
-                fault = f"no picture up to {self.span.end:g} s can be seen"
-                raise MediaError(f"{self.path}: {fault}; leave the video out")
+                raise MediaError(
+                    f"{self.path}: no picture up to {self.span.end:g} s can be seen; leave the "
+                    "video out"
+                )
             back *= 2
 
     def _read_frames(self, times: Sequence[float]) -> dict[float, npt.NDArray[np.uint8]]:

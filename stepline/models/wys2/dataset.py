@@ -277,8 +277,10 @@ def label_by_modality_consensus(
     Raises DatasetError when no clip ranks among the best by both.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
-        shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
-        raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
+        raise ShapeError(
+            f"need (N,) tasks and two (N, O) scores, not {tasks.shape}, {video.shape} and "
+            f"{text.shape}"
+        )
     by_video, by_text = (_is_among_best(tasks, scores, settings.rank) for scores in (video, text))
     labels = by_video & by_text
     if not labels.any():

@@ -306,8 +306,10 @@ def train_with_pseudo_labels(
             network, unlabelled, validation, settings
         )
         if not len(positive):
-            cure = "take pseudo.threshold=share"
-            raise DatasetError(f"none of {count} unlabelled clips reaches {threshold:.3g}; {cure}")
+            raise DatasetError(
+                f"none of {count} unlabelled clips reaches {threshold:.3g}; take "
+                "pseudo.threshold=share"
+            )
         log.info("round %d: %d of %d unlabelled clips kept", number, len(positive), count)
         pairs = join_samples(labelled, unlabelled.get_pairs(positive), count_clip_rows)
         network = train(pairs, number)
@@ -366,8 +368,10 @@ def choose_threshold(
         return float(np.quantile(scores, 1 - settings.share))
     if not positive.any() or positive.all():
         what = "nothing but a" if positive.any() else "no"
-        clips = f"{len(positive)} validation clips"
-        raise DatasetError(f"{what} positive among {clips}; a threshold needs both classes")
+        raise DatasetError(
+            f"{what} positive among {len(positive)} validation clips; a threshold needs both "
+            "classes"
+        )
     # F1 where the clips down to each one are positive: 2 hits / (selected + positive).
     order = np.argsort(-validation, kind="stable")
     ranked = validation[order]

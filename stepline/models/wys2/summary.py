@@ -59,8 +59,10 @@ def summarize(
         value = 1.0 if step.score is None else step.score
         candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
-        fault = "no step of it is shown, so there is nothing to summarize"
-        raise MediaError(f"{record.id}: {fault}; see its page for why")
+        raise MediaError(
+            f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page "
+            "for why"
+        )
     # all of them where they fit into the target, else the most valuable
     merged = _merge_close(candidates, MIN_GAP_SECONDS)
     total = _sum_seconds(merged)

@@ -359,8 +359,10 @@ def _match_settings_to_input(detector: DetectorSettings, pair: ClipTextPair) -> 
     tower = "s3d" if of_frames else "head"
     if "video" in detector.model_fields_set and detector.video != tower:
         cure = "give --features" if of_frames else "give --videos"
-        fault = f"detector.video={detector.video} is not trained on what is given"
-        raise SettingsError(f"{fault}; {cure}, or leave it out")
+        raise SettingsError(
+            f"detector.video={detector.video} is not trained on what is given; {cure}, or leave it "
+            "out"
+        )
     # What the pair itself says, where no setting does.
     fitting = {"text_width": pair.text.shape[1], "video": tower}
     if not isinstance(pair.video, FrameClip):
@@ -417,8 +419,10 @@ def train_detector(
     """
     # One pair has no other that it could be contrasted with.
     if len(pairs) < 2:
-        rule = "contrast needs two or more: loosen the labels, add videos"
-        raise DatasetError(f"{len(pairs)} positive clips; {rule}")
+        raise DatasetError(
+            f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add "
+            "videos"
+        )
     return train_network(
         lambda: start or Detector(detector),
         make_detector_task(pairs, contrast or ContrastSettings()),

@@ -95,8 +95,10 @@ def _cut_to_page(record: Record, alignment: Alignment | None) -> tuple[Record, A
     lengths = [len(getattr(record, name)) for name in LIST_FIELDS]
     longest = max(len(record.sentences), *lengths)
     if longest > MAX_PAGE_LINES:
-        lines = f"the first {MAX_PAGE_LINES} of {longest} lines"
-        warnings.append(f"the page holds {lines}; the JSON next to it has all")
+        warnings.append(
+            f"the page holds the first {MAX_PAGE_LINES} of {longest} lines; the JSON next to it "
+            "has all"
+        )
         record = _first_lines(record)
         if alignment is not None:
             alignment = replace(

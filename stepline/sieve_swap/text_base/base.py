@@ -179,8 +179,10 @@ def read_manifest(folder: Path) -> TextBaseManifest | None:
             f"({'.'.join(map(str, first['loc']))}: {first['msg']}); build it again"
         ) from error
     if len(manifest.parts) != 1:
-        cause = f"has {len(manifest.parts)} parts, which an earlier version appended"
-        raise StoreError(f"{path}: {cause}; build it again from all its sources")
+        raise StoreError(
+            f"{path}: has {len(manifest.parts)} parts, which an earlier version appended; build it "
+            "again from all its sources"
+        )
     return manifest
 
 
@@ -191,8 +193,10 @@ def require_manifest(folder: Path) -> TextBaseManifest:
     """
     manifest = read_manifest(folder)
     if manifest is None:
-        cure = f"`stepline text-base build SOURCE --out {folder}` makes one"
-        raise StoreError(f"{folder}: no text base here; {cure}")
+        raise StoreError(
+            f"{folder}: no text base here; `stepline text-base build SOURCE --out {folder}` makes "
+            "one"
+        )
     return manifest
 
 
@@ -293,8 +297,10 @@ class TextBase:
         self._searched: tuple[Rows, Rows] | None = None  # documents of the last search, their rows
         # Tables and vectors must be of the same steps.
         if self._vectors.shape != (manifest.steps, self.width):
-            fault = f"vectors {self._vectors.shape}, not ({manifest.steps}, {self.width})"
-            raise StoreError(f"{folder}: {fault}; build it again")
+            raise StoreError(
+                f"{folder}: vectors {self._vectors.shape}, not ({manifest.steps}, {self.width}); "
+                "build it again"
+            )
 
     def documents(self) -> Iterator[Document]:
         """Yield every document in reading order."""

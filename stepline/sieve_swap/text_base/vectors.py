@@ -78,8 +78,10 @@ def nearest_exact(
     import torch
 
     if k < 1 or queries.ndim != 2 or queries.shape[1:] != vectors.shape[1:]:
-        shapes = f"queries {queries.shape} for vectors {vectors.shape}, k {k}"
-        raise ShapeError(f"{shapes}: the widths must agree, and k be at least 1")
+        raise ShapeError(
+            f"queries {queries.shape} for vectors {vectors.shape}, k {k}: the widths must agree, "
+            "and k be at least 1"
+        )
     device = current_device().name
     query_count = len(queries)
     all_queries = _as_tensor(queries, device)  # (N, D)
@@ -150,8 +152,7 @@ def _top_scores(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
     # topk takes any of the columns that tie for the last rank, so rows with ties are sorted
     tied_rows = torch.nonzero((scores >= values[:, -1:]).sum(dim=1) > k).squeeze(1)
     if len(tied_rows):
-        tied_scores = scores[tied_rows]
-        order = torch.argsort(tied_scores, dim=1, descending=True, stable=True)
+        order = torch.argsort(scores[tied_rows], dim=1, descending=True, stable=True)
         columns[tied_rows] = order[:, :k]
     columns = columns.sort(dim=1).values
     return scores.gather(1, columns), columns

@@ -98,7 +98,7 @@ const hold = (name) => navigator.locks?.request(name, () => new Promise(() => {}
 const ifLeft = (name, act) => (navigator.locks ? navigator.locks.request(name, { ifAvailable: true }, (lock) => lock && act()) : act());
 
 /* The corrections of one video. `changed` is called when anything is, `state` tells whether all is saved ("saved",
-   "saving", "offline"), `saved` is given the reply to each correction, `conflict` asks: it is given a correction and what others did, and resolves to whether to keep it. */
+   "saving", "offline"), `saved` is given the reply to each correction and the correction, `conflict` asks: it is given a correction and what others did, and resolves to whether to keep it. */
 export class Corrections {
   constructor(video, { changed, state, saved, conflict, refused }) {
     Object.assign(this, { video, changed, state, saved, conflict, refused });
@@ -185,6 +185,12 @@ export class Corrections {
   /* Whether steps or sentences were ever corrected, even if that was undone. */
   get correctsSteps() { return this.all.some(({ edits }) => edits?.some((each) => !isLabel(each))); }
 
+  /* The edits that made sentences into steps which are still there. */
+  get madeSteps() {
+    const there = new Set(this.steps.map(({ id }) => id));
+    return standing(this.all).flatMap(({ edits = [] }) => edits.filter(({ do: act, id, sentence }) => act === "add" && sentence !== undefined && there.has(id)));
+  }
+
   /* Another window has changed the video. */
   async heard(revision) {
     if ((revision > this.base || revision === 0) && !this.waiting.length && !this.sending) await this.refresh();
@@ -229,7 +235,7 @@ export class Corrections {
   async sendFirst() {
     const [first] = this.waiting;
     try {
-      this.saved(await ask(`${this.path}/corrections`, { method: "POST", body: first }));
+      this.saved(await ask(`${this.path}/corrections`, { method: "POST", body: first }), first);
       this.sent.push(first);
     } catch (error) {
       if (!(error instanceof RequestError) || ![400, 409, 422].includes(error.status)) throw error;

@@ -1,20 +1,36 @@
-/* How long something is done, as the words of a step say: "for 10 minutes", "two to three hours", "half an hour". */
-const NUMBERS = {
-  a: 1, an: 1, one: 1, two: 2, three: 3, four: 4, five: 5, six: 6, seven: 7, eight: 8, nine: 9, ten: 10, twelve: 12,
-  fifteen: 15, twenty: 20, thirty: 30, forty: 40, fifty: 50, sixty: 60, ninety: 90,
+/* How long steps are in the film, and how long they let a thing wait: the words of stepline/outputs/text.py. */
+const UNITS = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
+
+const inUnits = (seconds) => {
+  const total = seconds % 1 === 0.5 ? 2 * Math.round(seconds / 2) : Math.round(seconds);   // half to even, as Python does
+  const found = UNITS.find(([size]) => total >= size);
+  if (!found) return `${total} s`;
+  const [size, unit, smaller, smallerUnit] = found, rest = Math.floor((total % size) / smaller);
+  return `${Math.floor(total / size)} ${unit}${rest ? ` ${rest} ${smallerUnit}` : ""}`;
 };
-const UNITS = [[/^s/, 1], [/^m/, 60], [/^h/, 3600]];
-const NUMBER = `\\d+(?:[.,]\\d+)?|${Object.keys(NUMBERS).join("|")}`;
-const FOUND = new RegExp(
-  `\\b(?:(half an?|quarter of an?)|(${NUMBER})(?:\\s*(?:-|–|to|or)\\s*(${NUMBER}))?(\\s+and\\s+a\\s+half)?)[\\s-]*`
-  + "(seconds?|secs?|s|minutes?|mins?|hours?|hrs?|h)\\b", "giu");
 
-const value = (text) => NUMBERS[text.toLowerCase()] ?? Number(text.replace(",", "."));
+/* A time or a range of it: "45 s", "8-10 min", "1 h 30 min". */
+export const secondsText = (low, high = low) => {
+  if (low === high) return inUnits(low);
+  const first = inUnits(low), last = inUnits(high), [count, ...unit] = first.split(" ");
+  return `${unit.length === 1 && last.split(" ").slice(1).join(" ") === unit[0] ? count : first}-${last}`;
+};
 
-/* The spans of time that a text names, in seconds, each with its words; of "8 to 10 minutes" the shorter, to look then.
-   Less than 3 s is no time to wait ("a second coat"). */
-export const durations = (text) => [...text.matchAll(FOUND)].map(([words, part, low, , half, unit]) => {
-  const count = part ? (part.toLowerCase().startsWith("half") ? 0.5 : 0.25) : value(low) + (half ? 0.5 : 0);
-  const [, seconds] = UNITS.find(([start]) => start.test(unit.toLowerCase()));
-  return { text: words.trim(), seconds: Math.round(count * seconds) };
-}).filter(({ seconds }) => seconds >= 3 && seconds <= 86400);
+export const isShown = ({ start, status }) => start !== null && !["said_only", "not_found"].includes(status);
+
+/* "20 s + 8-10 min wait (the cookies)", "" without either. */
+export const stepLengths = (step) => {
+  const { low, high, what } = step.wait ?? {};
+  return [isShown(step) && secondsText(step.end - step.start), low && `${secondsText(low, high)} wait${what ? ` (${what})` : ""}`].filter(Boolean).join(" + ");
+};
+
+/* "1 min of film and 8-10 min of waiting", "" without either. What overlaps counts once. */
+export const totalTimes = (steps) => {
+  let film = 0, until = 0;
+  for (const { start, end } of steps.filter(isShown).sort((a, b) => a.start - b.start)) {
+    film += Math.max(0, end - Math.max(start, until));
+    until = Math.max(until, end);
+  }
+  const waits = steps.flatMap(({ wait }) => wait ?? []), sum = (end) => waits.reduce((all, wait) => all + wait[end], 0);
+  return [film && `${secondsText(film)} of film`, waits.length && `${secondsText(sum("low"), sum("high"))} of waiting`].filter(Boolean).join(" and ");
+};

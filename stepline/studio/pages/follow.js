@@ -1,13 +1,14 @@
 /* Follow along: one step at a time in big letters, its clip again and again, timers for what its words say. */
 import { ask, bindKeys, clock, kept, make, pageId, part, plural, sentenceCase, shapePage, tell } from "./studio.js";
-import { durations } from "./durations.js";
+import { isShown, secondsText } from "./durations.js";
 
 const video = `/api/videos/${pageId()}`, player = part("player"), timers = new Map();
+const LONGEST_TIMER = 86400;   // s
 const MANY = 16, VERY_MANY = 36;   // steps from which the print is set smaller, so that one page holds it
 shapePage(player);
-let steps = [], sentences = [], current = 0, media = false, listening = null;
+let steps = [], sentences = [], times = {}, current = 0, media = false, listening = null;
 
-const place = (step) => (step.start !== null && step.status !== "said_only" && step.status !== "not_found" ? step : null);
+const place = (step) => (isShown(step) ? step : null);
 /* The sentences of a step that is not shown, where they say more than its text. */
 const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 const wordsOf = (step) => {
@@ -47,11 +48,11 @@ const show = (index, play = true) => {
   showTimers();
 };
 
-/* Timers of this step, and those of others that run. */
+/* Timers of this step, and those of others that run; of "8 to 10 minutes" the shorter, to look then. */
 const showTimers = () => {
-  for (const { seconds, text } of durations(steps[current].text)) {
-    const key = `${steps[current].id}:${text}`;
-    if (!timers.has(key)) timers.set(key, { key, seconds, text, step: current + 1, left: seconds, ends: null });
+  for (const [seconds, longest] of times[steps[current].id] ?? []) {
+    const text = secondsText(seconds, longest), key = `${steps[current].id}:${text}`;
+    if (seconds <= LONGEST_TIMER && !timers.has(key)) timers.set(key, { key, seconds, text, step: current + 1, left: seconds, ends: null });
   }
   const own = `${steps[current].id}:`;
   part("timers").replaceChildren(...[...timers.values()].filter(({ key, ends, over }) => key.startsWith(own) || ends || over).map((timer) => {
@@ -64,7 +65,7 @@ const label = (timer) => {
   const left = timer.ends ? Math.max(0, (timer.ends - Date.now()) / 1000) : timer.left;
   const state = timer.over ? "over" : timer.ends ? "runs" : "";
   timer.button.className = state;
-  timer.button.textContent = timer.over ? `${timer.text} are over · stop` : `${timer.ends ? "⏸" : "▶"} ${clock(Math.ceil(left))}`;
+  timer.button.textContent = timer.over ? `${timer.text} over · stop` : `${timer.ends ? "⏸" : "▶"} ${clock(Math.ceil(left))}`;
   timer.button.ariaLabel = timer.over ? `Stop the timer of step ${timer.step}` : `${timer.ends ? "Pause" : "Start"} the timer of step ${timer.step}: ${timer.text}`;
 };
 const press = (timer) => {
@@ -88,7 +89,7 @@ setInterval(() => {
     if (!timer.ends) continue;
     if (Date.now() >= timer.ends) {
       Object.assign(timer, { ends: null, over: true, left: 0 });
-      tell(`step ${timer.step}: ${timer.text} are over`);
+      tell(`step ${timer.step}: ${timer.text} over`);
       beep();
       showTimers();
     } else if (timer.button?.isConnected) label(timer);
@@ -153,6 +154,7 @@ const begin = async () => {
   const [card, reply] = await Promise.all([ask(video), ask(`${video}/record`)]);
   steps = reply.record.steps;
   sentences = reply.record.transcript?.sentences || [];
+  times = reply.step_times;
   media = card.media;
   document.documentElement.lang = reply.record.transcript?.language || "en";
   part("title").textContent = card.title;

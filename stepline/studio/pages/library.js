@@ -206,16 +206,17 @@ const jobRow = (id) => {
 const showJob = (job) => {
   const row = jobs.get(job.id) || jobRow(job.id);
   row.job = { ...row.job, ...job };
-  const { source, state, stage, done, left_s: left, error } = row.job;
+  const { source, state, stage, done, left_s: left, error, options } = row.job;
   row.name.textContent = (source || "").split(/[\\/]/).pop() || source || `job ${job.id}`;
   row.bar.ariaLabel = `Progress of ${row.name.textContent}`;
   const running = state === "running";
-  row.state.textContent = [STAGES[state] || state, running && stage, running && left !== undefined && left !== null && `${clock(left)} left`, error && browserCure(error.replace(`${source}: `, ""))].filter(Boolean).join(" · ");
+  const again = Boolean(options?.video), ended = ["failed", "cancelled"].includes(state);
+  row.state.textContent = [again && "read again", STAGES[state] || state, running && stage, running && left !== undefined && left !== null && `${clock(left)} left`, error && browserCure(error.replace(`${source}: `, "")), again && ended && "the steps that it had are still there"].filter(Boolean).join(" · ");
   row.bar.hidden = !running;
   if (typeof done === "number") row.bar.value = done;
   else row.bar.removeAttribute("value");
   row.cancel.hidden = !["waiting", "running"].includes(state);
-  row.retry.hidden = !["failed", "cancelled"].includes(state);
+  row.retry.hidden = !ended;
   row.remove.hidden = row.retry.hidden;
   if (state === "done") {   /* its video is a card now */
     row.node.remove();

@@ -1,6 +1,7 @@
 /* Review of one video: its steps are watched, moved, split, merged, added, deleted, retitled, marked and put in order,
    next to its transcript. */
 import { Corrections, inWords, standing } from "./corrections.js";
+import { isShown, stepLengths, totalTimes } from "./durations.js";
 import { metadataList, openDetails, tagList } from "./details.js";
 import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
 import { askReading } from "./reading.js";
@@ -24,7 +25,6 @@ const video = `/api/videos/${pageId()}`;
 shapePage(player);
 let timeline = null, transcript = null, current = null, loop = null, frame = 1 / 30;
 
-const isShown = ({ start, status }) => start !== null && !["said_only", "not_found"].includes(status);
 const steps = () => edited.steps;
 const index = (id = current) => steps().findIndex((step) => step.id === id);
 const chosen = () => steps()[index()];
@@ -40,10 +40,11 @@ const edited = new Corrections(pageId(), {
     part("saved").textContent = SAVED[name];
     part("saved").className = `saved ${name}`;
   },
-  saved: ({ kept, written }) => {
+  saved: ({ kept, written }, { edits = [] }) => {
+    const made = new Set(edits.map(({ do: act, id }) => act === "add" && id));
     const told = [
-      ...written.map((id) => `${named(id)} is written again`),
-      ...Object.entries(kept).map(([id, reason]) => `${named(id)} stays as it is: ${reason}`),
+      ...written.map((id) => `${named(id)} is ${made.has(id) ? "made of the sentence" : "written again"}`),
+      ...Object.entries(kept).map(([id, reason]) => `${named(id)} ${made.has(id) ? "has the words of the sentence" : "stays as it is"}: ${reason}`),
     ];
     if (told.length) part("told-words").textContent = told.join("; ");
   },
@@ -233,6 +234,7 @@ const makeRow = (id) => {
     image: make("img", { alt: "" }),
     text: make("textarea", { className: "text", rows: 1, maxLength: 2000, spellcheck: true }),
     times: make("span", { className: "times" }),
+    lengths: make("span", { className: "times lengths" }),
     mark: make("select", { className: "mark", onchange: () => mark(id, row.mark.value) }),
     avoid: make("button", { type: "button", className: "avoid-switch", textContent: "Avoid" }),
     machine: make("ul", { className: "machine", ariaLabel: "What the machine said" }),
@@ -263,7 +265,7 @@ const makeRow = (id) => {
     row.number.focus();
   });
   const thumb = make("div", { className: "thumb" }, row.image, row.number);
-  const meta = make("div", { className: "meta" }, row.times, row.mark, row.avoid);
+  const meta = make("div", { className: "meta" }, row.times, row.lengths, row.mark, row.avoid);
   row.node = make("li", {}, thumb, make("div", { className: "what" }, row.text, meta, row.machine, row.tools, row.scrub));
   row.node.addEventListener("click", (event) => { if (!event.target.closest("button, select, textarea")) choose(id); });
   row.node.dataset.id = id;
@@ -356,6 +358,7 @@ const updateRow = (row, each, at) => {
   row.shown = sentenceCase(each.text);
   fit(row.text);
   row.times.textContent = timesOf(each);
+  row.lengths.textContent = stepLengths(each);
   row.mark.value = kind;
   row.mark.ariaLabel = `Is step ${at + 1} shown`;
   row.avoid.setAttribute("aria-pressed", String(each.kind === "avoid"));
@@ -424,8 +427,9 @@ const render = () => {
   if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
   part("empty").hidden = steps().length > 0;
   list.hidden = !steps().length;
-  part("facts").replaceChildren(...[plural(steps().length, "step"), clock(total()), plural(edited.history.length, "correction")]
-    .map((textContent) => make("span", { textContent })));
+  const times = totalTimes(steps());
+  part("facts").replaceChildren(...[plural(steps().length, "step"), clock(total()), times && `steps: ${times}`, plural(edited.history.length, "correction")]
+    .filter(Boolean).map((textContent) => make("span", { textContent })));
   part("undo").disabled = part("undo-words").disabled = !edited.lastChange();
   part("redo").disabled = !edited.lastUndo();
   part("read-again").disabled = edited.correctsSteps;
@@ -522,6 +526,7 @@ const begin = async () => {
     seek, addStep, play: (second) => { seek(second); player.play().catch(() => {}); },
     take: (edits, base = edited.base) => edited.take({ edits, base }),
     revision: () => edited.base,
+    isMade: (sentence) => edited.madeSteps.some((add) => add.sentence === sentence),
     chooseStep: (id) => { view("steps"); choose(id); rows.get(id).node.scrollIntoView({ block: "nearest" }); rows.get(id).number.focus({ preventScroll: true }); },
   });
   render();

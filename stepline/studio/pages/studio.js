@@ -104,6 +104,7 @@ const loadNext = () => {
     loading += 1;
     image.onload = image.onerror = ({ type }) => {
       loading -= 1;
+      delete image.dataset.loading;
       if (type === "error") {   /* no picture rather than a broken one; it is asked for again when it is drawn again */
         image.removeAttribute("src");
         delete image.dataset.picture;
@@ -124,6 +125,7 @@ const near = new IntersectionObserver((entries) => {
 export const loadPicture = (image, source) => {
   if (image.dataset.picture === source) return image;
   image.dataset.picture = source;
+  image.dataset.loading = "";
   near.observe(image);
   return image;
 };

@@ -5,18 +5,21 @@ import { clock, loadPicture, make, tenths } from "./studio.js";
 const STRIDES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];   // s between two ticks
 const SHORTEST = 0.2;     // s that a step may be stretched down to
 const LANE = 34;          // px
+const MOST_LANES = 6;
 const SETTLED = 500;      // ms after the last key before a move is taken
 const MOST_ZOOM = 64;
 
 const round = (second) => Math.round(second * 100) / 100;
 
-/* The lowest lane in which each bar overlaps none before it; a Map of step id to lane. */
+/* The lowest lane in which each bar overlaps none before it, where all are taken the one that ends first; a Map of step id
+   to lane. */
 const inLanes = (steps) => {
   const ends = [], lanes = new Map();
   for (const { id, place } of [...steps].sort((a, b) => a.place.start - b.place.start)) {
     const free = ends.findIndex((end) => end <= place.start);
-    const lane = free < 0 ? ends.length : free;
-    ends[lane] = place.end;
+    const next = ends.length < MOST_LANES ? ends.length : ends.indexOf(Math.min(...ends));
+    const lane = free < 0 ? next : free;
+    ends[lane] = Math.max(place.end, ends[lane] ?? 0);
     lanes.set(id, lane);
   }
   return lanes;

@@ -14,7 +14,8 @@ const draft = {
 const tokens = (text) => text.split(/\s+/).filter(Boolean);
 const inOneLine = (text) => tokens(text).join(" ");
 
-/* take(edits, base), seek(second), play(second), chooseStep(id), revision(), steps(): what the page does and knows. */
+/* take(edits, base), seek(second), play(second), addStep(fields), chooseStep(id), revision(), isMade(sentence): what the page
+   does and knows. */
 export class Transcript {
   constructor(acts) {
     Object.assign(this, acts);
@@ -24,7 +25,7 @@ export class Transcript {
     this.held = 0;
     const button = (textContent, act, more = {}) => make("button", { type: "button", textContent, onclick: act, ...more });
     this.tools = make("div", { className: "controls tools", role: "group", ariaLabel: "Sentence" },
-      button("Edit", () => this.open()), button("Make a step", () => this.makeStep()),
+      button("Edit", () => this.open()), this.making = button("Make a step", () => this.makeStep()),
       button("Join with next", () => this.join()), button("Drop", () => this.drop(), { className: "danger" }));
     this.list.addEventListener("click", (event) => this.click(event));
     this.list.addEventListener("dblclick", (event) => {
@@ -66,6 +67,7 @@ export class Transcript {
     if (!ids.has(this.current)) this.current = undefined;
     const first = this.rows.get(this.current ?? sentences[0]?.id);
     if (first) first.when.tabIndex = 0;
+    this.making.disabled = this.isMade(this.current);
   }
 
   makeRow(id) {
@@ -120,6 +122,7 @@ export class Transcript {
     row.when.tabIndex = 0;
     row.node.classList.add("chosen");
     row.node.lastElementChild.append(this.tools);
+    this.making.disabled = this.isMade(id);
   }
 
   focus(id = this.current ?? this.spoken ?? this.sentences[0]?.id) {
@@ -210,8 +213,10 @@ export class Transcript {
     const sentence = this.sentences[this.at(this.current)];
     if (!sentence) return;
     const { start, end, id } = sentence;
+    if (this.isMade(id)) return this.tell("it is a step already");
     this.addStep({ sentence: id, text: sentence.text.replace(/[.,;:!?…\s]+$/, "") || sentence.text, span: { start, end } });
     this.tell("made into a step");
+    this.focus(id);   /* the button that had it is off now */
   }
 
   join() {

@@ -126,8 +126,10 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
         tensors = load(content)
         version = metadata["version"]
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        cure = "give a file that lab/writer_training wrote"
-        raise ModelError(f"{path or name}: no narration tagger ({error}); {cure}") from error
+        raise ModelError(
+            f"{path or name}: no narration tagger ({error}); give a file that lab/writer_training "
+            "wrote"
+        ) from error
     if version != FORMAT_VERSION:
         raise ModelError(
             f"{path}: a tagger of version {version}, not {FORMAT_VERSION}; train again"

@@ -135,8 +135,10 @@ def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ..
     weights, metadata = read_weights_file(path, WEIGHTS_FILE)
     front_verbs = metadata.get("front_verbs")
     if not isinstance(front_verbs, list) or not front_verbs:
-        cure = "give a file that lab/writer_training wrote"
-        raise ModelError(f"{path or WEIGHTS_FILE}: no narration tagger (no front verbs); {cure}")
+        raise ModelError(
+            f"{path or WEIGHTS_FILE}: no narration tagger (no front verbs); give a file that "
+            "lab/writer_training wrote"
+        )
     return weights, tuple(front_verbs)
 
 

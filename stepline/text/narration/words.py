@@ -87,5 +87,4 @@ def looks_english(words: Sequence[str]) -> bool:
 
     words: in lower case.
     """
-    count = sum(word in FUNCTION_WORDS for word in words)
-    return count >= MIN_ENGLISH_SHARE * len(words)
+    return sum(word in FUNCTION_WORDS for word in words) >= MIN_ENGLISH_SHARE * len(words)

@@ -149,9 +149,8 @@ class AntecedentFinder:
         candidates = self.candidates(sentence, token)
         if not candidates:
             return None
-        pronoun = self.docs[sentence][token]
         probabilities = candidate_probabilities(
-            pronoun.lower_, sentence, candidates, read_antecedent_weights()
+            self.docs[sentence][token].lower_, sentence, candidates, read_antecedent_weights()
         )
         # the same thing named twice is one answer
         probability_by_stem: dict[str, float] = {}
@@ -226,7 +225,6 @@ def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candida
     for rank, candidate in enumerate(candidates):
         distance = sentence - candidate.sentence
         is_object = candidate.role in OBJECT_ROLES
-        number_agrees = candidate.is_plural == is_plural_pronoun
         rows.append(
             [
                 # where it was named, and how many things were named since
@@ -242,7 +240,7 @@ def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candida
                 candidate.keep_probability,
                 candidate.keep_probability * float(distance == 0),
                 # whether one and many agree, and what "this" or "those" point at
-                float(number_agrees),
+                float(candidate.is_plural == is_plural_pronoun),
                 float(is_plural_pronoun and not candidate.is_plural),
                 np.log1p(candidate.count),
                 float(is_demonstrative) * float(distance == 0),

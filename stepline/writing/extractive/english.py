@@ -98,8 +98,7 @@ def _lazy_function(module: str, name: str) -> Callable[..., Any]:
         raise AttributeError(name)
 
     def import_and_call(*arguments: Any, **options: Any) -> Any:
-        function = getattr(importlib.import_module(module), name)
-        return function(*arguments, **options)
+        return getattr(importlib.import_module(module), name)(*arguments, **options)
 
     return import_and_call
 
@@ -117,8 +116,7 @@ def parser() -> "Language":
 def _load_parser() -> "Language":
     start = time.perf_counter()
     folder = find_weights("en-core-web-sm")
-    spacy = import_spacy()
-    language: Language = spacy.load(folder, exclude=list(UNUSED_PIPES))
+    language: Language = import_spacy().load(folder, exclude=list(UNUSED_PIPES))
     logger.info("loaded the English parser in %.2f s", time.perf_counter() - start)
     return language
 
@@ -132,15 +130,13 @@ def parse(texts: Sequence[str]) -> "Iterator[Doc]":
 @cache
 def verbs() -> frozenset[str]:
     """Return the base forms of English verbs, from WordNet by spaCy's lemmatizer."""
-    lemmatizer = parser().get_pipe("lemmatizer")
-    return frozenset(lemmatizer.lookups.get_table("lemma_index")["verb"])
+    return frozenset(parser().get_pipe("lemmatizer").lookups.get_table("lemma_index")["verb"])
 
 
 @cache
 def nouns() -> frozenset[str]:
     """Return the base forms of English nouns, from WordNet by spaCy's lemmatizer."""
-    lemmatizer = parser().get_pipe("lemmatizer")
-    return frozenset(lemmatizer.lookups.get_table("lemma_index")["noun"])
+    return frozenset(parser().get_pipe("lemmatizer").lookups.get_table("lemma_index")["noun"])
 
 
 PAST_ENDINGS = (("ing", "e"), ("ing", ""), ("ied", "y"), ("ed", "e"), ("ed", ""))
@@ -151,8 +147,7 @@ PRESENT_ENDINGS = (("ies", "y"), ("es", ""), ("s", ""))
 @cache
 def _verb_exceptions() -> dict[str, str]:
     """Return irregular form -> base form, from spaCy's lemmatizer."""
-    lookups = parser().get_pipe("lemmatizer").lookups
-    exception_table = lookups.get_table("lemma_exc")["verb"]
+    exception_table = parser().get_pipe("lemmatizer").lookups.get_table("lemma_exc")["verb"]
     exceptions = {}
     for form, bases in exception_table.items():
         if bases:
@@ -199,6 +194,5 @@ def _replace_endings(word: str, endings: Sequence[tuple[str, str]]) -> list[str]
     stems = []
     for ending, replacement in endings:
         if word.endswith(ending):
-            stem = word.removesuffix(ending)
-            stems.append(stem + replacement)
+            stems.append(word.removesuffix(ending) + replacement)
     return stems

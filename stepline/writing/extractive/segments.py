@@ -144,8 +144,7 @@ def _apply_rewrites(words: Sequence[SpokenWord]) -> list[SpokenWord]:
             new_text = match.expand(replacement)
             new_words = [SpokenWord(word, index) for word in new_text.split()]
             rewritten[first : last + 1] = new_words
-            after = first + len(new_words)
-            offset = len(" ".join(word.plain for word in rewritten[:after]))
+            offset = len(" ".join(word.plain for word in rewritten[: first + len(new_words)]))
     return rewritten
 
 
@@ -195,8 +194,7 @@ def _without_openers(words: Sequence[SpokenWord]) -> list[SpokenWord]:
         following = line[match.end() : match.end() + 1]
         if following not in ("", " ", ","):
             break
-        count = line.count(" ", 0, match.end()) + 1
-        del rewritten[:count]
+        del rewritten[: line.count(" ", 0, match.end()) + 1]
     while rewritten and rewritten[-1].bare in CONNECTIVE_WORDS:
         rewritten.pop()
     return rewritten

@@ -168,8 +168,10 @@ def write_llm(
         for number, chunk in enumerate(chunks)
     ]
     if parts and all(part.is_rejected for part in parts):
-        cure = "correct the settings under writing.llm"
-        raise WriterError(f"{settings.base_url}: {parts[0].fallback_reason}; {cure}")
+        raise WriterError(
+            f"{settings.base_url}: {parts[0].fallback_reason}; correct the settings under "
+            "writing.llm"
+        )
     filled = _fill_gaps(parts, write_fallback)
     steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
@@ -389,8 +391,9 @@ def _fill_gaps(parts: Sequence[ChunkSteps], fallback: Callable[[], WrittenSteps]
             dropped += part.dropped
             notes += [f"{_sentence_range([part])}: {note}" for note in part.notes]
         if reason:
-            cause = f"from the extractive writer, because {reason}"
-            notes.append(f"{_sentence_range(run)}: provisional, {cause}")
+            notes.append(
+                f"{_sentence_range(run)}: provisional, from the extractive writer, because {reason}"
+            )
     return WrittenSteps(tuple(steps), tuple(dropped), tuple(notes))
 
 
@@ -436,8 +439,7 @@ def talk_reasons(texts: Sequence[str]) -> list[str | None]:
     talk = SENTENCE_KINDS.index("talk")
     reasons: list[str | None] = []
     for text in texts:
-        sentence = text.rstrip(".") + "."
-        sentences = [SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP]
+        sentences = [SENTENCE_BEFORE_STEP, text.rstrip(".") + ".", SENTENCE_AFTER_STEP]
         _, tags, _ = load_tagger().tag_sentences(sentences)
         reasons.append(
             TALK_REASON if tags.kind_probabilities[talk] >= MIN_TALK_PROBABILITY else None

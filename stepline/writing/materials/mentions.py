@@ -410,8 +410,7 @@ def _amount_mentions(name: "list[Token]", amount: StatedAmount) -> Iterator[Thin
             yield _as_mention(name, "some", None)
             return
         yield _as_mention(container, "amount", amount)
-        unit = last.lemma_.lower()
-        amount = replace(amount, unit=unit, end=last.i + 1, is_article=False)
+        amount = replace(amount, unit=last.lemma_.lower(), end=last.i + 1, is_article=False)
     amount = _amount_with_unit_from_name(name, amount)
     yield _as_mention(name, "amount", amount)
 

@@ -174,8 +174,7 @@ def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
 
 def _has_subject_among(verb: "Token", subjects: frozenset[str]) -> bool:
     """Return whether the subject of a verb in the present or after "will" is one of these words."""
-    begin = max(0, verb.i - MAX_WORDS_TO_SUBJECT)
-    words = list(verb.doc[begin : verb.i])
+    words = list(verb.doc[max(0, verb.i - MAX_WORDS_TO_SUBJECT) : verb.i])
     has_modal = False
     while words and _can_precede_verb(words[-1]):
         last_word = words.pop()
