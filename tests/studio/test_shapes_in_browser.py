@@ -1,18 +1,13 @@
 """Upright videos in the studio, an empty library, and its pages on every screen."""
 
 import pytest
-from browser import CHROMIUM
 from small_video import draw_video
+from studio_pages import IN_BROWSER
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
+pytestmark = IN_BROWSER
 
 ID = video_id("v0.json")
 WIDTHS = (390, 768, 1280, 1920)
@@ -63,6 +58,8 @@ def test_the_review_of_an_upright_video_has_the_player_next_to_the_steps(browser
     player = box(page, "#player")
     assert player["width"] / player["height"] == pytest.approx(9 / 16, abs=0.02)
     assert box(page, ".steps")["left"] >= player["right"]
+    page.wait_until("document.querySelector('.step .thumb')")
+    assert box(page, ".thumb")["bottom"] < box(page, ".step")["bottom"]  # nothing of it is cut off
     assert page.violations() == []
     page.close()
 
