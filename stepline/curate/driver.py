@@ -1,7 +1,8 @@
 """A run of `stepline curate` from its source to its dataset and report.
 
-The videos go through their stages (execution/), then come the stages over all of them, and so on in the recipe's order. Everything in OUT is found again by its name,
-so a run continues where an earlier one ended, however that ended:
+The videos go through their stages (execution/), then come the stages over all of them, and so
+on in the recipe's order. Everything in OUT is found again by its name, so a run continues where an
+earlier one ended, however that ended:
 
     OUT/run.json, items.jsonl, refused.jsonl        the recipe, the videos, what was left out of the source
     OUT/cells, failures                             results of tasks (a stage of a video), and why there are none
