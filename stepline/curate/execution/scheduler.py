@@ -4,7 +4,7 @@ Each video's tasks run in order, several videos side by side, so that no worker 
 engines use it: the local one (local.py) with all videos and all workers, an actor of Ray's
 (ray.py) with a few and one worker.
 
-    Scheduler.add: opens a video, whose files are fetched (fetcher.py). Scheduler.step: asks each
+    Scheduler.add: opens a video, whose files are fetched (FileDownloader). Scheduler.step: asks each
     for its next task (VideoInProgress), submits that to a free worker (TaskPool), and records its outcome
     in OUT (store/results.py).
 
@@ -17,15 +17,19 @@ A crash or too much memory counts only where a fresh process comes to the same e
 lost by what an earlier one left behind, and the outcome does not depend on which worker had it. A
 task whose worker was killed from outside (kill -9, the system short of memory) is done again, a few
 times at most.
+
+A file of this machine is used where it is. How many videos are open (engine.ahead) bounds the files.
 """
 
+import itertools
+import shutil
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stepline.curate.execution.fetcher import FileDownloader, file_urls
 from stepline.curate.execution.worker import (
     TaskReply,
     TaskRequest,
@@ -40,9 +44,86 @@ from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import OutOfReachError
-from stepline.files.remote.settings import BYTES_PER_MIB
+from stepline.files.remote.settings import BYTES_PER_MIB, RemoteSettings
 from stepline.processes import thread_limit_variables
 from stepline.workers import Reply, WorkerDeath, WorkerPool, WorkerProcess, WorkerReady
+
+PARALLEL_FETCHES = 2  # files fetched at the same time
+MAX_SUFFIX_CHARS = 16  # of an address, that the copy's name keeps
+
+
+def file_urls(item: VideoItem) -> dict[str, str]:
+    """Return the URLs of the files of a video by kind: "media", "captions", "features"."""
+    urls = {"media": item.video, "captions": item.captions, "features": item.features}
+    return {name: url for name, url in urls.items() if url is not None}
+
+
+class FileDownloader:
+    """Downloads the files of videos into a scratch folder, in background threads.
+
+    Args:
+        scratch: folder for downloaded files.
+        settings: limits and retries of downloads.
+    """
+
+    def __init__(self, scratch: Path, settings: RemoteSettings) -> None:
+        self._scratch = scratch
+        self._settings = settings
+        self._files: dict[str, dict[str, Future[Path]]] = {}  # by id of the video and kind
+        self._folders: dict[str, Path] = {}  # by id of the video
+        self._numbers = itertools.count(1)  # of the folders
+        self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
+
+    def start_downloads(self, item: VideoItem, kinds: Collection[str]) -> None:
+        """Start to download files of a video in background threads. Local files are used where they
+        are.
+
+        Args:
+            item: the video with the URLs of its files.
+            kinds: kinds of the files: "media", "captions", "features".
+        """
+        folder = self._scratch / f"video-{next(self._numbers)}"
+        self._folders[item.id] = folder
+        files: dict[str, Future[Path]] = {}
+        for name in sorted(kinds):
+            source = RemotePath(file_urls(item)[name], self._settings)
+            if source.local is not None:
+                files[name] = Future()
+                files[name].set_result(source.local)
+            else:
+                # Readers need the suffix of its own name. The rest may be anything.
+                suffix = Path(source.name).suffix[:MAX_SUFFIX_CHARS]
+                files[name] = self._threads.submit(_fetch, source, folder / f"{name}{suffix}")
+        self._files[item.id] = files
+
+    def local_files(self, item: VideoItem, kinds: Collection[str]) -> dict[str, Path] | None:
+        """Return the local paths of files of a video by kind. None while one is being downloaded.
+
+        kinds: kinds of the files, all of which were opened.
+
+        Raises SteplineError if a download failed.
+        """
+        files = self._files.get(item.id, {})
+        if not all(files[kind].done() for kind in kinds):
+            return None
+        return {kind: files[kind].result() for kind in kinds}
+
+    def delete_files(self, item: VideoItem) -> None:
+        """Delete the downloaded files of a video."""
+        for fetch in self._files.pop(item.id, {}).values():
+            if not fetch.cancel():
+                fetch.exception()  # waits for one that would write into the folder
+        shutil.rmtree(self._folders.pop(item.id, self._scratch / "none"), ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop all downloads. The downloaded files stay."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _fetch(source: RemotePath, target: Path) -> Path:
+    source.fetch(target)
+    return target
+
 
 START_SECONDS = 180.0  # that a process may take to start
 MAX_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
