@@ -97,7 +97,12 @@ _REMOVED_SETTINGS = {
         report.example_steps report.frame_width engine.batch engine.fewest text_base.merge
         text_base.memory text_base.shard text_base.engine text_base.recall data.speech
         data.around model.refine procx.choose procx.search train.offset_rate judge.weights
-        pseudo.most rounds.held_out
+        pseudo.most rounds.held_out procx.overlap procx.caption_power report.steps_read
+        report.videos_compared report.task report.points report.text_base report.witness
+        attention.padding attention.query_start captioner.transcript_layers
+        captioner.longest_transcript loss.match loss.role_weight loss.role_temperature
+        loss.overlap_weight loss.varifocal_alpha loss.varifocal_gamma loss.focal_alpha
+        loss.focal_gamma loss.count_spread loss.count_beta contrast.rivals
     """,
 }
 CURE_OF_REMOVED_SETTING = {

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from stepline.cli.steps import DEMO_VIDEO
-
 CAPTIONS = """1
 00:00:00,500 --> 00:00:03,000
 Hello everyone and welcome back to my channel.
@@ -75,6 +73,8 @@ def copy_demo(path, seconds):
     """Write the first seconds of the demo video, in which a voice names steps, and return its
     path."""
     import av
+
+    from stepline.cli.steps import DEMO_VIDEO
 
     with av.open(str(DEMO_VIDEO)) as source, av.open(str(path), "w") as out:
         streams = [out.add_stream_from_template(stream) for stream in source.streams]

@@ -9,6 +9,7 @@ from stepline.settings import (
     Settings,
     config_file,
     load_settings,
+    validate,
     without_removed_settings,
 )
 
@@ -315,6 +316,22 @@ def test_what_0_1_0_stored_is_read_without_settings_that_were_removed():
         stored = {**now, section: now[section] | removed}
         assert without_removed_settings(stored) == now
         assert parse_settings(kind, stored) == kind()
+
+
+def test_settings_that_0_1_0_stored_in_a_record_or_a_run_are_read_without_what_left():
+    from stepline.curate.stage import Recipe
+    from stepline.pipeline.request import StepsSettings
+
+    stored = {"procx": {"overlap": 0.2, "caption_power": 2.0, "floor": 0.1, "search": {"beam": 1}}}
+    read = validate(StepsSettings, without_removed_settings(stored))
+    assert read == validate(StepsSettings, {"procx": {"floor": 0.1}})
+    run = {
+        "report": {"points": 400, "task": None, "witness": {"seed": 3}, "seed": 5},
+        "steps": stored,
+    }
+    assert validate(Recipe, without_removed_settings(run)).report.seed == 5
+    with pytest.raises(SettingsError, match=r"procx\.overlap was removed"):
+        load_settings(StepsSettings, None, ["procx.overlap=0.2"])
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 import test_golden
 from option_words import option_words
+from small_video import copy_demo
 
-import stepline
-
-DEMO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 TRACER, APART = shutil.which("strace"), shutil.which("unshare")
 LIFE = 60.0  # s; onnxruntime would look up its vendor's host once a process is 14 s old
 OWN = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::(1|ffff:127\.[0-9.]+)"')
@@ -102,9 +100,10 @@ PREDICTION = (
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with the golden files' inputs and the demo."""
-    shutil.copy(DEMO, test_golden.fresh(tmp_path / "work"))
-    return tmp_path / "work"
+    """A folder with the golden files' inputs and the beginning of the demo."""
+    folder = test_golden.fresh(tmp_path / "work")
+    copy_demo(folder / "demo.mp4", 24)
+    return folder
 
 
 def run_python(folder, *arguments, within=()):

@@ -518,7 +518,7 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
     for foreign in foreign_outputs(request.id, options.out, options.formats):
         cure = "give another --out, or --overwrite to lose it"
         raise SettingsError(
-            f"{foreign}: an output would be written over this file, which is not as an earlier run "
+            f"{foreign}: an output would be written over this file, which is not as this release "
             f"left it; {cure}"
         )
 

@@ -89,6 +89,8 @@ FRAMINGS = {
     "a length with an underscore in it": b"Content-Length: 0_4\r\n",
     "a length in other digits": b"Content-Length: \xb2\r\n",
     "a length of nothing": b"Content-Length: \r\n",
+    "a length before a blank and a colon": b"Content-Length : 4\r\n",
+    "chunks within another coding": b"Transfer-Encoding: chunked, gzip\r\n",
 }
 # Of every kind of request: a page, the API, what needs no token, a path that is not there.
 REQUESTS = (

@@ -284,31 +284,6 @@ def test_a_wrong_method_does_nothing(guest, attacked, route, untouched):
     assert stored_rows(attacked.folder) == before
 
 
-SMUGGLED = b"GET /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer x\r\n\r\n"
-
-
-@each_route()
-def test_two_framings_are_refused(guest, attacked, route):
-    """A request whose length two servers would read differently, from one who may ask."""
-    client = Client(guest, attacked, route)
-    before = stored_rows(attacked.folder)
-    tries = (
-        (("Content-Length: 4", "Transfer-Encoding: chunked"), b"0\r\n\r\n" + SMUGGLED),
-        (("Transfer-Encoding: chunked", "Content-Length: 40"), b"0\r\n\r\n" + SMUGGLED),
-        (("Content-Length: 4", "Content-Length: 40"), b"{}{}" + SMUGGLED),
-        (("Content-Length: +4",), b"{}{}" + SMUGGLED),
-        (("Content-Length: 4, 4, 5",), b"{}{}" + SMUGGLED),
-        (("Transfer-Encoding: xchunked",), b"0\r\n\r\n" + SMUGGLED),
-        (("Transfer-Encoding: chunked, gzip",), b"0\r\n\r\n" + SMUGGLED),
-        (("Content-Length : 4",), b"{}{}" + SMUGGLED),
-    )
-    for lines, rest in tries:
-        replies = client.raw(*lines, rest=rest)
-        assert replies.startswith(b"HTTP/1.1 400"), (lines, replies[:200])
-        assert replies.count(b"HTTP/1.1 ") == 1, lines
-    assert stored_rows(attacked.folder) == before
-
-
 @each_route()
 def test_a_body_that_is_too_long_is_refused_unread(guest, attacked, route):
     """By its length alone: no byte of it is sent, and the answer comes nevertheless."""

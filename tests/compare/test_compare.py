@@ -3,10 +3,12 @@
 import json
 from contextlib import closing
 
+import numpy as np
 import pytest
 
 from stepline.compare import TaskComparison, compare
 from stepline.compare.align import StepIndex, match_in_order, sort_groups
+from stepline.compare.materials import compare_materials
 from stepline.compare.read import read_folder
 from stepline.compare.settings import CompareSettings
 from stepline.compare.write import to_json, to_lines
@@ -147,6 +149,17 @@ def test_amounts_have_their_spread(comparison):
     needed = comparison.materials[0]
     assert needed.name == "milk"
     assert (needed.amounts[0].low, needed.amounts[0].median, needed.amounts[0].high) == (1, 2, 3)
+
+
+def test_names_of_one_thing_are_one_material_by_the_name_of_most_videos():
+    vectors = {"egg": (1.0, 0.0), "eggs": (0.9, 0.4359), "salt": (0.0, 1.0)}
+    videos = [
+        (video, [Material(name=name, at=second) for second, name in enumerate(names)])
+        for video, names in {"a": ["eggs", "salt"], "b": ["egg"], "c": ["egg"]}.items()
+    ]
+    compared = compare_materials(videos, lambda names: np.array([vectors[name] for name in names]))
+    found = {material.name: [m.video for m in material.videos] for material in compared}
+    assert found == {"egg": ["a", "b", "c"], "salt": ["a"]}
 
 
 def test_the_arrows_that_leave_a_step_sum_to_one(comparison):

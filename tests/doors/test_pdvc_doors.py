@@ -4,7 +4,8 @@ The expected numbers are what ttengwang/PDVC @0b025c8 gave on a CPU: `resizeFeat
 heads of its YouCook2 configuration, `PostProcess` and `reranking`. Its encoder and decoder read
 zeros outside of a video, as its CUDA kernel does and its code for a CPU does not. Its captioner read
 at the box of the last layer instead of the one before (docs/procx.md), and as everywhere the nearest
-row outside of a video.
+row outside of a video. The losses of training are those of `SetCriterion` with `HungarianMatcher`, and
+rates of counts that are made here.
 """
 
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pdvc_files as files
+import pdvc_losses
 import pytest
 import torch
 
@@ -21,11 +23,14 @@ from stepline.models.procx.inference import (
     propose,
     select_proposals,
 )
-from stepline.models.procx.model import ProcX
+from stepline.models.procx.losses import compute_localization_losses
+from stepline.models.procx.matcher import Targets
+from stepline.models.procx.model import Predictions, ProcX
 from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
     DescribeSettings,
+    LossSettings,
     ModelSettings,
 )
 from stepline.models.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
@@ -187,3 +192,30 @@ def test_captions_and_choice_are_those_of_pdvc(model, answers):
 
 def test_the_end_is_the_mark_that_pdvc_ends_with():
     assert END_TOKEN == MARKS - 1
+
+
+def test_the_losses_of_training_and_their_gradients_are_pdvcs():
+    expected = EXPECTED["losses"]
+    outputs = {name: value.requires_grad_() for name, value in pdvc_losses.outputs().items()}
+    steps = pdvc_losses.targets()
+    lengths = torch.tensor([len(boxes) for boxes in steps])
+    padded = torch.nn.utils.rnn.pad_sequence(steps, batch_first=True)  # (B, K, 2)
+    targets = Targets(padded, torch.arange(padded.shape[1]) >= lengths[:, None])
+    losses, matches = compute_localization_losses(
+        Predictions(**outputs), targets, LossSettings(confidence="focal"), pdvc_losses.rates()
+    )
+    pairs = [
+        (layer, video, query, step)
+        for layer, videos in enumerate(expected["matches"])
+        for video, found in enumerate(videos)
+        for query, step in found
+    ]
+    columns = (matches.layer, matches.video, matches.query, matches.step)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == pairs
+    values = {name: loss.mean for name, loss in losses.items()}
+    for name, value in values.items():
+        assert value.item() == pytest.approx(expected[name], rel=1e-5), name
+    total = 4 * values["giou"] + 2 * values["confidence"] + 0.5 * values["count"]
+    gradients = torch.autograd.grad(total, list(outputs.values()))
+    norms = [gradient.norm().item() for gradient in gradients]
+    assert norms == pytest.approx(list(expected["gradients"].values()), rel=1e-5)

@@ -3,30 +3,21 @@
 import shutil
 
 import pytest
+from correction_samples import correction
 
 from stepline.library import corrected_library as module
 from stepline.library.corrected_library import CorrectedLibrary, open_corrections, video_id
-from stepline.library.corrections import ChangeEdit, Correction
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_record
 
 COUNT = 130  # videos, more than the records that are kept in memory
 
 
-def correction(number, base, text="Cut it"):
-    edit = ChangeEdit(do="change", step="a", text=text, status="said_only")
-    return Correction(
-        id=f"{number}.{base}",
-        video=video_id(f"v{number}.json"),
-        by="Ann",
-        when=0.0,
-        base=base,
-        edits=(edit,),
-    )
-
-
 def correct(library, number, base=0, text="Cut it"):
-    return library.correct(video_id(f"v{number}.json"), correction(number, base, text))
+    edit = {"do": "change", "step": "a", "text": text, "status": "said_only"}
+    id = video_id(f"v{number}.json")
+    new = correction(base, edit, video=id)
+    return library.correct(id, new.model_copy(update={"id": f"{number}.{base}"}))
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """Corrections: what people changed is applied, undone and refused where two clash; the machine's
 word is kept."""
 
-import json
-
 import pytest
+from correction_samples import correction
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +10,6 @@ from stepline.errors import StoreError
 from stepline.library.corrections import (
     STEP_FIELDS,
     ConflictError,
-    Correction,
     active_corrections,
     apply_corrections,
     check_correction,
@@ -45,20 +43,6 @@ def machine_record():
         transcript=Transcript(sentences=said),
         steps=steps,
     )
-
-
-def correction(number, *edits, undoes=None, base=None, by="ann", window=""):
-    tree = {
-        "id": f"c{number}",
-        "video": "v",
-        "by": by,
-        "when": 0.0,
-        "base": number if base is None else base,
-        "window": window,
-        "edits": edits,
-        "undoes": undoes,
-    }
-    return Correction.model_validate_json(json.dumps(tree))
 
 
 def after(*edits):

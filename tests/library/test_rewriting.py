@@ -1,12 +1,11 @@
 """Steps are written again where people corrected their sentences, and only there."""
 
-import json
-
 import pytest
+from correction_samples import correction
 
 from stepline.errors import ModelError
 from stepline.library import rewriting
-from stepline.library.corrections import ConflictError, Correction, apply_corrections
+from stepline.library.corrections import ConflictError, apply_corrections
 from stepline.library.rewriting import DROPPED_REASON, NO_STEP_REASON, PERSON_REASON, rewrite_steps
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
@@ -39,13 +38,6 @@ def machine_record(writer="extractive", **settings):
         steps=steps,
         settings={"writing": {"steps": "usual", **settings}},
         models={"writer": writer},
-    )
-
-
-def correction(number, *edits, base=None, by="ann"):
-    fields = {"id": f"c{number}", "video": "v", "by": by, "when": 0.0, "edits": edits}
-    return Correction.model_validate_json(
-        json.dumps(fields | {"base": number if base is None else base})
     )
 
 

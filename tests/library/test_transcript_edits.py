@@ -1,12 +1,11 @@
 """Edits of a transcript: the times of words that stay, those of words that change, and what cites
 sentences that are joined or dropped."""
 
-import json
-
 import pytest
+from correction_samples import correction
 
 from stepline.errors import StoreError
-from stepline.library.corrections import Correction, apply_corrections, check_correction
+from stepline.library.corrections import apply_corrections, check_correction
 from stepline.records import Material, Record, Sentence, Span, Step, Transcript, Video, Word
 from stepline.storage import from_json, to_json
 
@@ -52,19 +51,6 @@ def record():
         steps=steps,
         materials=(milk,),
     )
-
-
-def correction(number, *edits, undoes=None, base=None, by="ann"):
-    tree = {
-        "id": f"c{number}",
-        "video": "v",
-        "by": by,
-        "when": 0.0,
-        "base": number if base is None else base,
-        "edits": edits,
-        "undoes": undoes,
-    }
-    return Correction.model_validate_json(json.dumps(tree))
 
 
 def after(*edits):

@@ -1,7 +1,8 @@
 """Titles, tags and metadata: edits of the video as a whole, which outlive a new record."""
 
-import json
+from functools import partial
 
+import correction_samples
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,6 @@ from stepline.errors import StoreError
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import (
     ConflictError,
-    Correction,
     apply_corrections,
     check_correction,
     corrects_steps,
@@ -27,10 +27,7 @@ def record(text="Slice the lemons", title="Lemonade"):
     return Record(id="v0", video=Video(id="v0", title=title), steps=(step,))
 
 
-def correction(number, *edits, base=None, by="ann", undoes=None):
-    tree = {"id": f"c{number}", "video": ID, "by": by, "when": 0.0, "edits": list(edits)}
-    tree |= {"base": number if base is None else base, "undoes": undoes}
-    return Correction.model_validate_json(json.dumps(tree))
+correction = partial(correction_samples.correction, video=ID)
 
 
 def tag(text):

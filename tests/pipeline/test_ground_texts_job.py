@@ -16,7 +16,6 @@ from stepline.errors import ModelError, ShapeError
 from stepline.evaluate.calibration import LogisticRegression
 from stepline.features.files import write_feature_file
 from stepline.files.digests import sha256
-from stepline.media import probe
 from stepline.models.nasva.calibration import Calibration, calibration_path, write_calibration
 from stepline.models.nasva.checkpoint import write_aligner
 from stepline.models.nasva.model import Aligner
@@ -27,7 +26,6 @@ from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
 from stepline.pipeline.ground_texts import read_order_matrix
 from stepline.pipeline.networks import describe_inputs, load_networks
-from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Record, Step, Video
 from stepline.storage import from_json, read_record
@@ -50,9 +48,8 @@ def truth():
 
 
 @pytest.fixture(scope="module")
-def features():
-    settings = StepsSettings()
-    return extract_features(Request(DEMO, "demo"), probe(DEMO, settings.media), settings).features
+def features(demo_pictures):
+    return demo_pictures.features
 
 
 @pytest.fixture(scope="module")

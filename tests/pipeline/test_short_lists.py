@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 import stepline
-from stepline.media import probe
-from stepline.pipeline.pictures import VisualFeatures, VisualOptions, extract_features
+from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import ground_steps
-from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.understand import place_user_lines
 from stepline.records import Sentence, Span, Transcript
 from stepline.storage import read_record
-from stepline.vision import load_backbone
 
 SETTINGS = StepsSettings()
 DEMO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
@@ -105,19 +103,13 @@ def demo_truth():
     return read_record(DEMO.with_name("demo_truth.json"))
 
 
-@pytest.fixture(scope="module")
-def pictures():
-    options = VisualOptions(backbone=load_backbone(SETTINGS.vision))
-    return extract_features(Request(DEMO, "demo"), probe(DEMO, SETTINGS.media), SETTINGS, options)
-
-
 @pytest.mark.parametrize("seed", range(6))
-def test_the_demo_has_each_line_where_it_is_drawn(seed, demo_truth, pictures):
+def test_the_demo_has_each_line_where_it_is_drawn(seed, demo_truth, demo_pictures):
     rng = random.Random(seed)
     truth = {step.text: step for step in demo_truth.reference}
     for _ in range(3):
         lines = draw_list(rng, tuple(truth))
-        for step in place(lines, demo_truth.transcript, demo_truth.video.duration, pictures):
+        for step in place(lines, demo_truth.transcript, demo_truth.video.duration, demo_pictures):
             if step.text not in truth:
                 assert step.status == "not_found", step
             elif truth[step.text].spans and step.text not in SHOWN_ELSEWHERE:

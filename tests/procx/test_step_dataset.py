@@ -127,7 +127,7 @@ def test_sources_are_records_or_a_public_dataset(tmp_path):
     assert [record.id for record in read_records(str(parts))] == ["v0", "v1", "z"]
     with pytest.raises(DatasetError, match="leave --subset out"):
         list(read_records(str(parts), subset="val"))
-    with pytest.raises(DatasetError, match="no records to train on"):
+    with pytest.raises(DatasetError, match="no such file or folder"):
         list(read_records(str(tmp_path / "none")))
 
 

@@ -1,19 +1,14 @@
 """Videos are named, tagged, described and deleted, as a person does it: by keys, mouse and finger."""
 
-import time
+import itertools
 
 import pytest
-from browser import CHROMIUM
+from studio_pages import IN_BROWSER, SAVED, until
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
+pytestmark = IN_BROWSER
 
 LEMONADE = video_id("v0.json")
 PLACE = f"/api/videos/{LEMONADE}"
@@ -259,11 +254,13 @@ READY = "document.querySelectorAll('#list .step').length && document.querySelect
 
 def test_an_open_review_says_that_the_video_was_deleted_elsewhere(visit, server):
     page = visit(f"video/{LEMONADE}", READY)
-    for number in range(100):  # until the page listens
-        label(server, {"do": "title", "title": f"Title {number}"})
-        if page.run("document.title.startsWith('Title')"):
-            break
-        time.sleep(0.1)
+    numbers = itertools.count()
+
+    def listens():
+        label(server, {"do": "title", "title": f"Title {next(numbers)}"})
+        return page.run("document.title.startsWith('Title')")
+
+    until(listens)
     assert server.ask("DELETE", PLACE, "")[0].status == 200
     page.wait_until("document.getElementById('trouble').textContent.includes('was deleted')")
 
@@ -280,15 +277,14 @@ def test_the_review_shows_labels_edits_and_undoes_them_and_deletes(visit, server
     page.type("A1")
     press(page, "Enter")
     page.wait_until(f"!{OPEN} && document.getElementById('labels').innerText.includes('A1')")
-    saved = "document.getElementById('saved').textContent === 'All changes saved'"
-    page.wait_until(saved)
+    page.wait_until(SAVED)
     assert labels(server) == ("Lemonade", ["Safety"], {"Course": "A1"})
     assert page.violations() == []
     page.click("#show-history")
     words = "document.getElementById('changes').innerText"
     page.wait_until(f"{words}.includes('tag “Safety”; Course: “A1”')")
     page.click("#undo")
-    page.wait_until(f"document.getElementById('labels').hidden && {saved}")
+    page.wait_until(f"document.getElementById('labels').hidden && {SAVED}")
     assert labels(server) == ("Lemonade", [], {})
     page.click("#edit-details")
     page.wait_until(OPEN)

@@ -1,21 +1,15 @@
 """The library as a person uses it: cards, search, files that are dropped, and jobs."""
 
 import os
-import time
 
 import pytest
-from browser import CHROMIUM
+from studio_pages import IN_BROWSER, until
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 from stepline.storage import read_record, write_record
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
+pytestmark = IN_BROWSER
 
 TITLES = "[...document.querySelectorAll('.card > div a:not(.permalink)')].map((card) => card.textContent)"
 JOBS = "[...document.querySelectorAll('#jobs li')]"
@@ -79,6 +73,20 @@ def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
     page.wait_until(f"location.pathname === '/video/{bread}'")
 
 
+def test_a_change_of_a_video_leaves_the_other_cards_as_they_are(visit, server):
+    page = visit()
+    enter(page, "sort", "title", "change")
+    page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Bread,Lemonade'")
+    page.run("window.cards = [...document.querySelectorAll('.card')]")
+    edit = {"do": "title", "title": "Zest"}
+    body = {"by": "ann", "base": 0, "edits": [edit]}
+    path = f"/api/videos/{video_id('v2.json')}/corrections"
+    assert server.ask("POST", path, body)[0].status == 200
+    page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Lemonade,Zest'")
+    kept = "window.cards.map((each) => [...document.querySelectorAll('.card')].indexOf(each))"
+    assert page.run(kept) == [0, -1, 1]
+
+
 def test_a_search_gives_moments_that_open_at_their_second(visit):
     page = visit()
     page.press("/", 191, "/")
@@ -105,10 +113,7 @@ def test_what_is_listed_is_shared_as_one_file_that_the_browser_saves(
     page.click("#share-now")
     page.wait_until("document.getElementById('told').textContent.startsWith('1 video shared')")
     assert "Bread.html" in page.run("document.getElementById('told').textContent")
-    ends = time.monotonic() + 30
-    while not (saved / "Bread.html").is_file():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
+    until((saved / "Bread.html").is_file)
     assert "Slice the lemons" in (saved / "Bread.html").read_text()
     assert not (server.studio.library.folder / "share").exists()
 
@@ -124,6 +129,11 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
         "uploadThroughput": 6 * MB,
     }
     page.send("Network.emulateNetworkConditions", **conditions)
+    # the last piece is never sent, so that it breaks off however slow this test is
+    page.run(
+        "(() => { const send = fetch; window.fetch = (path, options) => "
+        f"options?.headers?.['Upload-Offset'] > {8 * MB} ? new Promise(() => {{}}) : send(path, options); }})()"
+    )
     page.drop(film)
     page.wait_until("document.querySelector('#uploads progress')?.value > .4")
     page.send("Page.navigate", url="about:blank")
@@ -276,10 +286,12 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
     (job,) = server.studio.jobs.list_jobs()
     told = {"id": job.id, "state": "running", "stage": "pictures", "done": 0.4, "left_s": 75}
     server.studio.jobs.change(job.id, expected=("waiting",), state="running")
-    for _ in range(100):  # the list of jobs may still be on its way
+
+    def shows_progress():  # the page may not listen yet, and the list of jobs be on its way
         server.broadcast.publish("job", told)
-        if page.run(f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')"):
-            break
+        return page.run(f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')")
+
+    until(shows_progress)
     page.wait_until("document.querySelector('#jobs progress').value === 0.4")
     assert page.violations() == []
     page.run(

@@ -3,10 +3,9 @@ finger and keys."""
 
 import json
 import shutil
-import time
 
 import pytest
-from browser import CHROMIUM
+from studio_pages import IN_BROWSER, LOOKS, PLAYER, SAVED, until
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
@@ -17,22 +16,9 @@ from stepline.records import Span, Step, Wait
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_record
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
+pytestmark = IN_BROWSER
 
 ID = video_id("v0.json")
-LOOKS = {
-    "wide": {"width": 1280},
-    "narrow": {"width": 390, "height": 844},
-    "dark": {"width": 1280, "dark": True},
-    "narrow-dark": {"width": 390, "height": 844, "dark": True},
-}
-PLAYER = "document.getElementById('player')"
-SAVED = "document.getElementById('saved').textContent === 'All changes saved'"
 
 
 @pytest.fixture
@@ -452,6 +438,40 @@ def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, b
     other.wait_until("document.querySelectorAll('#list .step').length === 2")
 
 
+def test_what_another_changes_while_this_window_saves_is_shown(review, server):
+    page = review()
+    # The first record that is read after a save comes late, and what is heard is noted.
+    late = """const send = fetch, listen = EventSource.prototype.addEventListener;
+    window.records = 0;
+    window.fetch = async (path, options) => {
+      const reply = await send(path, options);
+      if (!/record/.test(path)) return reply;
+      if (window.records === 2) await new Promise((next) => { window.goOn = next; });
+      window.records += 1;
+      return reply;
+    };
+    EventSource.prototype.addEventListener = function (kind, take) {
+      listen.call(this, kind, (event) => {
+        take(event);
+        if (kind === "video") window.heard = JSON.parse(event.data).revision;
+      });
+    };"""
+    page.send("Page.addScriptToEvaluateOnNewDocument", source=late)
+    page.send("Page.reload")
+    # once for the page, and once more when it listens
+    page.wait_until("window.records === 2 && document.querySelector('.bar-box')")
+    page.wait_until(SAVED)
+    press(page, "j")
+    press(page, "x")
+    page.wait_until("window.goOn")
+    edit = {"do": "change", "step": "b", "text": "Pour the milk"}
+    body = {"by": "bob", "base": 1, "edits": [edit]}
+    assert server.ask("POST", f"/api/videos/{ID}/corrections", body)[0].status == 200
+    page.wait_until("window.heard === 2")
+    page.run("goOn()")
+    page.wait_until("document.querySelector('#list textarea').value === 'Pour the milk'")
+
+
 @pytest.mark.parametrize(
     ("button", "kept"),
     [
@@ -636,13 +656,6 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     page.close()
 
 
-def until(fact):
-    deadline = time.monotonic() + 30
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_hostile_texts_stay_text(review, server):
     evil = "<img src=x onerror=alert(1)>"
     edits = [
@@ -717,6 +730,25 @@ def test_an_output_that_cannot_be_saved_leaves_its_reason_alone(review):
     assert page.run("document.getElementById('told').textContent") == ""
 
 
+def test_a_reading_that_fails_at_once_is_told(review, monkeypatch):
+    monkeypatch.setattr("stepline.studio.jobs.WORKER", "fake_job_workers:cut_a_message_short")
+    page = review()
+    # The reply that names the job comes after the job has ended.
+    page.run(
+        """(() => { const send = fetch; window.fetch = async (path, options) => {
+          const reply = await send(path, options);
+          if (!path.endsWith("/jobs")) return reply;
+          const { job } = await reply.clone().json();
+          for (let state; state !== "failed";) ({ state } = await (await send(`/api/jobs/${job}`)).json());
+          return reply;
+        }; })()"""
+    )
+    page.click("#read-again")
+    page.wait_until("document.getElementById('read-now')")
+    page.click("#read-now")
+    page.wait_until("document.getElementById('trouble').textContent.includes('SIGKILL')")
+
+
 def test_a_video_is_read_again_as_a_person_chooses(browser, tmp_path, small_video):
     folder = library(tmp_path / "library", small_video)
     record = read_record(folder / "v0.json")
@@ -740,10 +772,8 @@ def test_a_video_is_read_again_as_a_person_chooses(browser, tmp_path, small_vide
         page.run("document.querySelector('dialog [name=language]').value = 'en'")
         page.run("document.querySelector('dialog [name=recogniser]').value = 'whisper-tiny.en'")
         page.click("#read-now")
-        ends = time.monotonic() + 240
-        while not any(job.state == "done" for job in server.studio.jobs.list_jobs()):
-            assert time.monotonic() < ends
-            time.sleep(0.1)
+        jobs = server.studio.jobs
+        until(lambda: any(job.state == "done" for job in jobs.list_jobs()), 240)
         page.wait_until("document.querySelector('#list .step')")  # the page loads again
         assert page.run("document.querySelector('#list textarea').value") == "Pour the juice"
         again = read_record(folder / "v0.json")

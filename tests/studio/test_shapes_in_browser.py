@@ -1,18 +1,13 @@
 """Upright videos in the studio, an empty library, and its pages on every screen."""
 
 import pytest
-from browser import CHROMIUM
 from small_video import draw_video
+from studio_pages import IN_BROWSER
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
+pytestmark = IN_BROWSER
 
 ID = video_id("v0.json")
 WIDTHS = (390, 768, 1280, 1920)

@@ -2,7 +2,7 @@
 the steps. And the picture of a step, chosen on a scrubber."""
 
 import pytest
-from browser import CHROMIUM
+from studio_pages import IN_BROWSER, LOOKS, PLAYER, SAVED
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
@@ -10,22 +10,9 @@ from stepline.outputs.terminal import VERDICT_MARKS
 from stepline.records import Sentence, Span, Transcript, Word
 from stepline.storage import read_record, write_record
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
+pytestmark = IN_BROWSER
 
 ID = video_id("v0.json")
-LOOKS = {
-    "wide": {"width": 1440},
-    "narrow": {"width": 390, "height": 844},
-    "dark": {"width": 1440, "dark": True},
-    "narrow-dark": {"width": 390, "height": 844, "dark": True},
-}
-SAVED = "document.getElementById('saved').textContent === 'All changes saved'"
-PLAYER = "document.getElementById('player')"
 TOLD = "document.getElementById('told-words').textContent"
 TEXTS = "[...document.querySelectorAll('#sentences .words')].map((each) => each.textContent.trim())"
 STEP_TEXTS = "[...document.querySelectorAll('#list textarea')].map((each) => each.value)"
@@ -67,7 +54,7 @@ def review(browser, server):
     let_in(browser, server)
     opened = []
 
-    def review(look="wide", shows="transcript"):
+    def review(look="widest", shows="transcript"):
         page = browser.open(f"{server.address}video/{ID}", **LOOKS[look])
         opened.append(page)
         if "narrow" in look:
@@ -128,7 +115,7 @@ def type_over(page, number, text):
     page.type(text)
 
 
-@pytest.mark.parametrize("look", ["wide", "narrow"])
+@pytest.mark.parametrize("look", ["widest", "narrow"])
 def test_a_word_seeks_and_what_is_said_is_marked(review, look):
     page = review(look)
     page.click(word(2, 3))  # "silk", the fourth
@@ -187,6 +174,7 @@ def test_a_double_click_selects_the_word_so_that_typing_replaces_it(review, serv
         page.wait_until(
             f"document.querySelector(\"{word(2, index)}\").textContent.startsWith('{typed}')"
         )
+        page.wait_until(SAVED)  # what the reply says moves the words
     words = SAID[2].split()
     words[3], words[last] = "milk", "pan."
     assert said(server, page)[2] == " ".join(words)
@@ -281,7 +269,7 @@ def test_a_sentence_is_made_into_a_step_once(review, server):
     page.wait_until(f"!{button}.disabled")
 
 
-@pytest.mark.parametrize("look", ["wide", "narrow"])
+@pytest.mark.parametrize("look", ["widest", "narrow"])
 def test_buttons_do_what_the_keys_do(review, server, look):
     page = review(look)
 
@@ -290,6 +278,7 @@ def test_buttons_do_what_the_keys_do(review, server, look):
             "[...document.querySelectorAll('#sentences .chosen .tools button')]"
             f".find((each) => each.textContent === '{name}').click()"
         )
+        page.wait_until(SAVED)  # what the reply says moves the words
 
     page.click(word(0, 0))
     tool("Drop")
@@ -372,7 +361,7 @@ def test_two_windows_that_mend_the_same_sentence_are_asked(review, server):
     assert said(server, page)[2] == "Then pour the milk in."
 
 
-@pytest.mark.parametrize("look", ["wide", "narrow"])
+@pytest.mark.parametrize("look", ["widest", "narrow"])
 def test_the_picture_of_a_step_is_chosen_on_a_scrubber(review, server, look):
     page = review(look, "steps")
     page.run("document.querySelector('#step-1').click()")
@@ -414,7 +403,7 @@ def test_no_picture_is_chosen_of_a_step_that_is_not_shown(review):
     assert page.run("document.querySelector('#step-3 .scrub').hidden")
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", ["widest", "narrow", "widest-dark", "narrow-dark"])
 def test_the_transcript_hinders_no_one(review, look):
     page = review(look)
     page.click(word(1, 2))
@@ -444,7 +433,7 @@ def test_3000_sentences_are_read_edited_and_followed(browser, tmp_path, small_vi
     write_record(record.model_copy(update=update), folder / "v0.json")
     with serving(folder) as running:
         let_in(browser, running)
-        page = browser.open(f"{running.address}video/{ID}", **LOOKS["wide"])
+        page = browser.open(f"{running.address}video/{ID}", **LOOKS["widest"])
         ready(page)
         assert page.run("document.querySelectorAll('#sentences li').length") == 3000
         page.run("window.nodes = [...document.querySelectorAll('#sentences .word')]")

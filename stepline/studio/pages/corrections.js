@@ -111,6 +111,7 @@ export class Corrections {
     this.sent = [];
     this.waiting = [];
     this.sending = false;
+    this.missed = 0;   /* the revision that others made while this window was sending */
     this.steps = [];
     this.heardSentences = [];   /* as the studio has them, with the number that corrections name each by */
     this.sentences = [];
@@ -193,7 +194,9 @@ export class Corrections {
 
   /* Another window has changed the video. */
   async heard(revision) {
-    if ((revision > this.base || revision === 0) && !this.waiting.length && !this.sending) await this.refresh();
+    if (revision <= this.base && revision !== 0) return;
+    if (this.waiting.length || this.sending) this.missed = revision || Infinity;
+    else await this.refresh();
   }
 
   edit(...edits) { this.take({ edits }); }
@@ -220,8 +223,9 @@ export class Corrections {
           this.state("saving");
           await this.sendFirst();
         }
+        this.missed = 0;
         await this.refresh();
-      } while (this.waiting.length);   /* what was changed while the studio answered */
+      } while (this.waiting.length || this.missed > this.base);   /* what was changed while the studio answered */
       this.state("saved");
     } catch (error) {
       if (error instanceof RequestError && error.status < 500) this.refused(error.message);

@@ -45,6 +45,27 @@ const card = (video) => {
   row.dataset.id = video.id;
   return row;
 };
+/* A card that says what it said stays the same node: nothing moves from under a finger, and its picture is not loaded again. */
+const drawn = new Map();   // video id -> its card, and what the card says
+const drawCard = (video) => {
+  const words = JSON.stringify(video), before = drawn.get(video.id);
+  if (before?.words === words && !before.node.querySelector("img:not([data-picture])")) return before.node;
+  const node = card(video);
+  drawn.set(video.id, { words, node });
+  return node;
+};
+const drawCards = (nodes) => {
+  const list = part("cards");
+  let place = list.firstElementChild;
+  for (const node of nodes) {
+    if (node === place) place = place.nextElementSibling;
+    else list.insertBefore(node, place);
+  }
+  for (const gone of [...list.children].slice(nodes.length)) {
+    gone.remove();
+    if (drawn.get(gone.dataset.id)?.node === gone) drawn.delete(gone.dataset.id);   /* its picture may not have been loaded */
+  }
+};
 let labels = { tags: {}, metadata: {} };   // in use: how many videos have each
 const correct = (video, edits) => {
   const body = { id: newId(), by: kept.get("stepline-name", "me"), base: video.revision, edits };
@@ -124,8 +145,8 @@ const load = async () => {
   showTags(part("tag").value);
   const narrowed = part("filter").value || part("state").value || part("tag").value;
   const focused = document.activeElement.closest(".card"), words = document.activeElement.textContent;
-  part("cards").replaceChildren(...videos.map(card));
-  if (focused) {   /* its tags, and so the number of its buttons, may be others now */
+  drawCards(videos.map(drawCard));
+  if (focused && document.activeElement.closest(".card") !== focused) {   /* its tags, and so the number of its buttons, may be others now */
     const controls = [...part("cards").querySelectorAll(`[data-id="${focused.dataset.id}"] :is(a, button)`)];
     (controls.find(({ textContent }) => textContent === words) || controls[0])?.focus();
   }

@@ -392,9 +392,10 @@ const showLabels = () => {
   part("labels").hidden = !part("labels").children.length;
 };
 let reading = null;   /* the job that reads the video again */
-const readAgain = () => askReading(video, (job) => {
+const readAgain = () => askReading(video, async (job) => {
   reading = job;
   tell("the video is read again, and its new steps appear here");
+  showReading(await ask(`/api/jobs/${job}`));   /* it may have ended before its number was here */
 }).catch(({ message }) => trouble(message));
 const showReading = ({ id, state, stage, done, error }) => {
   if (id !== reading) return;

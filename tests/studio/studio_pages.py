@@ -1,0 +1,31 @@
+"""What the tests of the studio's pages share."""
+
+import time
+
+import pytest
+from browser import CHROMIUM
+
+IN_BROWSER = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
+    ),
+]
+LOOKS = {
+    "wide": {"width": 1280},
+    "widest": {"width": 1440},  # room for the transcript next to the steps
+    "narrow": {"width": 390, "height": 844},
+    "dark": {"width": 1280, "dark": True},
+    "widest-dark": {"width": 1440, "dark": True},
+    "narrow-dark": {"width": 390, "height": 844, "dark": True},
+}
+PLAYER = "document.getElementById('player')"
+SAVED = "document.getElementById('saved').textContent === 'All changes saved'"
+
+
+def until(is_true, seconds=30.0):
+    """Wait until a function returns something true."""
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
