@@ -246,6 +246,7 @@ def test_written_steps_find_those_told_before():
     ]
 
 
+@pytest.mark.slow
 def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(
     session, own_pictures, monkeypatch
 ):
