@@ -20,8 +20,7 @@ from stepline.errors import SettingsError
 from stepline.live import speech
 from stepline.live.events import LiveLog, LiveOptions, LiveStep, RunFiles
 from stepline.live.pictures import LiveVision
-from stepline.live.run import LiveJob, run_live
-from stepline.live.session import LiveSession
+from stepline.live.run import LiveJob, LiveSession, run_live
 from stepline.live.source import Gap
 from stepline.live.spoken_steps import match_steps
 from stepline.media import Frame, MediaReader
