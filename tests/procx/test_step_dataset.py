@@ -4,13 +4,8 @@ from silent_videos import SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.models.procx.dataset import (
-    NO_STEP,
-    STEP_AFTER_END,
-    default_step_source,
-    gather_samples,
-)
 from stepline.models.procx.settings import DataSettings
+from stepline.models.procx.train import NO_STEP, STEP_AFTER_END, default_step_source, gather_samples
 from stepline.models.training.sources import (
     EXCLUDED_REASON,
     NO_FEATURES,
