@@ -166,7 +166,7 @@ def sentence_spans(rows: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
 
 def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
     """Return the second at which each line is most likely shown, (K,), by its likeliest sentence."""
-    best = match.sentence_distribution.argmax(axis=1)
+    best = match.posterior.argmax(axis=1)
     return np.array([item.sentences[n].center + WORDS_LAG_SECONDS for n in best])
 
 

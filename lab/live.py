@@ -27,7 +27,7 @@ import numpy as np
 from real_clips import RESULTS_FOLDER, counts, records
 
 from stepline.live.events import LiveEvent, LiveLog, LiveOptions, RunFiles
-from stepline.live.session import LiveSession
+from stepline.live.run import LiveSession
 from stepline.live.speech import RecognisedSentences
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.pipeline.pictures import FRAMES_PER_ROW

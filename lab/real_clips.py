@@ -34,6 +34,7 @@ from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import place_user_lines, understand
 from stepline.records import FeatureSequence, Record, Span, Step, Transcript
+from stepline.settings import load_settings
 from stepline.storage import read_record, write_record
 from stepline.text import embed
 from stepline.vision import Activity, load_backbone
@@ -76,10 +77,12 @@ SECOND_OF_METHOD: dict[str, Callable[[Step, Record], float | None]] = {
 }
 
 
-def records(clips: Path, names: Sequence[str], cache: Path) -> Records:
+def records(
+    clips: Path, names: Sequence[str], cache: Path, settings: StepsSettings | None = None
+) -> Records:
     """Return the record of each clip, by the whole main job. Those in the cache are read."""
     cache.mkdir(parents=True, exist_ok=True)
-    settings = StepsSettings()
+    settings = settings or StepsSettings()
     networks = load_networks(settings)
     by_name = {}
     for name in names:
@@ -392,10 +395,13 @@ def main() -> None:
     parser.add_argument("clips", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--table", choices=("whole", "given", "wrong"), default="whole")
+    parser.add_argument("--set", action="append", default=[], help="such as asr.beam=1")
     args = parser.parse_args()
     labels = json.loads((args.clips / "labels.json").read_text())
     truths = narrated_or_empty(labels)
-    by_name = records(args.clips, list(truths), args.cache)
+    by_name = records(
+        args.clips, list(truths), args.cache, load_settings(StepsSettings, None, args.set)
+    )
     visual: Pictures = {}
     if args.table != "whole":
         visual = {name: pictures(args.clips / name, args.cache) for name in truths}

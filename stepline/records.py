@@ -216,7 +216,9 @@ class Wait(FrozenModel):
     """How long a step lets a thing wait, apart from the work: "bake the cookies for 8 minutes"."""
 
     low: Annotated[float, Field(gt=0.0)] = Field(description="shortest wait that is said, in s")
-    high: Annotated[float, Field(gt=0.0)] = Field(description="longest, or the same as `low`")
+    high: Annotated[float, Field(gt=0.0)] | None = Field(
+        description='longest, the same as `low` if one time is said, null after "at least"'
+    )
     what: str | None = Field(None, description="what waits, as the step names it")
 
 
@@ -426,8 +428,7 @@ def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
 class Record(FrozenModel):
     """The result for one item, with one field per stage.
 
-    No stage reads `reference`. JSON leaves materials, tools, yields and times out where they are
-    empty.
+    No stage reads `reference`.
     """
 
     id: Annotated[str, Field(min_length=1)] = Field(

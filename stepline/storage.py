@@ -33,7 +33,6 @@ Tree: TypeAlias = dict[str, Any]  # parsed JSON of a record or of a part of it
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
 # fields that JSON leaves out where they are empty
 OPTIONAL_FIELDS: dict[type, tuple[str, ...]] = {
-    Record: ("materials", "tools", "yields", "times"),
     Video: ("origin", "title_source", "author", "publication_date", "tags", "metadata"),
     LinkOrigin: ("upload_date",),
     Step: ("seen", "basis", "doubt", "target", "wait"),
@@ -43,7 +42,6 @@ OPTIONAL_FIELDS: dict[type, tuple[str, ...]] = {
 def to_json(record: Record) -> str:
     """Return a record as JSON text in the public form (docs/json.md)."""
     tree = record.model_dump(mode="json")
-    _drop_empty_fields(tree, Record)
     _drop_empty_fields(tree["video"], Video)
     if "origin" in tree["video"]:
         _drop_empty_fields(tree["video"]["origin"], LinkOrigin)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from stepline.curate.execution.local import process_is_alive
-from stepline.curate.execution.pool import MAX_OUTSIDE_KILLS
+from stepline.curate.execution.scheduler import MAX_OUTSIDE_KILLS
 from stepline.curate.store.run_log import read_timings
 from stepline.files.remote import RemotePath
 from stepline.workers import descendant_pids

@@ -33,8 +33,8 @@ from lab.simulate import (
 from stepline.evaluate.events import Event
 from stepline.files.atomic_files import write_atomic
 from stepline.models.procx.batch import StepSample, resize_rows
-from stepline.models.procx.dataset import gather_samples
 from stepline.models.procx.settings import DataSettings, VocabularySettings
+from stepline.models.procx.train import gather_samples
 from stepline.models.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.records import FeatureSequence, Matrix, Record, Sentence
 from stepline.sieve_swap.settings import SwapSettings

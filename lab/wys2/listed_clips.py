@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.models.wys2.clips import ClipTextPair
-from stepline.models.wys2.pseudo_labels import References
+from stepline.models.wys2.train import References
 
 
 @dataclass(frozen=True)

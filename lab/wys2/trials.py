@@ -28,9 +28,8 @@ from stepline.models.wys2.dataset import (
     standardise_columns,
 )
 from stepline.models.wys2.detector import Detector, score_pairs
-from stepline.models.wys2.pseudo_labels import ValidationClips, train_with_pseudo_labels
 from stepline.models.wys2.settings import DetectorSettings, LabelSettings
-from stepline.models.wys2.train import train_detector
+from stepline.models.wys2.train import ValidationClips, train_detector, train_with_pseudo_labels
 from stepline.records import Matrix
 
 

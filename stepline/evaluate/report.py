@@ -236,6 +236,7 @@ def as_table(system: EvaluationReport, against: Comparison | None = None) -> str
     lines += [
         "",
         f"rule: {scores.rule}",
+        "items: what a value is a mean or share of: sentences, steps, clips or whole videos",
         f"interval: {system.draws} draws of {system.sources} whole videos, seed {system.seed}",
         f"in the reference, not in the predictions: {_id_list(scores.missing)}",
         f"in the predictions, not in the reference: {_id_list(scores.extra)}",

@@ -310,19 +310,8 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
 
 
 def log_bayes_factor(prior: Array, evidence: Array) -> float:
-    """Return the log Bayes factor of the visual evidence, summed over the steps.
-
-    See `bayes_factors`.
-
-    Args:
-        prior: (K, T) P(step k is shown in second t), by the speech.
-        evidence: (K, T) log likelihood ratios of step k being shown in second t.
-    """
-    return float(np.log(bayes_factors(prior, evidence)).sum())
-
-
-def bayes_factors(prior: Array, evidence: Array) -> Array:
-    """Return the Bayes factor of each step, (K,): shown where the prior says, against anywhere.
+    """Return the log Bayes factor of the visual evidence, summed over the steps: each is shown where
+    the prior says, against anywhere.
 
     Args:
         prior: (K, T) P(step k is shown in second t), by the speech.
@@ -330,4 +319,4 @@ def bayes_factors(prior: Array, evidence: Array) -> Array:
     """
     likelihood = np.exp(evidence)
     if_shown = (prior * likelihood).sum(axis=1)
-    return np.asarray(if_shown / likelihood.mean(axis=1))
+    return float(np.log(if_shown / likelihood.mean(axis=1)).sum())

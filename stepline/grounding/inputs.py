@@ -214,11 +214,6 @@ class GroundingInputs:
             cuts = (*cuts, self.past_seconds)
         return shot_slices(cuts, self.seconds)
 
-    @property
-    def has_thumbnails(self) -> bool:
-        """Whether there are thumbnails of the pictures."""
-        return self.activity is not None and len(self.activity.thumbnails) > 0
-
     @functools.cached_property
     def is_said(self) -> Flags:
         """Whether each step is said, boolean (K,)."""
@@ -317,7 +312,7 @@ class VideoEvidence:
 def video_evidence(inputs: GroundingInputs) -> VideoEvidence:
     """Return the evidence of a whole video that all of its windows share."""
     informative = np.ones(inputs.past_seconds)
-    if inputs.activity is not None and inputs.has_thumbnails:
+    if inputs.activity is not None and len(inputs.activity.thumbnails):
         informative = informative_seconds(inputs.activity, len(informative), inputs.on_screen)
     return VideoEvidence(
         informative, _correspondence_log_odds(inputs), _instruction_log_bayes(inputs)

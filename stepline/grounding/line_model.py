@@ -270,13 +270,6 @@ class LinePosterior:
     log_evidence: float = 0.0
     words: Array | None = None
 
-    @property
-    def sentence_distribution(self) -> Array:
-        """P(sentence s says line k, given that some sentence says line k), (K, S). Rows sum to 1.
-        The row of a line that is never said is 0."""
-        mass = self.posterior.sum(axis=1, keepdims=True)
-        return np.asarray(self.posterior / np.maximum(mass, MIN_MASS))
-
     def passage_of(self, line: int) -> tuple[int, ...]:
         """Return the indices of the consecutive sentences that most likely say a line.
 

@@ -6,25 +6,17 @@ characters and no angle brackets.
 """
 
 import logging
-import re
 from dataclasses import dataclass
 
 from stepline.outputs.text import clock, shorten, shown_span, step_line
-from stepline.records import Record, Step
+from stepline.records import Record
 
 MIN_CHAPTER_SECONDS = 10  # s, YouTube's least length of a chapter
 MIN_CHAPTERS = 3  # chapters, YouTube's least number
 MAX_TITLE_CHARS = 60  # characters. A player shows about that many
-MAX_STEP_CHARS = 44  # characters of one step in a title. A longer one loses its qualifiers first
+MAX_STEP_CHARS = 44  # characters of one step in a title. A longer one is cut
 MAX_DESCRIPTION_CHARS = 5000  # characters that a YouTube description holds
 INTRO_TITLE = "Intro"
-# Where a long title may end: before words that say until when, by what means, or where.
-QUALIFIER_PATTERN = re.compile(
-    r",? (?:until|till|so|if|when|while|as|before|after|by|using|without|unless"
-    r"|to|with|in|on|at|from|for|under|over"
-    r"|against|between|across|around|and|or)\b"
-)
-
 log = logging.getLogger(__name__)
 
 
@@ -76,9 +68,10 @@ def chapters(record: Record) -> str | None:
 def plan_chapters(record: Record) -> ChapterPlan:
     """Return chapters of at least 10 s, each at the start of a shown step's best span.
 
-    A step less than 10 s after the start of a chapter, or before the end, joins that chapter and
-    its title. An "Intro" comes before the first step. If the intro would be shorter than 10 s, the
-    first chapter begins at 0:00 instead.
+    A step less than 10 s after the start of a chapter, or before the end, joins that chapter. Its
+    title names the first steps, as many as fit, and counts the others: "Fold; Cut +2 more".
+    An "Intro" comes before the first step. If the intro would be shorter than 10 s, the first
+    chapter begins at 0:00 instead.
     """
     # The steps that are shown, by whole seconds.
     last = 0.0
@@ -86,8 +79,9 @@ def plan_chapters(record: Record) -> ChapterPlan:
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         if span is not None:
-            title = _chapter_title(step) or f"Step {number}"
-            numbered_titles.append((int(span.start), number, title))
+            # A YouTube description refuses angle brackets.
+            text = step_line(step).replace("<", "‹").replace(">", "›") or f"Step {number}"
+            numbered_titles.append((int(span.start), number, shorten(text, MAX_STEP_CHARS)))
             last = max(last, span.end)
     titles = [(start, title) for start, _, title in sorted(numbered_titles)]
     # The least that the rules need.
@@ -122,31 +116,25 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapte
         titles: (second, title) of each step, in the order of time.
         end: last second of the video.
     """
-    joined: list[Chapter] = []
+    joined: list[tuple[int, list[str]]] = []
     if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:
-        joined.append(Chapter(0, INTRO_TITLE))
+        joined.append((0, [INTRO_TITLE]))
     for start, title in titles:
         if not joined:
-            joined.append(Chapter(0, title))
-            continue
-        last = joined[-1]
+            joined.append((0, [title]))
         # Both the chapter before it and what is left must be long enough.
-        if min(start - last.start, end - start) >= MIN_CHAPTER_SECONDS:
-            joined.append(Chapter(start, title))
-            continue
-        both = f"{last.title}; {title}"
-        if title not in last.title.split("; ") and len(both) <= MAX_TITLE_CHARS:
-            joined[-1] = Chapter(last.start, both)
-    return joined
+        elif min(start - joined[-1][0], end - start) >= MIN_CHAPTER_SECONDS:
+            joined.append((start, [title]))
+        elif title not in joined[-1][1]:
+            joined[-1][1].append(title)
+    return [Chapter(start, _join_titles(steps)) for start, steps in joined]
 
 
-def _chapter_title(step: Step) -> str:
-    """Return a step's text, shortened by its last qualifiers if it is too long."""
-    # A YouTube description refuses angle brackets.
-    text = step_line(step).replace("<", "‹").replace(">", "›")
-    if len(text) <= MAX_STEP_CHARS:
-        return text
-    ends = [match.start() for match in QUALIFIER_PATTERN.finditer(text, 0, MAX_STEP_CHARS + 1)]
-    # behind a verb and what it acts on
-    whole_ends = [end for end in ends if len(text[:end].split()) > 2]
-    return f"{text[: whole_ends[-1]]}…" if whole_ends else shorten(text, MAX_STEP_CHARS)
+def _join_titles(titles: list[str]) -> str:
+    for count in range(len(titles), 0, -1):
+        text = "; ".join(titles[:count])
+        if count < len(titles):
+            text += f" +{len(titles) - count} more"
+        if len(text) <= MAX_TITLE_CHARS:
+            break
+    return text

@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 
-from stepline.records import Amount, Material, Record, Span, Step, Wait
+from stepline.records import Amount, Material, Record, Span, Step
 
 ELLIPSIS_MARK = "…"
 WARNING_MARK = "[warning] "  # before what is not to be done
@@ -111,8 +111,13 @@ def material_text(material: Material) -> str:
     return f"{amounts} {one_line(material.name)}".strip()
 
 
-def seconds_text(low: float, high: float) -> str:
-    """Return a time or a range of it as people write it: "45 s", "8-10 min", "1 h 30 min", "2 days"."""
+def seconds_text(low: float, high: float | None) -> str:
+    """Return a time or a range of it as people write it: "45 s", "8-10 min", "1 h 30 min", "2 days".
+
+    high: the greatest, None for "at least 10 min".
+    """
+    if high is None:
+        return f"at least {_duration_text(low)}"
     if low == high:
         return _duration_text(low)
     first, last = _duration_text(low), _duration_text(high)
@@ -134,18 +139,15 @@ def _duration_text(seconds: float) -> str:
     return f"{total} s"
 
 
-def wait_text(wait: Wait) -> str:
-    """Return how long a thing waits: "8-10 min wait (the cookies)"."""
-    thing = f" ({one_line(wait.what)})" if wait.what else ""
-    return f"{seconds_text(wait.low, wait.high)} wait{thing}"
-
-
 def step_lengths(step: Step) -> str:
-    """Return how long a step is in the film, and how long it lets a thing wait. "" without either."""
+    """Return how long a step is in the film, and how long it lets a thing wait: "15 s + 8-10 min
+    wait (the cookies)". "" without either."""
     span = shown_span(step)
     parts = [] if span is None else [seconds_text(span.duration, span.duration)]
-    if step.wait is not None:
-        parts.append(wait_text(step.wait))
+    wait = step.wait
+    if wait is not None:
+        thing = f" ({one_line(wait.what)})" if wait.what else ""
+        parts.append(f"{seconds_text(wait.low, wait.high)} wait{thing}")
     return " + ".join(parts)
 
 
@@ -160,8 +162,9 @@ def total_times(record: Record) -> str:
         parts.append(f"{seconds_text(film, film)} of film")
     waits = [step.wait for step in record.steps if step.wait is not None]
     if waits:
-        low, high = sum(wait.low for wait in waits), sum(wait.high for wait in waits)
-        parts.append(f"{seconds_text(low, high)} of waiting")
+        longest = [wait.high for wait in waits if wait.high is not None]
+        high = sum(longest) if len(longest) == len(waits) else None
+        parts.append(f"{seconds_text(sum(wait.low for wait in waits), high)} of waiting")
     return " and ".join(parts)
 
 

@@ -290,8 +290,8 @@ def add_screen_text_remarks(
 
 
 def _screen_text_remarks(on_screen: "Sequence[ScreenText]", span: Span, words: str) -> list[str]:
-    """Return a remark for each of the largest lines of text on the screen during the span: whether
-    the line holds words of the step.
+    """Return remarks on the largest lines of text on the screen during the span: one on those that
+    hold words of the step, and one on each other line.
 
     Args:
         on_screen: lines of text on the screen.
@@ -306,13 +306,13 @@ def _screen_text_remarks(on_screen: "Sequence[ScreenText]", span: Span, words: s
             lines.append(line)
     # The largest lines, in the order in which the detectors list them.
     largest = sorted(lines, key=lambda line: -line.height)[:MAX_LINES]
-    remarks = {}  # by text, each once
+    texts: dict[str, bool] = {}  # each once -> whether it is said
     for line in lines:
         if line in largest:
-            text = shorten(one_line(line.text), MAX_LINE_CHARS)
-            kind = "for: its words are" if is_said(line.text, words) else "text"
-            remarks[text] = f"{kind}{ON_SCREEN}{text}"
-    return list(remarks.values())
+            texts[shorten(one_line(line.text), MAX_LINE_CHARS)] = is_said(line.text, words)
+    said = " / ".join(text for text, is_spoken in texts.items() if is_spoken)
+    remarks = [f"for: its words are{ON_SCREEN}{said}"] if said else []
+    return remarks + [f"text{ON_SCREEN}{text}" for text in texts if not texts[text]]
 
 
 JUDGED_BY_DETECTOR = "detector"  # in `models["judge"]`

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
+from stepline.errors import CaptionError
 from stepline.pipeline.part import crop_transcript
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, read_ahead, with_progress
@@ -143,6 +144,8 @@ def drop_speech_past_end(
         transcript: sentences of the captions, which may be those of another video.
         steps: the steps that were written from the transcript, or the user's lines.
         keep_all_steps: whether a step without sentences is kept, such as a line of the user.
+
+    Raises CaptionError if no step is left and most sentences are said after the end.
     """
     shorter = _sentences_before(duration, transcript)
     late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers
@@ -159,8 +162,10 @@ def drop_speech_past_end(
         else:
             remaining.append(step)
     count = f"{len(late)} of {len(transcript.sentences)} sentences"
-    fault = f"are said after the video ends at {duration:.1f} s and left out"
-    warning = f"{count} {fault}; do the words belong to this video?"
+    fault = f"{count} are said after the video ends at {duration:.1f} s"
+    if len(late) > len(shorter.sentences) and not remaining:
+        raise CaptionError(f"{fault}, and no step before; give the captions of this video")
+    warning = f"{fault} and left out; do the words belong to this video?"
     return SpeechInVideo(
         transcript=shorter, steps=tuple(remaining), dropped=tuple(dropped), warnings=(warning,)
     )

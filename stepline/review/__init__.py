@@ -10,7 +10,7 @@ from stepline.review.answers import (
     consensus,
 )
 from stepline.review.clips import AnnotationClip, read_clips, write_clips
-from stepline.review.queue import AnnotationQueue, AnnotationTask
+from stepline.review.server import AnnotationQueue, AnnotationTask
 
 __all__ = [
     "Agreement",

@@ -3,9 +3,12 @@
 "bake the cookies for 8 to 10 minutes"       the cookies wait, 480 to 600 s
 "cover it and let it rest for an hour"       it waits, 3600 s
 "put the pan in the oven for 20 minutes"     the pan waits, 1200 s
+"let it rest for at least an hour"           it waits, 3600 s or longer
 "stir for 5 minutes"                         work: no wait
+"cool the burn under the tap for 10 minutes" work: somebody holds it there
 """
 
+import re
 from itertools import takewhile
 
 from stepline.records import Step, Wait
@@ -21,8 +24,15 @@ WAITING_VERBS = word_set(
 )
 WAITING_PLACES = word_set("oven fridge refrigerator freezer")
 STORING_VERBS = word_set("keep store last")
-# Of "simmer, stirring often, for 10 minutes": the work goes on.
-WORK_PARTICIPLES = word_set("stirring whisking turning flipping basting tossing shaking")
+# The work goes on: "simmer, stirring often, for 10 minutes", "hold it under the tap for 5 minutes".
+WORK_PATTERN = re.compile(
+    r"\b((stirr|whisk|turn|flipp|bast|toss|shak|hold|press|rubb|massag)ing|running water"
+    r"|under (\w+ ){,3}(water|tap|faucet|shower)|cool (\w+ ){,3}(burns?|skin|wound|injury))\b"
+)
+MINIMUM_PATTERN = re.compile(
+    rf"(at least|minimum of|(less|more|longer) than)( about| another)? {TIME_PLACEHOLDER}"
+    rf"|{TIME_PLACEHOLDER} (or (more|longer)|minimum|at least)\b"
+)
 CLAUSE_JOINTS = word_set("and then , ; . :")
 # What ends the name of the thing that waits.
 NAME_ENDS = WAITING_VERBS | word_set(
@@ -46,20 +56,21 @@ def find_wait(text: str) -> Wait | None:
     text: of a step, an English order.
     """
     words, durations = mark_times(tokens(text))
-    if not durations or not WORK_PARTICIPLES.isdisjoint(words):
-        return None
-    if "running water" in " ".join(words):  # somebody holds it there
+    if WORK_PATTERN.search(" ".join(words)):
         return None
     places = [index for index, word in enumerate(words) if word == TIME_PLACEHOLDER]
     low = high = 0.0
+    is_minimum = False
     what = None
     for index, (shortest, longest) in zip(places, durations, strict=True):
         clause = _clause_before(words[:index])
         is_repeated = words[index - 1 : index] in (["every"], ["each"])
         if shortest >= MIN_WAIT_SECONDS and not is_repeated and _is_wait(clause):
             low, high = low + shortest, high + longest
+            around = " ".join(words[max(0, index - 4) : index + 3])
+            is_minimum |= bool(MINIMUM_PATTERN.search(around))
             what = what or _waiting_thing(clause)
-    return Wait(low=low, high=high, what=what) if low else None
+    return Wait(low=low, high=None if is_minimum else high, what=what) if low else None
 
 
 def _clause_before(words: list[str]) -> list[str]:
@@ -79,17 +90,12 @@ def _clause_before(words: list[str]) -> list[str]:
 def _is_wait(clause: list[str]) -> bool:
     """Return whether a clause leaves a thing alone: by its verb, or "in the oven"."""
     verb, *others = clause or [""]
-    if verb in STORING_VERBS:
-        return False
-    return verb in WAITING_VERBS or _place_index(others) is not None
-
-
-def _place_index(words: list[str]) -> int | None:
-    """Return the index of the "in" of "in the oven" or "into a warm oven", None without it."""
-    for index, word in enumerate(words):
-        if word in ("in", "into") and not WAITING_PLACES.isdisjoint(words[index + 1 : index + 4]):
-            return index
-    return None
+    if verb in WAITING_VERBS or verb in STORING_VERBS:
+        return verb in WAITING_VERBS
+    return any(
+        word in ("in", "into") and not WAITING_PLACES.isdisjoint(others[index + 1 : index + 4])
+        for index, word in enumerate(others)
+    )
 
 
 def _waiting_thing(clause: list[str]) -> str | None:

@@ -14,8 +14,14 @@ from s3_server import SECRET
 from small_video import CAPTIONS, draw_video
 from threadpoolctl import threadpool_info
 
-from stepline.curate.dataset_stages import PARALLEL_READS, limit_threads, read_results
-from stepline.curate.driver import RunRequest, curate, run_recipe
+from stepline.curate.driver import (
+    PARALLEL_READS,
+    RunRequest,
+    curate,
+    limit_threads,
+    read_results,
+    run_recipe,
+)
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, load_recipe
 from stepline.curate.stages import STAGE_TABLE

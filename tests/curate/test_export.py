@@ -3,8 +3,7 @@ from exported import LEFT_OUT, export, record
 from forget import forget_file_systems
 from s3_server import s3_server
 
-from stepline.curate.export.card import format_counts, remove_folders_from_paths
-from stepline.curate.export.dataset import publish_folder
+from stepline.curate.export.dataset import format_counts, publish_folder, remove_folders_from_paths
 from stepline.curate.report.counts import count_stage_losses
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure

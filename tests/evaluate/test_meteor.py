@@ -9,7 +9,7 @@ from metric_cases import case, needs_cases, needs_tables
 
 from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor import Meteor
-from stepline.evaluate.meteor.matching import (
+from stepline.evaluate.meteor.score import (
     PARAPHRASE_MODULE,
     STEM_MODULE,
     SYNONYM_MODULE,

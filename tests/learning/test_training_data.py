@@ -11,8 +11,8 @@ from stepline.library.training_data import record_settings
 from stepline.library.transcript_edits import WordsEdit
 from stepline.library.video_edits import TagEdit
 from stepline.models.nasva.dataset import gather_samples as nasva_samples
-from stepline.models.procx.dataset import gather_samples as procx_samples
 from stepline.models.procx.settings import DataSettings
+from stepline.models.procx.train import gather_samples as procx_samples
 from stepline.models.training.sources import read_labelled_texts, read_records
 from stepline.models.wys2.dataset import gather_clips, infer_labels
 from stepline.models.wys2.settings import ClipSettings, LabelSettings

@@ -20,8 +20,7 @@ from stepline.errors import SettingsError
 from stepline.live import speech
 from stepline.live.events import LiveLog, LiveOptions, LiveStep, RunFiles
 from stepline.live.pictures import LiveVision
-from stepline.live.run import LiveJob, run_live
-from stepline.live.session import LiveSession
+from stepline.live.run import LiveJob, LiveSession, run_live
 from stepline.live.source import Gap
 from stepline.live.spoken_steps import match_steps
 from stepline.media import Frame, MediaReader
@@ -247,6 +246,7 @@ def test_written_steps_find_those_told_before():
     ]
 
 
+@pytest.mark.slow
 def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(
     session, own_pictures, monkeypatch
 ):

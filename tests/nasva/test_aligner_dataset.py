@@ -217,7 +217,7 @@ def test_records_are_read_from_parquet_json_and_folders(tmp_path):
     assert [
         each.video for each in read_labelled_texts(str(tmp_path / "each" / "a.json"), "narration")
     ] == ["a"]
-    with pytest.raises(DatasetError, match="no records to train on"):
+    with pytest.raises(DatasetError, match="no such file or folder"):
         list(read_labelled_texts(str(tmp_path / "nothing"), "step"))
 
 

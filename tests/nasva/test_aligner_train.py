@@ -463,6 +463,7 @@ def fresh_stores(tmp_path):
     return write_stores(tmp_path / "stores")
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_also_when_stopped_and_resumed(tmp_path, fresh_stores, stepline):
     held = (*STILL, "--set", "data.held_out=0.3")
     settings = ("epochs=6", *SETTINGS)  # 12 samples are left: 24 steps

@@ -5,7 +5,7 @@ from stepline.errors import ShapeError
 from stepline.evaluate.calibration import LogisticRegression
 from stepline.models.nasva.align import TextScores, extract_spans
 from stepline.models.nasva.calibration import Calibration
-from stepline.models.nasva.predict import place_steps
+from stepline.models.nasva.predict import NOT_CALIBRATED, place_steps
 from stepline.models.nasva.settings import AlignerSettings
 from stepline.records import Span, Step
 
@@ -41,10 +41,13 @@ def test_a_step_that_is_said_but_not_shown_says_so():
     assert place_steps(steps(said=Span(3.0, 5.0)), fit(), BY_RISE).steps[1].status == "said_only"
 
 
-def test_without_calibration_every_step_counts_as_shown_and_a_note_says_so():
+def test_without_calibration_no_step_counts_as_seen_and_a_doubt_says_so():
     placing = place_steps(steps(), fit())
     assert not placing.calibrated
-    assert [step.status for step in placing.steps] == ["seen", "seen"]
+    assert [(step.status, step.basis, step.doubt) for step in placing.steps] == [
+        ("placed", None, NOT_CALIBRATED)
+    ] * 2
+    assert placing.steps[0].at == 12.5
 
 
 def test_speech_counts_where_it_is_known():

@@ -63,17 +63,17 @@ def one_of_two(rank, port, arguments):
     }
     os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     torch.set_num_threads(1)
-    from stepline.models.nasva import self_training
+    from stepline.models.nasva import refine
 
-    choose = self_training.choose_labels
+    choose = refine.choose_labels
 
     def stopped(*given):
         raise Stopped
 
-    self_training.choose_labels = stopped
+    refine.choose_labels = stopped
     with pytest.raises(Stopped):
         main(arguments, standalone_mode=False)
-    self_training.choose_labels = choose
+    refine.choose_labels = choose
     main(arguments, standalone_mode=False)
 
 

@@ -14,7 +14,7 @@ from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.grounding.speech import coarse_spans
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import make_step_samples, read_labels, write_labels
-from stepline.models.nasva.self_training import SelfTraining
+from stepline.models.nasva.refine import SelfTraining
 from stepline.models.nasva.settings import AlignerNetworkSettings, RefineSettings, SelfTrainSettings
 from stepline.models.training.settings import TrainSettings
 from stepline.records import FeatureSequence, Span

@@ -11,7 +11,7 @@ import pytest
 import stepline
 from stepline import media, speech
 from stepline.curate.stages import per_video
-from stepline.errors import ModelError, SettingsError
+from stepline.errors import CaptionError, ModelError, SettingsError
 from stepline.media import AudioBlock, Frame, KeyFrame
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import Networks
@@ -265,6 +265,13 @@ def test_sentences_after_the_end_go_with_the_steps_that_rest_on_nothing_else():
     assert "1 of 3 sentences" in kept.warnings[0]
 
 
+def test_captions_of_another_video_are_an_error_where_no_step_is_left():
+    steps = [spoken_step(1), spoken_step(2)]
+    assert drop_speech_past_end(9.0, TRANSCRIPT, steps, keep_all_steps=False).steps == (steps[0],)
+    with pytest.raises(CaptionError, match="2 of 3 sentences .* give the captions of this video"):
+        drop_speech_past_end(5.0, TRANSCRIPT, steps, keep_all_steps=False)
+
+
 @pytest.mark.parametrize("sources", [(), (2,)])
 def test_a_line_of_the_users_own_stays(sources):
     (line,) = drop_speech_past_end(
@@ -292,10 +299,17 @@ def test_a_step_reports_what_the_picture_holds():
         steps = [Step(id="1", text="cut", **known)]
         return add_screen_text_remarks(steps, transcript, lines)[0].seen
 
-    told = ("text on screen: SOME OTHER THING", "for: its words are on screen: CUT NOW")
+    told = ("for: its words are on screen: CUT NOW", "text on screen: SOME OTHER THING")
     assert seen(said=Span(10, 16), status="said_only", spans=(Span(30, 33),), sources=(1,)) == told
     assert seen(said=Span(10, 16), status="placed", spans=(Span(20, 24),), sources=(2,)) == ()
     assert seen(status="not_found") == ()
+    # one piece of evidence, though it fills two lines
+    lines = [ScreenText(text, Span(10, 12), 0.2) for text in ("cut the", "red onion")]
+    step = Step(
+        id="1", text="cut the red onion", said=Span(10, 16), status="placed", spans=(Span(10, 12),)
+    )
+    (step,) = add_screen_text_remarks([step], Transcript(), lines)
+    assert step.seen == ("for: its words are on screen: cut the / red onion",)
 
 
 def test_a_file_that_is_cut_off_is_done_with_a_warning_everywhere(tmp_path, stepline):

@@ -215,7 +215,7 @@ def test_train_procx_refuses_sources_that_do_not_match_in_one_line(tmp_path, sto
     other = tmp_path / "other.safetensors"
     write_model(ProcX(TINY, len(words)), words, other, TrainingFeatures("s3d"))
     for says, steps, given in (
-        ("no records to train on", tmp_path / "none", ()),
+        ("no such file or folder", tmp_path / "none", ()),
         ("leave --subset out", swapped, ("--subset", "val")),
         ("no video is left to train on", flat, ("--subset", "val")),
         ("model.features=3", flat, ("--set", "model.features=3")),

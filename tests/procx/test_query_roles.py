@@ -122,6 +122,7 @@ def test_an_older_file_is_read_with_shared_queries_and_its_own_positions():
     assert loaded.places.offset == 1.0
 
 
+@pytest.mark.slow
 def test_one_batch_is_learnt_word_for_word():
     made_of = by_role()
     model, batch = network(made_of), made(three(), made_of)

@@ -4,13 +4,8 @@ from silent_videos import SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.models.procx.dataset import (
-    NO_STEP,
-    STEP_AFTER_END,
-    default_step_source,
-    gather_samples,
-)
 from stepline.models.procx.settings import DataSettings
+from stepline.models.procx.train import NO_STEP, STEP_AFTER_END, default_step_source, gather_samples
 from stepline.models.training.sources import (
     EXCLUDED_REASON,
     NO_FEATURES,
@@ -132,7 +127,7 @@ def test_sources_are_records_or_a_public_dataset(tmp_path):
     assert [record.id for record in read_records(str(parts))] == ["v0", "v1", "z"]
     with pytest.raises(DatasetError, match="leave --subset out"):
         list(read_records(str(parts), subset="val"))
-    with pytest.raises(DatasetError, match="no records to train on"):
+    with pytest.raises(DatasetError, match="no such file or folder"):
         list(read_records(str(tmp_path / "none")))
 
 

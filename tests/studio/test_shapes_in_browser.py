@@ -58,6 +58,8 @@ def test_the_review_of_an_upright_video_has_the_player_next_to_the_steps(browser
     player = box(page, "#player")
     assert player["width"] / player["height"] == pytest.approx(9 / 16, abs=0.02)
     assert box(page, ".steps")["left"] >= player["right"]
+    page.wait_until("document.querySelector('.step .thumb')")
+    assert box(page, ".thumb")["bottom"] < box(page, ".step")["bottom"]  # nothing of it is cut off
     assert page.violations() == []
     page.close()
 

@@ -227,3 +227,62 @@ def test_nothing_of_a_comparison_or_a_pair_is_lost(text: str, step: str) -> None
 def test_a_list_of_things_stays_whole(step: str) -> None:
     (written,) = steps_of(f"We're gonna {step}.")
     assert written.replace(",", "").split() == step.replace(",", "").split()
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("I brought the hair to the front.", ["bring the hair to the front"]),
+        ("We placed the dough on the board.", ["place the dough on the board"]),
+        ("I've sprayed the hair with water.", ["spray the hair with water"]),
+        ("I took a section and tied the rest.", ["take a section", "tie the rest"]),
+        ("You brought the hair to the front.", []),
+        ("I would bring the hair to the front.", []),
+        ("I've got some probes on the input.", []),
+        ("It brought the hair to the front.", []),
+    ],
+)
+def test_what_the_speaker_did_is_an_action(text: str, steps: list[str]) -> None:
+    assert steps_of(text) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        (
+            "Then attach a connector on each side, and then your two pieces.",
+            "attach a connector on each side and then your two pieces",
+        ),
+        (
+            "I'm adding another pin in the middle, and then one at the other end.",
+            "add another pin in the middle and then one at the other end",
+        ),
+        ("And checking this one more time.", "check this one more time"),
+        ("And now you're ready to blend it.", "blend it"),
+        (
+            "So the first thing you're going to want to do is move the chair outside.",
+            "move the chair outside",
+        ),
+        (
+            "Place the lid on the pot or put it in a bag.",
+            "place the lid on the pot or put it in a bag",
+        ),
+    ],
+)
+def test_one_more_thing_stays_with_its_verb(text: str, step: str) -> None:
+    assert steps_of(text) == [step]
+
+
+def test_an_action_with_its_own_subject_is_no_part_of_a_complement() -> None:
+    text = "Place it where there's a piece of metal, and then you're going to lower the car."
+    assert steps_of(text) == ["place it where there's a piece of metal", "lower the car"]
+
+
+def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them() -> None:
+    text = "Fill the bottle up with water."
+    tags = reading_that_keeps_all(text)
+    edits = tags.edit_probabilities
+    edits[1:4] = 0.0
+    edits[1:4, WORD_EDITS.index("drop")] = 1.0
+    (draft,) = grammar_drafts(text, 0, tags, lambda _: None)
+    assert draft.text == "fill the bottle up with water"

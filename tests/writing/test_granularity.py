@@ -177,3 +177,12 @@ def test_the_writer_joins_as_its_setting_says():
         counts[detail] = len(steps)
         assert {source for item in steps for source in item.sources} == {0, 1, 2, 3}
     assert counts["brief"] <= counts["usual"] <= counts["full"] == 4
+
+
+def test_a_place_without_a_thing_is_no_more_of_a_list():
+    list_text = "into a large pan"
+    steps = [
+        SentenceStep(step("cut the tofu into squares", 0.0, sources=(0,))),
+        SentenceStep(step(f"add {list_text}", 3.0, sources=(1,)), list_text, is_sure=False),
+    ]
+    assert texts(steps) == ["cut the tofu into squares"]

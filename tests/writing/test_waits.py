@@ -25,6 +25,14 @@ from stepline.writing.waits import find_wait
         ("bake for 20 minutes and cool for 10 minutes", 1800, 1800, None),
         ("let the glue dry for 24 hours", 86400, 86400, "the glue"),
         ("simmer the sauce for an hour and twenty minutes", 4800, 4800, "the sauce"),
+        ("let the dough rest for at least 10 minutes", 600, None, "the dough"),
+        (
+            "soak the beans for a minimum of an hour, and cook for 5 minutes",
+            3900,
+            None,
+            "the beans",
+        ),
+        ("chill for an hour or longer", 3600, None, None),
     ],
 )
 def test_a_stated_wait_is_read(text, low, high, what):
@@ -37,6 +45,10 @@ def test_a_stated_wait_is_read(text, low, high, what):
         "stir for 5 minutes",
         "simmer for an hour, stirring often",
         "cool the burn under cold running water for at least 10 minutes",
+        "cool the burn for at least 10 minutes",
+        "leave the hand under cold water for 20 minutes",
+        "hold the cloth on the cut for 10 minutes",
+        "let the oil soak in for 5 minutes, massaging gently",
         "stir every 10 minutes",
         "remove it from the oven after 20 minutes",
         "store it in the fridge for up to 3 days",
@@ -91,3 +103,8 @@ def test_film_and_waiting_are_summed_apart_and_an_overlap_counts_once():
     assert "8-10 min wait (the cookies)" in record.to_html()
     assert from_json(to_json(record)) == record
     assert to_json(record).count('"wait"') == 1
+    longer = steps[1].model_copy(update={"wait": Wait(low=600.0, high=None)})
+    record = record.model_copy(update={"steps": (*steps[:1], longer, longer)})
+    assert total_times(record) == "20 s of film and at least 20 min of waiting"
+    assert step_lengths(longer) == "15 s + at least 10 min wait"
+    assert from_json(to_json(record)) == record

@@ -11,17 +11,17 @@ from stepline.errors import DatasetError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import SEEN_TWICE, fill_in_transcripts, store_text_vectors
-from stepline.models.wys2 import pseudo_labels
+from stepline.models.wys2 import train
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips
 from stepline.models.wys2.detector import Detector
-from stepline.models.wys2.pseudo_labels import (
+from stepline.models.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
+from stepline.models.wys2.train import (
     ClipStream,
     ValidationClips,
     choose_pseudo_labelled_clips,
+    train_detector,
 )
-from stepline.models.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
-from stepline.models.wys2.train import train_detector
 from stepline.records import Transcript, count_reasons
 
 PLAIN = ClipSettings(resolve=False)
@@ -89,7 +89,7 @@ def test_a_stream_gives_the_clips_that_a_list_holds(world, store, stream):
 
 def test_small_blocks_still_give_every_clip_once(stream, monkeypatch):
     every = sorted(pair.id for _, pairs in stream.iterate_blocks() for pair in pairs)
-    monkeypatch.setattr(pseudo_labels, "CLIPS_PER_BLOCK", 7)
+    monkeypatch.setattr(train, "CLIPS_PER_BLOCK", 7)
     assert sorted(pair.id for _, pairs in stream.iterate_blocks() for pair in pairs) == every
 
 

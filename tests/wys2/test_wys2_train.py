@@ -27,12 +27,6 @@ from stepline.models.training.sources import (
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips, infer_labels
 from stepline.models.wys2.detector import Detector, read_detector, score_pairs
-from stepline.models.wys2.pseudo_labels import (
-    ClipStream,
-    ValidationClips,
-    choose_threshold,
-    train_with_pseudo_labels,
-)
 from stepline.models.wys2.settings import (
     ClipSettings,
     DetectorSettings,
@@ -40,7 +34,14 @@ from stepline.models.wys2.settings import (
     PseudoSettings,
     Wys2Settings,
 )
-from stepline.models.wys2.train import DetectorClips, train_detector_run
+from stepline.models.wys2.train import (
+    ClipStream,
+    DetectorClips,
+    ValidationClips,
+    choose_threshold,
+    train_detector_run,
+    train_with_pseudo_labels,
+)
 from stepline.records import Transcript, count_reasons
 from stepline.storage import write_parquet
 

@@ -1,39 +1,273 @@
-"""A dataset on disk from records, features and reasons, then copied to where it is published."""
+"""A dataset on disk from records, features and reasons, then copied to where it is published.
+
+The dataset card is a README that people read, whose head says how dataset hubs load it. Its numbers
+are those of `dataset.json`, which `describe_dataset` makes when the last record is written.
+"""
 
 import contextlib
 import json
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from stepline.curate.export.card import (
-    DatasetFacts,
-    dataset_card,
-    describe_dataset,
-    remove_folders_from_paths,
-)
 from stepline.curate.export.shards import (
     LEFT_OUT_SPLIT,
+    RECORD_COLUMNS,
     TRAIN_SPLIT,
     DatasetRow,
+    ExportedFile,
     copy_features,
     write_shards,
 )
-from stepline.curate.report.counts import count_stage_losses
+from stepline.curate.report.counts import (
+    DatasetCounts,
+    StageLosses,
+    count_stage_losses,
+    describe_biases,
+    sort_counts,
+)
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.results import list_files
 from stepline.files.atomic_files import remove_file, write_atomic
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB
-from stepline.records import Record, Rejected, Video
+from stepline.networks.weights import known_weights
+from stepline.records import RECORD_VERSION, Record, Rejected, Video
+from stepline.version import __version__
 
 if TYPE_CHECKING:
     from stepline.features import FeatureStore
+
+# The hubs' words for numbers of videos.
+SIZE_NAMES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (math.inf, "1M<n<10M"),
+)
+LANGUAGE_PATTERN = re.compile(r"[a-z]{2,3}")  # codes of ISO 639, the only ones that hubs take
+MAX_CELL_CHARS = 300  # of a table's cell
+PAPERS_BY_STAGE = {  # stage -> whose method it is
+    "coarse": (
+        "Li et al., Multi-Sentence Grounding for Long-term Instructional Video "
+        "(NaSVA, HowToStep), ECCV 2024"
+    ),
+    "sieve-swap": (
+        "Batra et al., Efficient Pre-training for Localized Instruction Generation of Procedural "
+        "Videos (Sieve & Swap, ProcX), ECCV 2024"
+    ),
+    "judge": (
+        "Ashutosh et al., What You Say Is What You Show: Visual Narration Detection in "
+        "Instructional Videos"
+    ),
+}
+
+
+def dataset_card(
+    dataset: Mapping[str, Any], settings: ExportSettings, stages: Sequence[str]
+) -> str:
+    """Return the dataset card: a README in Markdown with YAML metadata.
+
+    Args:
+        dataset: contents of `dataset.json`, as `describe_dataset` returns them.
+        settings: name and licence of the dataset.
+        stages: names of the stages of the recipe.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
+    template = (files(__package__) / "card.txt").read_text(encoding="utf-8")
+    environment = Environment(
+        undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    environment.filters["pairs"] = format_counts
+    return environment.from_string(template).render(
+        name=_escape_markdown(settings.name),
+        licence=settings.licence,
+        codes=_language_codes(dataset["languages"]),
+        size=next(name for limit, name in SIZE_NAMES if dataset["videos"] < limit),
+        dataset=dataset,
+        columns=RECORD_COLUMNS,
+        settings=_format_settings(dataset["settings"] or {}, stages),
+        papers=papers or list(PAPERS_BY_STAGE.values())[:1],
+    )
+
+
+def _language_codes(languages: Iterable[str]) -> list[str]:
+    """Return the sorted ISO 639 codes of language tags, such as "en" for "en-GB"."""
+    codes = {language.partition("-")[0] for language in languages}
+    return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
+
+
+def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
+    """Return the settings of each stage as one line of JSON, in the order of the recipe.
+
+    Args:
+        settings: stage -> settings that decide its result. Stages without any are omitted.
+        stages: names of the stages of the recipe.
+    """
+    # The recipe's order, and after it what no stage of it owns.
+    names = [name for name in stages if name in settings]
+    names += sorted(settings.keys() - set(stages))
+    lines = {}
+    for name in names:
+        line = json.dumps(settings[name], ensure_ascii=False, sort_keys=True)
+        if line != "null":
+            lines[name] = line.replace("`", "'")
+    return lines
+
+
+def format_counts(counted: Mapping[str, int], max_names: int = 6) -> str:
+    """Return counts as text for a table cell, such as "en 12, de 3, 4 others".
+
+    Args:
+        counted: name -> count, the largest count first.
+        max_names: number of names that are listed. The counts of all others are added up.
+    """
+    texts = [f"{_escape_markdown(name)} {count:,}" for name, count in counted.items()]
+    # The rare ones are added up, so that the cell stays short.
+    others = sum([*counted.values()][max_names:])
+    if others:
+        texts[max_names:] = [f"{others:,} others"]
+    return ", ".join(texts) or "none"
+
+
+def _escape_markdown(text: Any) -> str:
+    """Return untrusted text as one line, with its Markdown characters escaped."""
+    # Names and reasons may hold what Markdown reads as markup.
+    return re.sub(r"([|`<>\[\]*_\\])", r"\\\1", " ".join(str(text).split()))[:MAX_CELL_CHARS]
+
+
+MAKER_KINDS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names
+MAX_MAKERS = 50  # distinct ones of a kind that are counted; more would be no names
+WEIGHTS_BEHIND = {"conse": ("efficientnet-lite0", "minilm")}  # names of weights by maker
+# With or without a word before it, as in clip:/weights/clip.
+PATH_PATTERN = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
+
+
+@dataclass
+class DatasetFacts:
+    """Counts of the records of a dataset, for its card.
+
+    Attributes:
+        counts: numbers of videos, steps, sentences and reasons.
+        videos_by_model: number of videos by the model that made a part of the record. Kinds of parts: "asr",
+            "writer", "vision", "judge".
+        videos_with_features: number of videos with features.
+    """
+
+    counts: DatasetCounts = field(default_factory=DatasetCounts)
+    videos_by_model: dict[str, Counter[str]] = field(
+        default_factory=lambda: {kind: Counter() for kind in MAKER_KINDS}
+    )
+    videos_with_features: int = 0
+
+    def add(self, record: Record) -> None:
+        """Count a record of the dataset."""
+        self.counts.add(record)
+        # Only names count, and a bounded number of them, since a record may hold anything.
+        for kind, counter in self.videos_by_model.items():
+            maker = record.models.get(kind)
+            if isinstance(maker, str) and (maker in counter or len(counter) < MAX_MAKERS):
+                counter[maker] += 1
+
+    def weights(self) -> list[str]:
+        """Return the names of the model weights that made the dataset, sorted."""
+        weights: set[str] = set()
+        for maker in chain.from_iterable(self.videos_by_model.values()):
+            # A maker's name often contains that of its weights.
+            weights.update(name for name in known_weights() if name in maker)
+            weights.update(WEIGHTS_BEHIND.get(maker, ()))
+        return sorted(weights)
+
+
+def describe_dataset(
+    facts: DatasetFacts,
+    losses: Sequence[StageLosses],
+    files: Sequence[ExportedFile],
+    settings: ExportSettings,
+    stage_settings: JsonValue,
+) -> dict[str, JsonValue]:
+    """Return the contents of `dataset.json`: all counts, settings and files.
+
+    Args:
+        facts: counts of the records.
+        losses: videos that each stage left out.
+        files: files of the dataset with their sha256.
+        settings: name and licence of the dataset.
+        stage_settings: stage -> settings that decide its result.
+    """
+    counts = facts.counts
+    # What each stage left out.
+    stages: list[JsonValue] = [
+        {
+            "stage": loss.stage,
+            "entered": loss.entered,
+            "kept": loss.passed,
+            "dropped": dict(loss.dropped),
+        }
+        for loss in losses
+    ]
+    return {
+        "name": settings.name,
+        "licence": settings.licence,
+        "stepline": __version__,
+        "record_version": RECORD_VERSION,
+        "videos": counts.kept_videos,
+        "left_out": losses[0].entered - counts.kept_videos,
+        "hours": round(counts.hours, 4),
+        "steps": counts.steps,
+        "steps_placed": counts.steps_with_span,
+        "sentences": counts.sentences,
+        "with_features": facts.videos_with_features,
+        "tasks": len(counts.tasks),
+        "languages": _counts_as_json(counts.languages),
+        "step_statuses": _counts_as_json(counts.statuses),
+        "step_licences": _counts_as_json(counts.licences),
+        "dropped_steps": _counts_as_json(counts.dropped_steps),
+        "dropped_sentences": _counts_as_json(counts.dropped_sentences),
+        "stages": stages,
+        "makers": {
+            name: _counts_as_json(counter) for name, counter in facts.videos_by_model.items()
+        },
+        "weights": {name: known_weights()[name].licence for name in facts.weights()},
+        "settings": stage_settings,
+        "biases": list(describe_biases(counts)),
+        "files": [asdict(file) for file in files],
+    }
+
+
+def remove_folders_from_paths(value: JsonValue) -> JsonValue:
+    """Return settings in which each path is reduced to its last name.
+
+    So no folder of a machine is published. "clip:/weights/clip" becomes "clip:clip".
+    """
+    if isinstance(value, dict):
+        return {key: remove_folders_from_paths(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [remove_folders_from_paths(inner) for inner in value]
+    # Only texts that are a path as a whole change.
+    if isinstance(value, str) and PATH_PATTERN.fullmatch(value):
+        folder, _, name = value.rpartition("/")
+        kind, colon, _ = folder.partition(":")
+        return f"{kind}:{name}" if colon else name
+    return value
+
+
+def _counts_as_json(counter: Counter[str]) -> dict[str, JsonValue]:
+    return {**sort_counts(counter)}
+
 
 CARD_NAME = "README.md"
 INDEX_NAME = "dataset.json"  # written last: it lists every other file with its sha256

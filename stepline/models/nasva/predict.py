@@ -30,9 +30,10 @@ from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step
 log = logging.getLogger(__name__)
 
 UNCALIBRATED_NOTE = (
-    "P(shown) is not calibrated, so every step counts as shown; "
-    "`stepline train calibrate` fits it to a truth"
+    "the network's P(shown) is not calibrated, so no step counts as seen; `stepline train "
+    "calibrate` fits it to labelled videos that the network was not trained on"
 )
+NOT_CALIBRATED = "placed by a network whose P(shown) is not calibrated"  # the doubt of a step
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def place_steps(
         steps: K steps. If `said` of a step is known, it counts with the weight `settings.speech`.
         text_scores: the network's scores of the K steps' texts, in the same order.
         calibration: regressions that turn the scores into P(shown). None, or none for the mode of
-            the settings: every step counts as shown.
+            the settings: every step is placed, with a doubt, and none counts as seen.
         settings: how texts compete, whether their order counts, and how long spans are. None: the
             defaults.
         duration: length of the video in seconds. None: the length of its feature rows.
@@ -138,7 +139,14 @@ def place_steps(
     spans = extract_spans(posterior.row_probabilities, text_scores.rate, settings, end=duration)
     seconds = find_best_seconds(posterior.row_probabilities, spans, text_scores.rate, end=duration)
     rows = zip(steps, spans, seconds, posterior.p_shown.tolist(), strict=True)
-    placed_steps = [_add_status(*row, min_probability) for row in rows]
+    status = picture_status("network", None if logistic else NOT_CALIBRATED)
+    placed_steps = []
+    for step, span, at, p in rows:
+        if p < min_probability:
+            placed_steps.append(without_place(step, p))
+            continue
+        update = {"spans": (span,), "at": at, "score": p, **status}
+        placed_steps.append(step.model_copy(update=update))
 
     # A step is shown at a second only if it is shown at all.
     alignment_scores = np.minimum(posterior.row_probabilities * posterior.p_shown[:, None], 1.0)
@@ -148,9 +156,13 @@ def place_steps(
     )
     count = sum(step.status == "seen" for step in placed_steps)
     log.info("aligner: %d of %d steps seen", count, len(placed_steps))
-    calibrated = logistic is not None
     return StepPlacement(
-        tuple(placed_steps), alignment, posterior, tuple(spans), tuple(seconds), calibrated
+        tuple(placed_steps),
+        alignment,
+        posterior,
+        tuple(spans),
+        tuple(seconds),
+        logistic is not None,
     )
 
 
@@ -197,22 +209,6 @@ def ground_by_aligner(
         placed_steps = separate_overlapping_spans(placed_steps)
     report = AlignerReport(loaded.sha256, placement.calibrated)
     return AlignerGrounding(placed_steps, placement.alignment, report)
-
-
-def _add_status(step: Step, span: Span, at: float, p: float, min_probability: float) -> Step:
-    """Return the step with its span and score.
-
-    Args:
-        step: a step without a span.
-        span: its most likely span in seconds.
-        at: its best second.
-        p: P(the step is shown), which becomes its score.
-        min_probability: with a lower P(shown) the step counts as not shown and gets no span.
-    """
-    if p < min_probability:
-        return without_place(step, p)
-    update = {"spans": (span,), "at": at, "score": p, **picture_status("network")}
-    return step.model_copy(update=update)
 
 
 def _compute_speech_prior(steps: Sequence[Step], text_scores: TextScores) -> Array | None:

@@ -7,23 +7,25 @@ Lite-DETR) weighs them by the keys at these points:
     output[b, n, h] = sum_p weight[b, n, h, p] value(location p),  value(x): linear between two
     neighbouring rows
 
-Linear interpolation commutes with sums and dot products. So `gather_weighted_sum` sums the rows next
-to each point as an embedding bag, without sampling a value. `gather_dot_products` reads the products
-of queries and sampled keys from one dense product.
-
-Letters: B videos, N queries, M positions of all levels one after the other, H heads, L levels, P
-points per level, D width of a head, C width. A query and head read K = 2 L P rows: those on the left
-of their points, then those on the right. A table is (B, M, H, D), and its row of (b, m, h) has the
-number (b M + m) H + h.
+Two functions with their own gradients compute it, because linear interpolation commutes with sums
+and dot products. `gather_weighted_sum` sums the rows next to each point as an embedding bag, without
+sampling a value. Gradients of a table are embedding bags too, over the points in the order of the
+rows that they read. `gather_dot_products` reads the products of queries and sampled keys from one
+dense product. Letters: B videos, N queries, M positions of all levels one after the other, H heads,
+L levels, P points per level, D width of a head, C width. A query and head read K = 2 L P rows: those
+on the left of their points, then those on the right. A table is (B, M, H, D), and its row of
+(b, m, h) has the number (b M + m) H + h.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import Function
 
 from stepline.models.procx.settings import AttentionSettings
 from stepline.models.training.layers import Linear
@@ -39,15 +41,30 @@ class SamplingPoints:
         right_weight: (B, N, H, L P) interpolation weight of the row to the right of each point.
         position: (B, N, H, K) int32 in [0, M): positions of all left rows, then of all right rows.
         row: (B, N, H, K) int32: the same rows as indices into the flattened table (B, M, H).
+        query_row: row of the query in the flattened table (B, N, H), for each entry of
+            `entry_order`. Empty without gradients.
+        entry_order: indices into the flattened `row` that sort its entries by table row. Empty
+            without gradients.
+        row_start: (B M H,) index in `entry_order` of the first entry of each table row. Empty
+            without gradients.
     """
 
     left_weight: Tensor
     right_weight: Tensor
     position: Tensor
     row: Tensor
+    query_row: Tensor
+    entry_order: Tensor
+    row_start: Tensor
+
+    @property
+    def index_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors `position`, `row`, `query_row`, `entry_order` and `row_start`, in the order
+        in which the two autograd functions take them."""
+        return (self.position, self.row, self.query_row, self.entry_order, self.row_start)
 
 
-def sampling_points(locations: Tensor, lengths: Sequence[int]) -> SamplingPoints:
+def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool) -> SamplingPoints:
     """Return the rows and weights that linear interpolation at the sampling locations uses.
 
     The T positions of a level have their centers at (0.5, 1.5, ...) / T. Values beyond the
@@ -58,8 +75,8 @@ def sampling_points(locations: Tensor, lengths: Sequence[int]) -> SamplingPoints
         locations: (B, N, H, L, P) sampling locations. [0, 1] covers a level, locations outside are
             allowed.
         lengths: number of positions of each level.
+        backward: whether the indices for gradients of the values are computed too.
     """
-    locations = _as_float32(locations)
     heads = locations.shape[2]
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
     # of every head, level and point: long rows broadcast fast, short ones slowly
@@ -74,9 +91,9 @@ def sampling_points(locations: Tensor, lengths: Sequence[int]) -> SamplingPoints
     left_weight = ((1 - fraction) * below_exists).unflatten(2, (heads, -1))  # (B, N, H, L P)
     right_weight = (fraction * above_exists).unflatten(2, (heads, -1))
 
-    return SamplingPoints(
-        left_weight, right_weight, *_table_row_numbers(below, above, lengths, heads)
-    )
+    position, row = _table_row_numbers(below, above, lengths, heads)
+    entries = _entries_by_row(row, sum(lengths), backward=backward)
+    return SamplingPoints(left_weight, right_weight, position, row, *entries)
 
 
 def _clamp_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,6 +137,24 @@ def _table_row_numbers(
     return position, position * heads + first[:, None, :, None]
 
 
+def _entries_by_row(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return query_row, entry_order and row_start of `SamplingPoints`.
+
+    Args:
+        row: (B, N, H, K) table rows of `SamplingPoints`.
+        total: M, number of positions of all levels.
+        backward: whether they are needed for gradients. False: empty tensors.
+    """
+    if not backward:
+        nothing = row.new_empty(0)
+        return nothing, nothing, nothing
+    videos, _, heads, count = row.shape
+    ordered, entry_order = row.flatten().sort(stable=True)
+    rows = _int_range(videos * total * heads, row.device)
+    start = torch.searchsorted(ordered, rows, out_int32=True)
+    return torch.div(entry_order, count, rounding_mode="floor").int(), entry_order, start
+
+
 def _int_range(end: int, device: torch.device) -> Tensor:
     return torch.arange(end, dtype=torch.int32, device=device)
 
@@ -138,11 +173,8 @@ def gather_weighted_sum(value: Tensor, weight: Tensor, points: SamplingPoints) -
     """
     sides = (weight * points.left_weight, weight * points.right_weight)
     both = torch.cat(sides, dim=3)  # (B, N, H, K)
-    weights = both.to(value.dtype).flatten(0, 2)  # (B N H, K)
-    table = value.flatten(0, 2)  # (B M H, D)
-    rows = points.row.view(weights.shape)
-    bags: Tensor = F.embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
-    return bags.view(*both.shape[:3], value.shape[-1])
+    total: Tensor = _WeightedGather.apply(value.contiguous(), both, *points.index_tensors)
+    return total  # (B, N, H, D)
 
 
 def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> Tensor:
@@ -154,15 +186,125 @@ def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> T
         key: (B, M, H, D) keys of M positions.
         points: sampling points of the N queries.
     """
-    # the cells (B, H, N K) of a dense (N, M) table of products
-    _, count, _, reads = points.position.shape
-    row_offset = _int_range(count, key.device)[:, None] * key.shape[1]  # (N, 1)
-    cells = (points.position.transpose(1, 2) + row_offset).flatten(2).long()
-    dense = torch.einsum("bnhd,bmhd->bhnm", query, key).flatten(2)
-    products = dense.gather(2, cells).unflatten(2, (count, reads)).transpose(1, 2)
-    on_left, on_right = products.to(points.left_weight.dtype).chunk(2, dim=3)  # (B, N, H, L P)
+    products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.index_tensors)
+    products = products.to(points.left_weight.dtype)  # (B, N, H, K)
+    on_left, on_right = products.chunk(2, dim=3)  # (B, N, H, L P) each
     between: Tensor = on_left * points.left_weight + on_right * points.right_weight
     return between
+
+
+class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to mypy here
+    """`gather_weighted_sum` with its gradients."""
+
+    @staticmethod
+    def forward(context: Any, table: Tensor, weight: Tensor, *points: Tensor) -> Tensor:
+        context.save_for_backward(table, weight, *points)
+        return _gather_sum(table, weight, points[1])
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        table, weight, position, _, *entries = context.saved_tensors
+        gradient = gradient.contiguous()
+        table_gradient = None
+        weight_gradient = None
+        if context.needs_input_grad[0]:
+            table_gradient = _scatter_sum(gradient, weight, table, *entries)
+        if context.needs_input_grad[1]:
+            weight_gradient = _gather_products(gradient, table, position).to(weight.dtype)
+        return table_gradient, weight_gradient, None, None, None, None, None
+
+
+class _GatherDotProducts(Function):  # type: ignore[misc]
+    """`gather_dot_products` with its gradients."""
+
+    @staticmethod
+    def forward(context: Any, query: Tensor, table: Tensor, *points: Tensor) -> Tensor:
+        context.save_for_backward(query, table, *points)
+        return _gather_products(query, table, points[0])
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, table, _, row, *entries = context.saved_tensors
+        gradient = gradient.contiguous()
+        query_gradient = None
+        table_gradient = None
+        if context.needs_input_grad[0]:
+            query_gradient = _gather_sum(table, gradient, row)
+        if context.needs_input_grad[1]:
+            table_gradient = _scatter_sum(query, gradient, table, *entries)
+        return query_gradient, table_gradient, None, None, None, None, None
+
+
+def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
+    """Return the weighted sum of table rows of each query, (B, N, H, D).
+
+    Args:
+        table: (B, M, H, D) values.
+        weight: (B, N, H, K) weight of each row.
+        row: (B, N, H, K) index of each row in the flattened table.
+    """
+    width = table.shape[-1]
+    flat = table.view(-1, width)  # (B M H, D)
+    weights = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
+    rows = row.view(weights.shape)
+    bags = F.embedding_bag(rows, flat, mode="sum", per_sample_weights=weights)
+    return bags.view(*row.shape[:3], width)
+
+
+def _scatter_sum(
+    query: Tensor,
+    weight: Tensor,
+    table: Tensor,
+    query_row: Tensor,
+    entry_order: Tensor,
+    start: Tensor,
+) -> Tensor:
+    """Return for each table row the weighted sum of the queries that sample it, (B, M, H, D). This
+    is the transpose of `_gather_sum`.
+
+    Args:
+        query: (B, N, H, D) queries.
+        weight: (B, N, H, K) weight of each row that a query samples.
+        table: a tensor in the shape of the result.
+        query_row: see `SamplingPoints`.
+        entry_order: see `SamplingPoints`.
+        start: `row_start` of `SamplingPoints`.
+    """
+    flat = query.view(-1, query.shape[-1])  # (B N H, D)
+    weights = weight.view(-1).index_select(0, entry_order).to(query.dtype)  # (B N H K,)
+    bags = F.embedding_bag(query_row, flat, start, mode="sum", per_sample_weights=weights)
+    return bags.view_as(table)
+
+
+def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
+    """Return the dot products (B, N, H, K) of queries with table rows, taken from the dense product
+    of all queries and rows.
+
+    On a CPU one head is computed at a time, so that its dense product fits into the cache.
+
+    Args:
+        query: (B, N, H, D) queries.
+        table: (B, M, H, D) keys or values.
+        position: (B, N, H, K) position of each row that a query samples.
+    """
+    # the cells (B, H, N K) of a dense (N, M) table of products
+    videos, count, heads, reads = position.shape
+    positions = table.shape[1]
+    row_offset = _int_range(count, position.device)[:, None] * positions  # (N, 1)
+    cells = (position.transpose(1, 2) + row_offset).flatten(2)
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        dense = torch.einsum("bnhd,bmhd->bhnm", query, table)
+        products = dense.flatten(2).gather(2, cells.long())
+    else:
+        products = query.new_empty(cells.shape)
+        dense = query.new_empty(count, positions)
+        for video in range(videos):
+            for head in range(heads):
+                keys = table[video, :, head]
+                torch.mm(query[video, :, head], keys.t(), out=dense)  # (N, M)
+                out = products[video, head]
+                torch.index_select(dense.view(-1), 0, cells[video, head], out=out)
+    return products.view(videos, heads, count, reads).transpose(1, 2).contiguous()
 
 
 def deformable_attention(
@@ -180,7 +322,7 @@ def deformable_attention(
 
     Source: equations 9 and 10. The result equals that of `grid_sample` with align_corners=False.
     """
-    points = sampling_points(locations, lengths)
+    points = _build_points(locations, lengths, value)
     by_point = weights.flatten(3).to(points.left_weight.dtype)
     return gather_weighted_sum(value, by_point, points)
 
@@ -204,7 +346,7 @@ def key_aware_attention(
 
     Source: equations 11 and 12, with the scaling of the paper's text and of Lite-DETR.
     """
-    points = sampling_points(locations, lengths)
+    points = _build_points(locations, lengths, key, value)
     products = gather_dot_products(query, key, points)
     logits = products / math.sqrt(value.shape[-1])  # (B, N, H, L P)
     return gather_weighted_sum(value, logits.softmax(dim=-1), points)
@@ -319,3 +461,16 @@ def _as_float32(positions: Tensor) -> Tensor:
     """Return sampling positions of any shape as float32, or unchanged if they are float64. Half
     precision would round them to tenths of a row."""
     return positions if positions.dtype == torch.float64 else positions.float()
+
+
+def _build_points(locations: Tensor, lengths: Sequence[int], *tables: Tensor) -> SamplingPoints:
+    """Return the sampling points of locations. Indices for gradients are computed only if one of
+    `tables` needs a gradient.
+
+    Args:
+        locations: (B, N, H, L, P) sampling locations.
+        lengths: number of positions of each level.
+        tables: keys and values that are sampled.
+    """
+    backward = torch.is_grad_enabled() and any(table.requires_grad for table in tables)
+    return sampling_points(_as_float32(locations), lengths, backward=backward)

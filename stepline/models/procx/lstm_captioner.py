@@ -107,7 +107,7 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         half = 0.5 / torch.tensor(attended.lengths, device=center.device)[:, None]  # of a row
         by_level = by_level.clamp(half, 1 - half)
         by_level = by_level[:, None, None]  # (M, 1, 1, L, K)
-        points = sampling_points(by_level, attended.lengths)
+        points = sampling_points(by_level, attended.lengths, backward=False)
         rows = points.position.flatten(1) + attended.first_rows[:, None]  # (M, 2 L K)
         left_weight = points.left_weight.flatten(1)
         right_weight = points.right_weight.flatten(1)

@@ -73,7 +73,8 @@ def read_records(*sources: str, subset: str | None = None) -> Iterator[Record]:
         if not files or not path.exists():
             forms = ".parquet, .json or a folder of them"
             cure = f"give records ({forms}), or NAME:PATH of `stepline datasets`"
-            raise DatasetError(f"{path}: no records to train on; {cure}")
+            fault = "no records to train on" if path.exists() else "no such file or folder"
+            raise DatasetError(f"{path}: {fault}; {cure}")
         for file in files:
             if file.suffix == ".parquet":
                 yield from read_parquet(file)

@@ -23,7 +23,8 @@ const LONG = 300;   // s
 const clockAfter = (step) => {
   const shown = place(step), seconds = (shown ? shown.end - shown.start : 0) + (step.wait?.low ?? 0);
   if (!step.wait && seconds < LONG) return "";
-  return `, about ${new Date(Date.now() + 1000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })} (a rough guide)`;
+  const time = new Date(Date.now() + 1000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return `, about ${time}${step.wait?.high === null ? " or later" : ""} (a rough guide)`;
 };
 
 const show = (index, play = true) => {

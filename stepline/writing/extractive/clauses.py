@@ -22,7 +22,9 @@ CATENATIVE_VERBS = word_set(
     "go start begin continue keep finish proceed want need have like try get love prefer come"
 )
 # Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
-NON_PRESENT_AUXILIARIES = word_set("have has had 've 'd did was were would could might may")
+PERFECT_AUXILIARIES = word_set("have has had 've")
+NON_PRESENT_AUXILIARIES = PERFECT_AUXILIARIES | word_set("'d did was were would could might may")
+STATES_IN_PAST = ("get", "use")  # "I've got some probes", "we used to tie it"
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 
 # "let's add", "let me add": we and I, not a thing that is let
@@ -30,6 +32,7 @@ LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
 
 _SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
+_PAST_TAGS = ("VBD", "VBN")
 _LINK_RELATIONS = frozenset(("conj", "dep", "parataxis"))
 
 
@@ -43,6 +46,7 @@ class Clause:
             "order" (slice it) or "title" (slicing it).
         is_negated: whether the action is said with "not" or "never".
         is_planned: whether the action is said with "going to", "will" or the like.
+        is_past: whether the speaker says that they did it: "I brought the hair to the front".
         joined_verb: the verb before this one that "and" joins to it (the PEEL of "peel and slice"),
             None without one.
     """
@@ -51,6 +55,7 @@ class Clause:
     voice: Voice
     is_negated: bool = False
     is_planned: bool = False
+    is_past: bool = False
     joined_verb: "Token | None" = None
 
 
@@ -62,13 +67,15 @@ def find_clauses(doc: "Doc", *, has_added_you: bool = False) -> list[Clause]:
         has_added_you: whether `segments` inserted the "you" of the segment. Then its clauses with
             "you" are orders.
     """
-    clauses = []
-    for sentence in doc.sents:
-        for clause in _clauses_below(sentence.root, None, None):
+    clauses: dict[int, Clause] = {}
+    for token in doc:
+        if token.dep_ != "ROOT" and not begins_action(token):
+            continue
+        for clause in _clauses_below(token, None, None):
             if has_added_you and clause.voice == "you":
                 clause = replace(clause, voice="order")
-            clauses.append(clause)
-    return sorted(clauses, key=lambda clause: clause.verb.i)
+            clauses.setdefault(clause.verb.i, clause)
+    return [clauses[index] for index in sorted(clauses)]
 
 
 def _clauses_below(
@@ -149,7 +156,12 @@ def _action_clause(verb: "Token", governing: Clause | None) -> Clause | None:
         return _subjectless_clause(verb, governing, auxiliaries, is_negated)
     voice = _SUBJECT_VOICES.get(subject.lower_)
     is_passive = subject.dep_ == "nsubjpass"
-    if voice is None or is_passive or auxiliaries & NON_PRESENT_AUXILIARIES:
+    if voice is None or is_passive:
+        return None
+    is_told = voice != "you" and verb.tag_ in _PAST_TAGS and verb.lemma_ not in STATES_IN_PAST
+    if is_told and auxiliaries <= PERFECT_AUXILIARIES and (auxiliaries or not _is_base_form(verb)):
+        return Clause(verb, voice, is_negated, is_past=True)
+    if auxiliaries & NON_PRESENT_AUXILIARIES:
         return None
     # "I put", tagged past, is in the present too.
     is_present = _is_base_form(verb) and not auxiliaries & {"is", "are", "'m", "'re", "am", "be"}
@@ -171,7 +183,8 @@ def _subjectless_clause(
         is_negated: whether the verb has its own "not" or "never".
     """
     if governing is not None:
-        is_action = _is_base_form(verb) or verb.tag_ == "VBG"
+        is_past = governing.is_past and verb.tag_ in _PAST_TAGS
+        is_action = _is_base_form(verb) or verb.tag_ == "VBG" or is_past
         if not is_action or auxiliaries & NON_PRESENT_AUXILIARIES:
             return None
         if governing.is_negated and not is_negated:
@@ -235,6 +248,16 @@ def _catenative_complement(verb: "Token") -> "Token | None":
     return None
 
 
+def begins_action(token: "Token") -> bool:
+    """Return whether a verb that the parser joins to a complement is the next action: "where the
+    frame is, and then you LOWER the car"."""
+    if token.dep_ != "conj":
+        return False
+    subject = _subject(token)
+    is_person = subject is not None and subject.lower_ in _SUBJECT_VOICES
+    return is_person and any(child.lower_ in ("then", "will", "'ll") for child in token.children)
+
+
 def _subject(verb: "Token") -> "Token | None":
     subjects = [
         child for child in verb.lefts if child.dep_ in ("nsubj", "nsubjpass", "csubj", "expl")
@@ -244,5 +267,5 @@ def _subject(verb: "Token") -> "Token | None":
 
 def _is_base_form(verb: "Token") -> bool:
     """Return whether a verb is in its base form. The parser takes "put" and "cut" for past tenses."""
-    is_past = verb.tag_ in ("VBD", "VBN")
+    is_past = verb.tag_ in _PAST_TAGS
     return verb.tag_ in _BASE_TAGS or (is_past and verb.lower_ == verb.lemma_)

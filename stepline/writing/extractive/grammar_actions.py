@@ -46,6 +46,7 @@ def grammar_drafts(
         tags: the tagger's probabilities for the sentence and its W words.
         resolve: index of a pronoun among the W words -> its name, None where unsure.
     """
+    words = spoken_words(text)
     # for each word between spaces its place among the spoken words, or that of the one before
     word_index_of = []
     word_index = -1
@@ -92,7 +93,8 @@ def grammar_drafts(
             joined = None
             is_further = next_probability > first_probability or continues_action
             if drafts and is_further and not _names_an_object(clause):
-                joined = _join_drafts(drafts[-1], draft)
+                is_choice = verb > 0 and words[verb - 1].lower() == "or"
+                joined = _join_drafts(drafts[-1], draft, "or" if is_choice else "and")
             if joined is None:
                 drafts.append(draft)
             else:
@@ -124,10 +126,10 @@ def _names_an_object(clause: Clause) -> bool:
     return any(child.pos_ in NOUN_TAGS for child in objects)
 
 
-def _join_drafts(previous: DraftStep, draft: DraftStep) -> DraftStep | None:
+def _join_drafts(previous: DraftStep, draft: DraftStep, conjunction: str) -> DraftStep | None:
     """Return two actions of a sentence as one step, None where they are too long together, or where
     one says what not to do."""
-    text = f"{previous.words[0].text} and {draft.words[0].text}"
+    text = f"{previous.words[0].text} {conjunction} {draft.words[0].text}"
     if previous.is_negated or draft.is_negated or len(text.split()) > MAX_JOINED_WORDS:
         return None
     word_indices = sorted({*previous.word_indices, *draft.word_indices})
@@ -146,7 +148,7 @@ def grammar_features(texts: Sequence[str]) -> FeatureRows:
         docs = parse([segment.text for segment in segments])
         for segment, doc in zip(segments, docs, strict=True):
             for clause in find_clauses(doc, has_added_you=segment.has_added_you):
-                if not is_talk_or_state(clause):
+                if not clause.is_past and not is_talk_or_state(clause):
                     features[row, int(clause.voice not in ("order", "title"))] = 1.0
     return features
 

@@ -161,7 +161,9 @@ def _extend_step(
     is_short_continuation = (
         continuation is not None and len(continuation.split()) <= MAX_CONTINUATION_WORDS
     )
-    if item.list_text is not None and _is_said_within(last, item.step, MAX_LIST_PAUSE_SECONDS):
+    # "Into a large pan." is the beginning of the next sentence, and no list
+    is_list = item.list_text is not None and doc[1].pos_ != "ADP"
+    if is_list and _is_said_within(last, item.step, MAX_LIST_PAUSE_SECONDS):
         part = f", {item.list_text}"
     elif is_short_continuation and _continues_same_thing(previous, item):
         part = continuation

@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.writing.extractive.clauses import RELATIVE_WORDS, Clause, is_separate_action
-from stepline.writing.extractive.english import nouns, word_set
+from stepline.writing.extractive.clauses import (
+    RELATIVE_WORDS,
+    Clause,
+    begins_action,
+    has_child,
+    is_separate_action,
+)
+from stepline.writing.extractive.english import nouns, verbs, word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
 
 if TYPE_CHECKING:
@@ -21,8 +27,9 @@ NOUN_TAGS = ("NOUN", "PROPN")
 REASON_OPENERS = word_set("because since whereas although though cause")
 # They share no object with the verb after them.
 INTRANSITIVE_VERBS = word_set("click tap wait stop pause go come stand sit breathe")
+CORE_RELATIONS = ("dobj", "prt", "dative")  # a verb without these is no order
 _OTHER_RELATIONS = word_set(
-    "conj cc preconj punct nsubj nsubjpass aux auxpass neg mark intj parataxis dep"
+    "cc preconj punct nsubj nsubjpass aux auxpass neg mark intj parataxis dep"
 )
 
 
@@ -32,7 +39,7 @@ KeepProbability: TypeAlias = "Callable[[Token], float]"  # P(a word is part of t
 # mean of a complement's words from which it stays; its verb was chosen
 MIN_COMPLEMENT_KEEP_PROBABILITY = 0.3
 # of a clause that says which or where: "a spot where you can walk around it"
-MIN_ASIDE_KEEP_PROBABILITY = 0.6
+MIN_ASIDE_KEEP_PROBABILITY = 0.4
 
 
 def verb_complements(
@@ -67,6 +74,7 @@ def verb_complements(
         complement = complement_tokens(head, keep_probability)
         if (
             keep_probability is None
+            or head.dep_ in CORE_RELATIONS
             or _mean_content_keep_probability(complement, keep_probability)
             >= MIN_COMPLEMENT_KEEP_PROBABILITY
         ):
@@ -80,6 +88,10 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
     """Return whether the grammatical relation of a verb's dependent makes it part of a step."""
     if child.lower_ == "ok" and child.i == verb.i + 1:
         return True  # the button, which the parser takes for an interjection
+    if child.dep_ == "conj":
+        # "attach a connector, and then TWO PIECES": one more thing, and no further action
+        is_verb = child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
+        return not is_verb and not has_child(child, ("nsubj",))
     if child.dep_ in _OTHER_RELATIONS:
         return False
     if child.dep_ in ("advmod", "npadvmod"):
@@ -162,6 +174,7 @@ def complement_tokens(
         aside = list(token.subtree)
         if (
             keep_probability is None
+            or begins_action(token)
             or _mean_content_keep_probability(aside, keep_probability) < MIN_ASIDE_KEEP_PROBABILITY
         ):
             dropped.update(aside)
@@ -178,7 +191,7 @@ def _is_aside(token: "Token", head: "Token") -> bool:
     a relative clause."""
     if token is head:
         return False
-    return token.dep_ in ("relcl", "intj", "parataxis")
+    return token.dep_ in ("relcl", "intj", "parataxis") or begins_action(token)
 
 
 Resolver: TypeAlias = "Callable[[Token], str | None]"  # a pronoun -> its name
@@ -210,7 +223,11 @@ def imperative_phrase(
     verb = clause.verb
     complements = verb_complements(clause, keep_probability)
     resolved = _names_of_pronouns(complements, resolve)
-    texts = [_join_tokens(complement, resolved) for complement in complements]
+    texts = []
+    for complement in complements:
+        is_joined = any(token.dep_ == "conj" and token.head == verb for token in complement)
+        text = _join_tokens(complement, resolved)
+        texts.append(f"and {text}" if is_joined else text)
     text = _trim_end(" ".join([_imperative(verb), *texts]))
 
     # a manner that was said before the verb: "GENTLY pry"
@@ -283,7 +300,7 @@ def _word_text(token: "Token", resolved: dict[int, str]) -> str:
     if token.lower_ in POSSESSIVE_WORDS and token.dep_ in ("det", "poss"):
         # The parser takes "clockwise" for a noun, and the "one" of "check this one more time".
         noun = token.head
-        if noun.lemma_.lower() in nouns() and noun.lower_ != "one":
+        if noun.lemma_.lower() in nouns() and "one" not in (noun.lower_, token.nbor().lower_):
             return "the"
     if token.is_sent_start and token.text != "I":
         return str(token.lower_)

@@ -242,7 +242,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
         r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)?"
         r" (?:you|we|i|he|she|they)"
         r"(?:'ll|'re|'m|'ve|'d| will| are| am| have| would)?"
-        r"(?: (?:needs?|wants?|have|has|like|going|got|do))?(?: to)?(?: do)?"
+        r"(?: (?:needs?|wants?|have|has|like|going|got|do)(?: to)?)*(?: do)?"
         r"(?: (?:here|now|next|first|then))?(?: with (?:it|this|that|them))? is(?: that)?"
         r"(?: (?:you|we|i)(?:'ll|'re|'m| will)?(?: (?:need|want|have|going))?(?= to))?"
         r"(?: to)?(?= VERB)",
@@ -256,6 +256,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
         "you",
     ),
     (r"(?:it's|it is|now it's) time to", "you"),
+    (r"(?:you|we|i)(?:'re|'m| are| am) ready to(?= VERB)", "you"),
     (r"(right|left|double|triple|shift|control|alt|command|option) (click)", r"\1-\2"),
     # the parser reads "I'll add" more surely than "I'm going to add"
     (r"(i|we|you)(?:'m|'re| am| are) going to(?= VERB)", r"\1'll"),

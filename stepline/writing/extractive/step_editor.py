@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 MIN_KEEP_PROBABILITY = 0.5  # P that a word or phrase is part of the step
 MIN_ACTION_PROBABILITY = 0.45  # P that an action begins with a word
 MIN_FRONT_VERB_PROBABILITY = 0.5  # P that an editor puts some verb in front
-# The same two where the sentence surely describes a step, and none was made out.
-MIN_FALLBACK_ACTION_PROBABILITY = 0.25
-MIN_FALLBACK_FRONT_VERB_PROBABILITY = 0.2
 MAX_NEGATION_DISTANCE_WORDS = 4  # words between "don't" and what is not to be done
 MAX_STEP_WORDS = 30
 MAX_STUTTER_WORDS = 3
@@ -171,25 +168,6 @@ class SentenceEditor:
                 drafts.append(draft)
         return [draft for draft in drafts if len(draft.words) > 1]
 
-    def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the most likely draft step of a sentence that certainly describes a step, as a
-        list of one. The list is empty if no draft can be made.
-
-        front_verbs: V verbs that the tagger can put in front of a sentence without a verb, in the
-        order of `SentenceTags.front_verb_probabilities`.
-        """
-        heads = self._action_heads(MIN_FALLBACK_ACTION_PROBABILITY)
-        if not heads:
-            return self._prepend_verb(front_verbs, MIN_FALLBACK_FRONT_VERB_PROBABILITY)
-        probabilities = self.action_probabilities
-        head = max(heads, key=lambda index: float(probabilities[index]))
-        after = min((index for index in heads if index > head), default=len(self.words))
-        end = self._end_of_action(head, after)
-        draft = self._draft_of_action(_Action(head, head, end, starts_step=True))
-        if draft is None or not self._has_noun(draft.words[1:]):
-            return []
-        return [draft]
-
     @property
     def action_probabilities(self) -> Array:
         """P(an action begins with the word) of each word, (W,)."""
@@ -199,12 +177,13 @@ class SentenceEditor:
         """Return P(the edit) of each word, (W,)."""
         return self.tags.edit_probabilities[:, WORD_EDITS.index(edit)]
 
-    def _action_heads(self, min_probability: float) -> list[int]:
-        """Return the indices of the verbs with at least `min_probability` that an action begins with
-        them."""
+    def _action_heads(self) -> list[int]:
+        """Return the indices of the verbs that an action begins with."""
         return [
             index
-            for index in np.flatnonzero(self.action_probabilities >= min_probability).tolist()
+            for index in np.flatnonzero(
+                self.action_probabilities >= MIN_ACTION_PROBABILITY
+            ).tolist()
             if base_form(self.words[index], self.tokens[index]) is not None
         ]
 
@@ -212,7 +191,7 @@ class SentenceEditor:
         """Return the actions of the sentence, which share out its words from the first one on."""
         first_probabilities = self._edit_probabilities("verb")
         next_probabilities = self._edit_probabilities("next")
-        heads = self._action_heads(MIN_ACTION_PROBABILITY)
+        heads = self._action_heads()
         actions: list[_Action] = []
         begin = 0
         for head, after in pairwise([*heads, len(self.words)]):
@@ -363,23 +342,19 @@ class SentenceEditor:
         token = self.tokens[index]
         return token is not None and token.pos_ == "DET" and token.head.i > token.i
 
-    def _prepend_verb(
-        self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB_PROBABILITY
-    ) -> list[DraftStep]:
+    def _prepend_verb(self, front_verbs: Sequence[str]) -> list[DraftStep]:
         """Return one draft step for a sentence without a verb: a verb of `front_verbs`, then the
         words of the sentence that the tagger keeps.
 
         The verb is the one that an editor most likely puts in front. The list is empty if the kept
-        words hold no noun, or if P(an editor puts any verb in front) is under `min_probability`.
+        words hold no noun, or if P(an editor puts any verb in front) is too low.
 
-        Args:
-            front_verbs: V verbs that the tagger can put in front of a sentence, in the order of
-                `SentenceTags.verbs`. The entry `NO_VERB` means that no verb is put in front.
-            min_probability: least P(an editor puts any verb in front).
+        front_verbs: V verbs that the tagger can put in front of a sentence, in the order of
+        `SentenceTags.verbs`. The entry `NO_VERB` means that no verb is put in front.
         """
         probabilities = self.tags.front_verb_probabilities.copy()
         no_verb = front_verbs.index(NO_VERB)
-        if 1 - probabilities[no_verb] < min_probability:
+        if 1 - probabilities[no_verb] < MIN_FRONT_VERB_PROBABILITY:
             return []
         probabilities[no_verb] = 0.0
         verb = front_verbs[int(np.argmax(probabilities))]

@@ -54,9 +54,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 # P(a sentence describes a step) from which it is written, fitted on narrations of YouCook2.
 MIN_STEP_PROBABILITY = {"few": 0.5, "usual": 0.41, "all": 0.2}
-# P from which the most likely step is written, if none is made out
-MIN_SURE_STEP_PROBABILITY = 0.5
-# The same of a sentence without a verb that no list goes before: of 52 below it 13 describe a step.
+# P of a sentence without a verb that no list goes before: of 52 below it 13 describe a step.
 MIN_LISTED_PROBABILITY = 0.5
 # Times that words are left out within a step. Of 12 steps of long transcripts with more, read one
 # by one, none was good. Of 9 with two, four were.
@@ -115,9 +113,8 @@ def write_extractive(
                 dropped.append(_rejected_sentence(unit, tags, probability))
             continue
         # its steps, without names
-        is_sure = probability >= MIN_SURE_STEP_PROBABILITY
         editor = SentenceEditor(unit.words, tags, docs[number], number)
-        drafts = _sentence_drafts(unit, editor, tagger, namer, is_sure=is_sure)
+        drafts = _sentence_drafts(unit, editor, tagger, namer)
         if not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
         # those without a flaw, with names
@@ -220,12 +217,7 @@ def _rejected_sentence(unit: NarrationUnit, tags: SentenceTags, probability: flo
 
 
 def _sentence_drafts(
-    unit: NarrationUnit,
-    editor: SentenceEditor,
-    tagger: NarrationTagger,
-    namer: PronounResolver,
-    *,
-    is_sure: bool,
+    unit: NarrationUnit, editor: SentenceEditor, tagger: NarrationTagger, namer: PronounResolver
 ) -> list[DraftStep]:
     """Return the draft steps of a sentence: those that the grammar finds, else those that the tagger
     marks word by word.
@@ -235,8 +227,6 @@ def _sentence_drafts(
         editor: holds the sentence's tags and tokens.
         tagger: names the verbs that can be put in front of a sentence without one.
         namer: finds the antecedents of pronouns.
-        is_sure: whether the sentence surely describes a step. Then the most likely draft is returned
-            if there is no other.
     """
     number = editor.number
 
@@ -249,10 +239,7 @@ def _sentence_drafts(
         drafts += _extra_drafts(drafts, editor, tagger.front_verbs)
         return sorted(drafts, key=lambda draft: draft.word_indices[0])
     # Word by word, where grammar finds nothing.
-    steps = editor.steps(tagger.front_verbs)
-    if not steps and is_sure:
-        return editor.most_likely_step(tagger.front_verbs)
-    return steps
+    return editor.steps(tagger.front_verbs)
 
 
 def _extra_drafts(

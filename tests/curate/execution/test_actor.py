@@ -5,7 +5,7 @@ from contextlib import closing
 import fake_stages
 import pytest
 
-from stepline.curate.execution import actors
+from stepline.curate.execution import ray
 from stepline.curate.execution.scheduler import Phase, Scheduler
 from stepline.curate.plan import Plan
 from stepline.curate.stage import resolve_stages
@@ -25,7 +25,7 @@ def cells(out):
 @pytest.mark.parametrize("device", [None, "auto"])
 def test_an_actor_makes_what_the_local_engine_makes(tmp_path, monkeypatch, device):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(actors, "end_with_parent", lambda parent: None)
+    monkeypatch.setattr(ray, "end_with_parent", lambda parent: None)
     recipe = fake_stages.recipe()
     plan = Plan.from_recipe(recipe, resolve_stages(recipe, fake_stages.STAGES))
     items = fake_stages.videos(tmp_path / "in", {"a": "one", "bad": "odd", "c": "two words"})
@@ -37,7 +37,7 @@ def test_an_actor_makes_what_the_local_engine_makes(tmp_path, monkeypatch, devic
         closing(Scheduler(phase, 1, tmp_path, log, [device] if device else [])) as scheduler,
     ):
         scheduler.run(items)
-    actor = actors.Actor(plan, str(elsewhere), STAGES, False, device)
+    actor = ray.Actor(plan, str(elsewhere), STAGES, False, device)
     assert actor.is_ready()
     found = [*actor.run_videos(items[:2]), *actor.run_videos(items[2:])]
     actor.close()

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stepline.curate.execution.actors import MAX_FAILED_STARTS, MAX_LOSSES, ActorGroup
+from stepline.curate.execution.ray import MAX_FAILED_STARTS, MAX_LOSSES, ActorGroup
 from stepline.curate.execution.scheduler import FinishedVideo
 from stepline.curate.stage import VideoItem
 from stepline.errors import SteplineError, StoreError

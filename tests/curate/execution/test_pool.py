@@ -3,7 +3,7 @@ from multiprocessing import Pipe
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.execution.pool import MAX_OUTSIDE_KILLS, TaskPool, TaskWorker
+from stepline.curate.execution.scheduler import MAX_OUTSIDE_KILLS, TaskPool, TaskWorker
 from stepline.curate.execution.worker import (
     MAX_REASON_CHARS,
     TaskReply,

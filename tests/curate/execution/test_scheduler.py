@@ -4,8 +4,7 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution.fetcher import FileDownloader
-from stepline.curate.execution.scheduler import VideoInProgress
+from stepline.curate.execution.scheduler import FileDownloader, VideoInProgress
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import StageFailure, VideoItem, resolve_stages
 from stepline.errors import SteplineError
