@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -219,8 +220,8 @@ def test_a_record_gives_away_no_other_file(tools, library, tmp_path):
         )
         (video,) = call(tools, "list_videos", query=f"changed {number}")["videos"]
         assert "is another file now" in refused(tools, "get_frame", video=video["video"], second=1)
-        allowing = LibraryTools(library, allow=[tmp_path])
-        assert call(allowing, "cut_clip", video=video["video"], start=0, end=1)
+        with closing(LibraryTools(library, allow=[tmp_path])) as allowing:
+            assert call(allowing, "cut_clip", video=video["video"], start=0, end=1)
     (lawn,) = call(tools, "list_videos", query="lawn")["videos"]
     assert "was moved" in refused(tools, "get_frame", video=lawn["video"], second=1)
 
@@ -253,8 +254,8 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     done = call(tools, "process_video", path="new.mp4")
     assert done["state"] == "done"
     assert call(tools, "get_steps", video=done["video"])["result"] == []
-    allowing = LibraryTools(library, allow=[tmp_path])
-    assert call(allowing, "process_video", path=str(outside))["state"] == "done"
+    with closing(LibraryTools(library, allow=[tmp_path])) as allowing:
+        assert call(allowing, "process_video", path=str(outside))["state"] == "done"
 
 
 def test_the_command_answers_over_stdio(library):
