@@ -2,7 +2,7 @@
 
     python lab/narration.py NARRATION.json.gz --predictions OUT.json [--only written|given|lists]
     python lab/narration.py NARRATION.json.gz --predictions OUT.json --only written --sample 40 \\
-        [--sentences 10] --set writer=llm --set llm.form=nasva [--prompt steps_with_times]
+        [--sentences 10] --set writer=llm [--prompt steps]
     python lab/narration.py --transcripts FOLDER --predictions OUT_FOLDER
 
 The first writes what the yardstick's score.py reads: {"<video>": {"written": [{"text", "sources",
@@ -27,7 +27,9 @@ from stepline.records import Sentence, Span, Transcript
 from stepline.settings import load_settings
 from stepline.speech import read_captions
 from stepline.writing import WritingSettings, write_steps
+from stepline.writing.llm.prompts import nasva_prompt
 from stepline.writing.llm.writer import write_llm
+from stepline.writing.types import WrittenSteps
 
 # A sentence ends where the next begins, or earlier: SOURCE.md of the yardstick.
 LEAST_SECONDS = 1.0
@@ -71,8 +73,9 @@ def draw_parts(videos: Row, count: int, length: int) -> Row:
 def written_rows(transcript: Transcript, settings: WritingSettings, prompt: str = "") -> list[Row]:
     """Return the steps that the writer makes, each with its sentences and a second.
 
-    prompt: one of NaSVA's table 6 that lost, for the language model. By `steps_with_times` a line
-        has the model's own second, and the sentence that is spoken then.
+    prompt: one of NaSVA's table 6, for the language model alone: what it does not answer has no
+        steps. By `steps_with_times` a line has the model's own second, and the sentence that is
+        spoken then.
     """
     rows: list[Row] = []
     if prompt == "steps_with_times":
@@ -82,7 +85,10 @@ def written_rows(transcript: Transcript, settings: WritingSettings, prompt: str 
             rows.append({"text": line.text, "sources": [source], "at": line.second})
         return rows
     if prompt:
-        written = write_llm(transcript, settings.llm, prompt=experiment_prompts()[prompt])
+        template = nasva_prompt() if prompt == "steps" else experiment_prompts()[prompt]
+        written = write_llm(
+            transcript, settings.llm, prompt=template, fallback=lambda _: WrittenSteps()
+        )
     else:
         written = write_steps(transcript, settings)
     for step in written.steps:
@@ -181,7 +187,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help="so many videos, drawn at random")
     parser.add_argument("--sentences", type=int, default=10_000, help="of each, at most")
     parser.add_argument("--set", action="append", default=[], help="a setting, as writer=llm")
-    parser.add_argument("--prompt", choices=tuple(experiment_prompts()), default="")
+    parser.add_argument("--prompt", choices=("steps", *experiment_prompts()), default="")
     options = parser.parse_args()
     settings = load_settings(WritingSettings, None, options.set)
     settings = settings.model_copy(update={"step_scorer": options.scorer})
