@@ -3,6 +3,7 @@
 import pytest
 
 from stepline.grounding.screens import ScreenReading, place_clicks
+from stepline.grounding.screens.clicks import FIELD_NAME_LOG_ODDS, _change_log_odds
 from stepline.grounding.screens.reading import ScreenEvent, ScreenLine, is_same_text
 from stepline.records import Sentence, Span, Step
 
@@ -118,3 +119,11 @@ def test_a_speaker_who_talks_after_the_act_is_placed_before_the_words():
 )
 def test_a_letter_misread_makes_no_other_text(text, other, same):
     assert is_same_text(text, other) is same
+
+
+@pytest.mark.parametrize(("top", "log_odds"), [(100, FIELD_NAME_LOG_ODDS), (400, 0.0)])
+def test_a_line_is_the_name_of_a_field_where_another_text_takes_its_place(top, log_odds):
+    name = ScreenLine("Title", (100, 100, 200, 120))
+    typed = ScreenLine("Pancakes", (100, top, 220, top + 20))
+    change = event(1.0, [name], appeared=[typed], vanished=[name])
+    assert _change_log_odds(name, change, []) == log_odds
