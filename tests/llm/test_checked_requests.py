@@ -83,7 +83,7 @@ USERS = [
         write,
         "1. Cut the onion",
         "Answer with a numbered list",
-        "b5d41d0db02a36dfc404f0d7ae4f488485929d95d9893effabd88a8f65a8aba0",
+        "7a2e3d70b7d74c1f3b07a1884a3d4611689eea51b521c241a88a98aadb71e64d",
     ),
     User(
         choose,
