@@ -193,6 +193,10 @@ def test_this_before_no_noun_stays_a_pronoun() -> None:
     assert steps_of("Now we're going to tighten this clockwise.") == ["tighten this clockwise"]
 
 
+def test_that_as_an_object_may_end_a_step() -> None:
+    assert steps_of("Bend your knees, hold that.") == ["bend your knees", "hold that"]
+
+
 def test_a_pronoun_gets_no_name_that_the_step_has_already() -> None:
     text = "Get your jack stands and place it under the car."
     assert "place it under the car" in names_of(text, "car")
@@ -262,6 +266,10 @@ def test_what_the_speaker_did_is_an_action(text: str, steps: list[str]) -> None:
         (
             "So the first thing you're going to want to do is move the chair outside.",
             "move the chair outside",
+        ),
+        (
+            "Sit down on a chair with a straight back and your feet on the floor.",
+            "sit down on a chair with a straight back and your feet on the floor",
         ),
         (
             "Place the lid on the pot or put it in a bag.",

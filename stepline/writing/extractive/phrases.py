@@ -88,7 +88,7 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
     """Return whether the grammatical relation of a verb's dependent makes it part of a step."""
     if child.lower_ == "ok" and child.i == verb.i + 1:
         return True  # the button, which the parser takes for an interjection
-    if child.dep_ == "conj":
+    if _is_joined(child):
         # "attach a connector, and then TWO PIECES": one more thing, and no further action
         is_verb = child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
         return not is_verb and not has_child(child, ("nsubj",))
@@ -103,6 +103,13 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
         subjects = [nested.lower_ for nested in child.children if nested.dep_ == "nsubj"]
         return "i" not in subjects or any(n.lower_ in RELATIVE_WORDS for n in child.subtree)
     return True
+
+
+def _is_joined(child: "Token") -> bool:
+    """Return whether a verb's dependent is joined to what is before it. The parser may leave the
+    relation open: "with a straight back and your FEET on the floor"."""
+    is_open = child.dep_ == "dep" and child.pos_ in NOUN_TAGS and child.left_edge.i > child.head.i
+    return child.dep_ == "conj" or (is_open and child.left_edge.nbor(-1).dep_ == "cc")
 
 
 def _is_kept_clause(clause: "Token") -> bool:
@@ -225,10 +232,14 @@ def imperative_phrase(
     resolved = _names_of_pronouns(complements, resolve)
     texts = []
     for complement in complements:
-        is_joined = any(token.dep_ == "conj" and token.head == verb for token in complement)
+        is_joined = any(token.head == verb and _is_joined(token) for token in complement)
         text = _join_tokens(complement, resolved)
         texts.append(f"and {text}" if is_joined else text)
-    text = _trim_end(" ".join([_imperative(verb), *texts]))
+    text = " ".join([_imperative(verb), *texts])
+    # "hold THAT": an object may be the last word
+    last = complements[-1][-1] if complements else verb
+    if last.dep_ != "dobj" or last.lower_ != "that":
+        text = _trim_end(text)
 
     # a manner that was said before the verb: "GENTLY pry"
     manner_adverb = _manner_before(verb)
