@@ -102,7 +102,7 @@ class Whisper:
         return self._transcript(window, runs, segments, language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return the transcript of each of up to `at_once` windows.
+        """Return the transcript of each window, `at_once` windows per batch.
 
         The language must be known. A CPU hears each window by itself. Compared with single windows,
         a batch of a GPU changes only the last bits of the network's output, which may move a word
@@ -114,9 +114,10 @@ class Whisper:
         runs_by_window = [(number, _speech_runs(window)) for number, window in enumerate(windows)]
         voiced = [(number, runs) for number, runs in runs_by_window if runs]
         transcripts = [WindowTranscript(()) for _ in windows]
-        if voiced:
-            read = self._read_batch([(windows[number], runs) for number, runs in voiced])
-            for (number, _), transcript in zip(voiced, read, strict=True):
+        for first in range(0, len(voiced), self.at_once):
+            batch = voiced[first : first + self.at_once]
+            read = self._read_batch([(windows[number], runs) for number, runs in batch])
+            for (number, _), transcript in zip(batch, read, strict=True):
                 transcripts[number] = transcript
         return transcripts
 
