@@ -1,4 +1,4 @@
-"""What docs/design.md says of the code: its layout, and where things are found."""
+"""What the pages say of the code: its layout, and where things are found."""
 
 import ast
 import re
@@ -9,12 +9,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "design.md").read_text()
+PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
+FILES = [path for room in ("stepline", "lab", "tests") for path in (ROOT / room).rglob("*.py")]
 
 
 def places():
     """Every `file.py:name` of the page, as (path, name)."""
     found = []
-    for file, name in re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE):
+    for file, name in PLACE.findall(PAGE):
         path = ROOT / file
         if not path.is_file():
             path = ROOT / "stepline" / file
@@ -44,6 +46,13 @@ def names(path):
 @pytest.mark.parametrize(("path", "name"), sorted(set(places())), ids=str)
 def test_a_thing_is_where_the_page_says(path, name):
     assert name in names(path)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_a_name_of_a_page_is_in_its_file(page):
+    for file, name in PLACE.findall(page.read_text()):
+        found = [path for path in FILES if f"/{path}".endswith(f"/{file}")]
+        assert any(name in names(path) for path in found), f"{file}:{name}"
 
 
 def test_every_package_is_in_the_layout():

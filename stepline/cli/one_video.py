@@ -246,7 +246,7 @@ def summarize(
     limits = parse_length(length)
     request, record = _load_or_find_steps(video, out, settings_from_options(options), options)
     summary = write_summary(record, request.path, out, limits)
-    print_data(_summary_json(summary) if as_json else _summary_table(summary))
+    print_data(_summary_json(summary) if as_json else _summary_table(summary, record))
     print_message(f"wrote {summary.file}")
 
 
@@ -269,12 +269,11 @@ def parse_length(text: str | None) -> "SummarySettings":
     raise SettingsError(f"--length {text!r}: give seconds (45), minutes (1:30) or a share (25%)")
 
 
-def _summary_table(summary: "WrittenSummary") -> str:
+def _summary_table(summary: "WrittenSummary", record: "Record") -> str:
     from stepline.outputs.text import clock, step_line
 
-    count = len(summary.segments)
-    noun = "segment" if count == 1 else "segments"
-    lines = [f"{summary.duration:.1f} s in {count} {noun}", ""]
+    count = sum(len(segment.steps) for segment in summary.segments)
+    lines = [f"{summary.duration:.1f} s with {count} of {len(record.steps)} steps", ""]
     for segment in summary.segments:
         texts = "; ".join(step_line(step) for step in segment.steps)
         lines.append(f"  {clock(segment.span.start)} – {clock(segment.span.end)}  {texts}")

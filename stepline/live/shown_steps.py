@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT, load_weights
 from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
 from stepline.limits import MAX_SECOND
@@ -21,6 +22,11 @@ UNSEEN_SECONDS = 30.0
 # of rows that are dropped at once, when they are too old for grounding
 FORGET_SECONDS = 600
 MAX_LAG_SECONDS = 30.0  # largest `--lag`
+
+# `PICTURES_DO_NOT_FIT` in a live run
+NOT_CONFIRMED_YET = (
+    "the pictures so far do not confirm its words; a live run does not read text on screen"
+)
 
 # fields of a step that grounding sets
 UNPLACED_FIELDS = dict.fromkeys(("at", "status", "basis", "doubt", "score")) | {"spans": ()}
@@ -100,8 +106,6 @@ class ShownSteps:
         if backbone is None or not steps:
             self._grounder.update_steps(steps, transcript)
             return
-        from stepline.grounding.correspondence import load_weights
-
         # vectors, computed for new texts only
         texts = [step.text for step in steps]
         sentences = [sentence.text for sentence in transcript.sentences]
@@ -219,7 +223,7 @@ class ShownSteps:
             second=step.at,
             status=step.status,
             basis=step.basis,
-            doubt=step.doubt,
+            doubt=NOT_CONFIRMED_YET if step.doubt == PICTURES_DO_NOT_FIT else step.doubt,
             score=score,
         )
         self._files.write_vtt()

@@ -283,9 +283,7 @@ def write_summary(
         )
     spans = [segment.span for segment in segments]
     join_clips(path, spans, film, sound_track_settings(record), comment=SUMMARY_COMMENT)
-    summary = WrittenSummary(segments, film)
-    log.info("kept %.1f s in %d segments", summary.duration, len(segments))
-    return summary
+    return WrittenSummary(segments, film)
 
 
 def _is_summary(path: Path) -> bool:

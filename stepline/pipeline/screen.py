@@ -1,4 +1,4 @@
-"""Screen recordings in the main job: they are read, and steps are placed where the screen changes."""
+"""Screen recordings in the main job: their steps are placed where the screen changes."""
 
 import logging
 import math
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SCREEN_NOTE = (
-    "a screen recording: steps are placed where the screen changes; "
+    "a screen recording: some steps are placed where the screen changes; "
     "`--set vision.screen=off` places them as in a film"
 )
 CAPTIONS_NOTE = "no one speaks; the steps are the captions on the screen"

@@ -254,8 +254,6 @@ def _make_record(
     stage_warnings = _grounding_warnings(placed, visual, seconds)
     warnings = [*run.info.warnings, *speech.warnings, *visual.warnings, *written.notes]
     warnings += [*stage_warnings, *inside.warnings, *descriptions.notes]
-    if visual.screen is not None:
-        warnings.append(SCREEN_NOTE)
     record = Record(
         id=request.id,
         video=video,
@@ -290,10 +288,10 @@ def _grounding_warnings(
             warnings.append(warning)
     is_placed = any(step.spans for step in placed.steps)
     # where nothing can be shown, that the pictures do not fit the words goes without saying. The
-    # clicks of a screen recording fit them
-    is_clicked = any(step.target is not None for step in placed.steps)
-    is_comparable = (is_placed or not warnings) and not is_clicked
-    if placed.grounding is not None and is_comparable:
+    # changes of a screen recording fit them
+    if any(step.basis == "screen" for step in placed.steps):
+        warnings.append(SCREEN_NOTE)
+    elif placed.grounding is not None and (is_placed or not warnings):
         warnings += placed.grounding.report.warnings
     if placed.lacks_instructions:
         warnings.append(TALK_WARNING)

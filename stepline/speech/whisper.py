@@ -5,18 +5,16 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import accumulate, islice
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, first_line
 from stepline.media.audio import SAMPLE_RATE, Samples
-from stepline.networks.device import cpu_threads, current_device
+from stepline.networks.device import current_device
 from stepline.networks.weights import find_weights
 from stepline.processes import loading_lock, reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
@@ -36,8 +34,6 @@ log = logging.getLogger(__name__)
 Models: TypeAlias = dict[str, Any]  # faster-whisper's models, by the name of their weights
 MIN_WORD_SECONDS = 0.02  # one step of Whisper's clock
 BATCH_WINDOWS = 16  # that a GPU hears together; for speed only
-# that a CPU hears together, in some threads. Their number changes no word.
-CPU_WINDOWS = 4
 # of audio that Whisper hears. In a batch each window has a slot of its own, and silence before it.
 SLOT_SECONDS = 30
 SEEK_FRAMES_PER_SECOND = 100  # unit of the position where a segment's slot begins
@@ -66,7 +62,7 @@ class Whisper:
         device = current_device().ctranslate2_options(settings.compute)
         self._on_cpu = device["device"] == "cpu"
         _check_language(settings.language)
-        self.at_once = CPU_WINDOWS if self._on_cpu else BATCH_WINDOWS
+        self.at_once = 1 if self._on_cpu else BATCH_WINDOWS
         models = {} if models is None else models
         if name not in models:
             models[name] = _load_model(find_model(name), device, settings.threads)
@@ -102,21 +98,18 @@ class Whisper:
         return self._transcript(window, runs, segments, language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return the transcript of each of up to `at_once` windows.
+        """Return the transcript of each window, `at_once` windows per batch.
 
-        The language must be known. A CPU hears each window by itself. Compared with single windows,
-        a batch of a GPU changes only the last bits of the network's output, which may move a word
-        by one time token.
+        The language must be known. Compared with single windows, a batch changes only the last bits
+        of the network's output, which may move a word by one time token.
         """
-        if self._on_cpu:
-            with ThreadPoolExecutor(self.at_once) as pool:
-                return list(pool.map(self.read, windows))
         runs_by_window = [(number, _speech_runs(window)) for number, window in enumerate(windows)]
         voiced = [(number, runs) for number, runs in runs_by_window if runs]
         transcripts = [WindowTranscript(()) for _ in windows]
-        if voiced:
-            read = self._read_batch([(windows[number], runs) for number, runs in voiced])
-            for (number, _), transcript in zip(voiced, read, strict=True):
+        for first in range(0, len(voiced), self.at_once):
+            batch = voiced[first : first + self.at_once]
+            read = self._read_batch([(windows[number], runs) for number, runs in batch])
+            for (number, _), transcript in zip(batch, read, strict=True):
                 transcripts[number] = transcript
         return transcripts
 
@@ -281,34 +274,19 @@ def _load_model(path: Path, device: dict[str, Any], threads: int) -> Any:
     Args:
         path: the folder.
         device: CTranslate2's arguments that select the device.
-        threads: number of CPU threads, at most those of this process.
+        threads: number of CPU threads.
     """
     from faster_whisper import WhisperModel
 
-    threads = min(threads, cpu_threads())
-    workers = min(threads, CPU_WINDOWS) if device["device"] == "cpu" else 1
     reuse_large_blocks()  # the encoder's scores take 54 MB in each of its layers
     try:
         with loading_lock:
-            model = WhisperModel(
-                str(path), **device, cpu_threads=threads // workers, num_workers=workers
-            )
+            return WhisperModel(str(path), **device, cpu_threads=threads)
     except (RuntimeError, ValueError, OSError) as error:
         problem = f"not a CTranslate2 Whisper model ({_one_line(error)}); give such a folder"
         if (path / "model.bin").is_file() and device["device"] != "cpu":
             problem = f"cannot be loaded on a GPU ({_one_line(error)}); use --device cpu"
         raise ModelError(f"{path}: {problem}") from error
-
-    # Windows are decoded in parallel, but encoded in turn, as each encoding takes 100 MB.
-    encode = model.encode
-    encoding = Lock()
-
-    def encode_in_turn(features: Samples) -> Any:
-        with encoding:
-            return encode(features)
-
-    model.encode = encode_in_turn
-    return model
 
 
 def _one_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from stepline.errors import SettingsError
 from stepline.files.atomic_files import atomic_path, files_below, write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
-from stepline.outputs import OUTPUTS, USUAL, output_path, write_outputs
+from stepline.outputs import OUTPUTS, USUAL, output_path, plan_chapters, write_outputs
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pages.layout import page_html
@@ -69,6 +69,8 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         )
         path = output_path(record, folder, name)
         if not path.exists():
+            if name == "chapters":
+                raise SettingsError(f"no chapters: {plan_chapters(record).reason}")
             raise SettingsError(f"output format {name!r} cannot hold this record; take another")
         if len(written) == 1:
             return path

@@ -52,7 +52,7 @@ def test_the_documented_pre_training_of_procx_sees_no_annotated_video_of_youcook
         file.write_text(json.dumps({"of-" + file.name.split(".")[0]: video}))
     monkeypatch.chdir(tmp_path)
     assert stepline(*shlex.split(line)).exit_code == 0
-    videos = read_excluded([tmp_path / "excluded.txt"]).datasets
+    videos = read_excluded([tmp_path / shlex.split(line)[-1]]).datasets
     assert videos["of-yc2_train"] == ("youcook2",)
     assert any(id.startswith("of-yc2_val") for id in videos)
 

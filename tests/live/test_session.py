@@ -21,6 +21,7 @@ from stepline.live import speech
 from stepline.live.events import LiveLog, LiveOptions, LiveStep, RunFiles
 from stepline.live.pictures import LiveVision
 from stepline.live.run import LiveJob, LiveSession, run_live
+from stepline.live.shown_steps import NOT_CONFIRMED_YET
 from stepline.live.source import Gap
 from stepline.live.spoken_steps import match_steps
 from stepline.media import Frame, MediaReader
@@ -133,6 +134,16 @@ def test_steps_are_shown_and_end_where_there_is_a_picture(session, own_pictures,
         assert own[1].at >= own[2].spans[0].start + 2.0
     assert (tmp_path / "v.vtt").read_text().count("-->") == 3
     assert (tmp_path / "v.rows").stat().st_size >= 55 * 3 * 4
+
+
+def test_a_doubt_says_that_text_on_screen_is_not_read(session, monkeypatch):
+    monkeypatch.setattr("stepline.grounding.inputs._correspondence_log_odds", lambda _: -1.0)
+    words = speak(TEXT)
+    live, told = session(words, backbone=Colours())
+    play(live, sound(words, 60), pictures(60))
+    live.finish()
+    ended = [event for event in told if event.event == "step_ended"]
+    assert [(event.status, event.doubt) for event in ended] == [("placed", NOT_CONFIRMED_YET)] * 3
 
 
 def test_a_picture_without_time_to_look_says_only_what_was_said(session):

@@ -108,6 +108,15 @@ def test_off_places_them_as_in_a_film(screencast):
 
 
 @needs_reader
+def test_no_warning_where_no_change_of_the_screen_places_a_step(screencast, monkeypatch):
+    monkeypatch.setattr("stepline.pipeline.screen.place_clicks", lambda *_: ())
+    record = run(screencast, screencast.with_suffix(".vtt"))
+    assert record.models["screen"]["changes"] == 2
+    assert [step.basis for step in record.steps] == [None, None]
+    assert not any("screen" in warning for warning in record.warnings)
+
+
+@needs_reader
 def test_captions_typed_on_a_silent_screen_become_steps(tmp_path):
     captions = [
         (1.0, 4.0, "This is our report."),

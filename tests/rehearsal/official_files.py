@@ -300,7 +300,7 @@ def write_htm_align(folder, videos):
     rows[videos[-1].id] = [[0, start, end, text] for _, start, end, text in last]
     first = next(row for row in rows[videos[0].id] if row[0])
     first[2] = first[1]
-    write(folder / "htm_align.json", rows)
+    write(folder / "htm_align" / "htm_align.json", rows)
     write_texts(
         folder / "htm_align_text", {id: [row[3] for row in lines] for id, lines in rows.items()}
     )
@@ -538,7 +538,7 @@ def write_wys2_files(folder, size):
         made_videos(prefix, size.tested, size.seconds) for prefix in ("alg", "how")
     )
     write_s3d_rows(folder / "howto100m_s3d_features", [*aligned, *narrated])
-    write_htm_align(folder / "htm_align", aligned)
+    write_htm_align(folder, aligned)
     write(folder / "htm_align" / "sentencified_htm_370k.json", captions(aligned))
     write(folder / "howto100m" / "caption.json", captions([*narrated, aligned[0]]))
 

@@ -60,12 +60,12 @@ REFUSED = {
     "A": (
         (
             "train nasva --preset released --features internvideo --steps howtostep:HowToStep.tar.gz"
-            " --narrations narrations --exclude excluded.txt --out half_trained",
+            " --narrations narrations --exclude excluded-nasva.txt --out half_trained",
             "its features have another width (text 384, not 768)",
         ),
         (
             "predict htm-align --preset paper --aligner NSVA_narration.pth --features htm_align_text"
-            " --texts htm_align_text --reference htm_align.json --out of_texts.json",
+            " --texts htm_align_text --reference htm_align/htm_align.json --out of_texts.json",
             "holds features of texts, not of videos",
         ),
         (

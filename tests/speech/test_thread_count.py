@@ -1,4 +1,4 @@
-"""What is heard does not depend on how many threads hear the windows, or do the sums."""
+"""What is heard does not depend on how many threads the machine has for sums."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 from stepline.cli.steps import DEMO_VIDEO
 
-COMMAND = ["-m", "stepline", "transcribe", str(DEMO_VIDEO), "--format", "json", "--to", "45"]
+COMMAND = ["-m", "stepline", "transcribe", str(DEMO_VIDEO), "--format", "json", "--to", "20"]
 
 
 def transcript(threads):

@@ -126,7 +126,6 @@ def read_by(
     ]
     model = SimpleNamespace(
         supported_languages=("en", *languages),
-        encode=None,
         model=SimpleNamespace(is_multilingual=bool(languages)),
         transcribe=lambda sound, **options: (
             [SimpleNamespace(words=words, avg_logprob=-0.3)],
@@ -237,7 +236,6 @@ def test_speech_of_another_language_is_translated_and_the_record_says_from_which
 
     class Multilingual:
         supported_languages = ("en", "es")
-        encode = None
         model = SimpleNamespace(is_multilingual=True)
 
         def transcribe(

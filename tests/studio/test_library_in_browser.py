@@ -1,6 +1,8 @@
 """The library as a person uses it: cards, search, files that are dropped, and jobs."""
 
 import os
+import shutil
+from threading import Event
 
 import pytest
 from studio_pages import IN_BROWSER, until
@@ -85,6 +87,27 @@ def test_a_change_of_a_video_leaves_the_other_cards_as_they_are(visit, server):
     page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Lemonade,Zest'")
     kept = "window.cards.map((each) => [...document.querySelectorAll('.card')].indexOf(each))"
     assert page.run(kept) == [0, -1, 1]
+
+
+def test_a_picture_is_asked_for_again_once_its_video_is_compared(
+    browser, server, tmp_path, monkeypatch
+):
+    folder = server.studio.library.folder
+    shutil.move(folder / "v0.mp4", tmp_path / "outside.mp4")
+    record = read_record(folder / "v0.json")
+    video = record.video.model_copy(update={"path": str(tmp_path / "outside.mp4")})
+    write_record(record.model_copy(update={"video": video}), folder / "v0.json")
+    is_refused, digest = Event(), server.digests._digest
+    monkeypatch.setattr(server.digests, "_digest", lambda path: is_refused.wait() and digest(path))
+    let_in(browser, server)
+    page = browser.open(server.address)
+    image = f"document.querySelector('[data-id=\"{video_id('v0.json')}\"] img')"
+    try:
+        page.wait_until(f"{image} && !{image}.dataset.picture")
+    finally:
+        is_refused.set()
+    page.wait_until(f"{image}.naturalWidth > 0")
+    page.close()
 
 
 def test_a_search_gives_moments_that_open_at_their_second(visit):

@@ -169,6 +169,9 @@ def test_the_command_writes_a_film_and_replaces_no_other(
     assert probe(film).duration == pytest.approx(told["seconds"], abs=0.1)
     shorter = stepline(*arguments, "--length", "2", "--json")
     assert json.loads(shorter.stdout)["seconds"] <= 2.0
+    kept = sum(len(segment["steps"]) for segment in json.loads(shorter.stdout)["segments"])
+    table = stepline(*arguments, "--length", "2").stdout
+    assert table.splitlines()[0].endswith(f" s with {kept} of 3 steps")
     film.write_bytes(small_video.read_bytes())
     refused = stepline(*arguments)
     assert refused.exit_code == 1

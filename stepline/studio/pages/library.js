@@ -339,6 +339,10 @@ const soon = (act) => () => { clearTimeout(typing); typing = setTimeout(guarded(
 part("filter").addEventListener("input", soon(load));
 let waiting = 0;
 const loadSoon = () => { clearTimeout(waiting); waiting = setTimeout(guarded(load), TYPING); };   /* once for many changes */
+/* A picture is refused until its video is compared with its record. The answer to one that was asked for before may still come. */
+const retryPictures = () => {
+  for (const image of part("cards").querySelectorAll("[data-loading]")) image.addEventListener("error", loadSoon, { once: true });
+};
 part("tag").addEventListener("change", guarded(search));
 for (const id of ["state", "sort", "tag"]) part(id).addEventListener("change", guarded(load));
 part("search").addEventListener("submit", (event) => { event.preventDefault(); guarded(search)(); });
@@ -387,7 +391,8 @@ const loadAll = guarded(async () => {
 listen({
   job: (job) => { if (jobs.has(job.id)) showJob(job); else guarded(loadJobs)(); if (job.state === "done") guarded(load)(); },
   video: loadSoon,
-}, loadAll);
+  files: () => { retryPictures(); loadSoon(); },
+}, () => { retryPictures(); loadAll(); });
 bindKeys([
   [["/"], "searches all videos", { "/": () => part("wanted").focus() }],
   [["f"], "filters by title, tag or metadata", { f: () => part("filter").focus() }],
