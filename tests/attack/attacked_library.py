@@ -119,7 +119,7 @@ def stored_rows(folder):
     """What people and programs have put into a library: table -> rows."""
     file = f"file:{folder / DATABASE_FILE}?mode=ro"
     with closing(sqlite3.connect(file, uri=True)) as connection:
-        tables = ("correction", "upload", "answer", "verdict", "library")
+        tables = ("correction", "upload", "library")
         rows = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
         # A job that another test began may come to its end meanwhile.
         jobs = connection.execute("SELECT id, source, options, priority FROM job")
