@@ -1,9 +1,7 @@
 """Videos are named, tagged, described and deleted, as a person does it: by keys, mouse and finger."""
 
-import itertools
-
 import pytest
-from studio_pages import IN_BROWSER, SAVED, until
+from studio_pages import IN_BROWSER, SAVED
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
@@ -254,13 +252,8 @@ READY = "document.querySelectorAll('#list .step').length && document.querySelect
 
 def test_an_open_review_says_that_the_video_was_deleted_elsewhere(visit, server):
     page = visit(f"video/{LEMONADE}", READY)
-    numbers = itertools.count()
-
-    def listens():
-        label(server, {"do": "title", "title": f"Title {next(numbers)}"})
-        return page.run("document.title.startsWith('Title')")
-
-    until(listens)
+    label(server, {"do": "title", "title": "Title"})
+    page.wait_until("document.title.startsWith('Title')")  # so it listens
     assert server.ask("DELETE", PLACE, "")[0].status == 200
     page.wait_until("document.getElementById('trouble').textContent.includes('was deleted')")
 
