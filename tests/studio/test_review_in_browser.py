@@ -277,6 +277,7 @@ def test_lengths_and_waits_are_told_in_the_words_of_the_page_for_people(review, 
     bake, pour, said = record.steps
     bake = bake.model_copy(update={"wait": wait})
     pour = pour.model_copy(update={"spans": (Span(5.0, 10.0),)})  # they overlap by 1 s
+    said = said.model_copy(update={"wait": Wait(low=600.0, high=None)})  # "for at least 10 minutes"
     record = record.model_copy(update={"steps": (bake, pour, said)})
     write_record(record, folder / "v0.json")
     page = review()
@@ -293,6 +294,7 @@ def test_lengths_and_waits_are_told_in_the_words_of_the_page_for_people(review, 
 
     cases = [(n / 4, n / 4 + more) for n in range(1, 50) for more in (0, 30)]
     cases += [(n * 50.0, n * 50.0 + more) for n in range(1, 2000, 7) for more in (0, 60, 3600)]
+    cases += [(600.0, None)]
     read = (
         f"import('/static/durations.js').then((all) => {json.dumps(cases)}"
         ".map(([low, high]) => all.secondsText(low, high)))"

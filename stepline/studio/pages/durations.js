@@ -9,8 +9,9 @@ const inUnits = (seconds) => {
   return `${Math.floor(total / size)} ${unit}${rest ? ` ${rest} ${smallerUnit}` : ""}`;
 };
 
-/* A time or a range of it: "45 s", "8-10 min", "1 h 30 min". */
+/* A time or a range of it: "45 s", "8-10 min", "1 h 30 min". high: null for "at least 10 min". */
 export const secondsText = (low, high = low) => {
+  if (high === null) return `at least ${inUnits(low)}`;
   if (low === high) return inUnits(low);
   const first = inUnits(low), last = inUnits(high), [count, ...unit] = first.split(" ");
   return `${unit.length === 1 && last.split(" ").slice(1).join(" ") === unit[0] ? count : first}-${last}`;
@@ -31,6 +32,7 @@ export const totalTimes = (steps) => {
     film += Math.max(0, end - Math.max(start, until));
     until = Math.max(until, end);
   }
-  const waits = steps.flatMap(({ wait }) => wait ?? []), sum = (end) => waits.reduce((all, wait) => all + wait[end], 0);
+  const waits = steps.flatMap(({ wait }) => wait ?? []);
+  const sum = (end) => (waits.some((wait) => wait[end] === null) ? null : waits.reduce((all, wait) => all + wait[end], 0));
   return [film && `${secondsText(film)} of film`, waits.length && `${secondsText(sum("low"), sum("high"))} of waiting`].filter(Boolean).join(" and ");
 };
