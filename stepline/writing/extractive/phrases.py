@@ -311,7 +311,8 @@ def _word_text(token: "Token", resolved: dict[int, str]) -> str:
     if token.lower_ in POSSESSIVE_WORDS and token.dep_ in ("det", "poss"):
         # The parser takes "clockwise" for a noun, and the "one" of "check this one more time".
         noun = token.head
-        if noun.lemma_.lower() in nouns() and "one" not in (noun.lower_, token.nbor().lower_):
+        after = token.doc[token.i + 1 : token.i + 2].text.lower()  # "" at the end
+        if noun.lemma_.lower() in nouns() and "one" not in (noun.lower_, after):
             return "the"
     if token.is_sent_start and token.text != "I":
         return str(token.lower_)
