@@ -92,19 +92,15 @@ def plan_chapters(record: Record) -> ChapterPlan:
     if end < needed_seconds:
         return ChapterPlan(
             (),
-            (
-                f"{end} s of video; {MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need "
-                f"{needed_seconds} s"
-            ),
+            f"{end} s of video; {MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need "
+            f"{needed_seconds} s",
         )
     joined = _join_close_chapters(titles, end)
     if len(joined) < MIN_CHAPTERS:
         return ChapterPlan(
             (),
-            (
-                f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s; {MIN_CHAPTERS} are "
-                "needed"
-            ),
+            f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s; {MIN_CHAPTERS} are "
+            "needed",
         )
     return ChapterPlan(tuple(joined))
 

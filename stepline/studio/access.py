@@ -269,10 +269,8 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
         return None
     return error_response(
         HTTPStatus.FORBIDDEN,
-        (
-            f"this key has the role {role}, and {request.method} here needs {needed}; `stepline keys "
-            f"add FILE NAME --role {needed}` makes one"
-        ),
+        f"this key has the role {role}, and {request.method} here needs {needed}; `stepline keys "
+        f"add FILE NAME --role {needed}` makes one",
     )
 
 
