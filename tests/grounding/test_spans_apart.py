@@ -97,7 +97,7 @@ def test_steps_of_long_videos_are_apart_over_the_borders_of_windows():
 class LoadedScores:
     """An aligner that fits every step to the same forty rows, one after the other."""
 
-    aligner, calibration, sha256 = None, None, "0"
+    network, calibration, sha256 = None, None, "0"
 
     def check_features(self, features):
         """Take any features."""
