@@ -142,7 +142,7 @@ class FilterSettings(Settings):
     """least steps that are written"""
 
 
-class CoarseStageSettings(Settings):
+class SpeechPlacingSettings(Settings):
     """How steps are grounded in the speech. Similarity has its settings in `steps.nasva.coarse`."""
 
     said: Literal["cited", "likeness"] = "likeness"

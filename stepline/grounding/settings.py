@@ -43,7 +43,10 @@ class GroundSettings(Settings):
     """share of the peak at which a shown span stops growing"""
     window: Window = 900.0
     """seconds of a long video grounded together. Beyond 1.5 windows it is cut into several"""
-    context: NonNegative = 120.0
-    """seconds looked at on either side; WhenAct: 1 % lie farther off"""
+    context: NonNegative = Field(
+        120.0,
+        description="seconds added before and after each window (see `window`). WhenAct: 1 % of the "
+        "steps are shown farther from their words",
+    )
     alternatives: Count = 1
     """most spans reported of a step, the best first. Of 135 further ones on real clips 38 are right"""

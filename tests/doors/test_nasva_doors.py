@@ -131,7 +131,7 @@ def test_a_training_batch_has_the_authors_loss(run, files, tmp_path, order):
     if order == "shuffled":
         rng = np.random.default_rng(0)
         samples = [one.shuffle_texts(rng) for one in samples]
-    network = load_aligner(files / "epoch-20.pth").aligner
+    network = load_aligner(files / "epoch-20.pth").network
     (loss,) = make_aligner_task(samples, settings.loss).losses(network, samples)
     loss.mean.backward()
     gradients = [weight.grad for weight in network.parameters() if weight.grad is not None]
