@@ -40,7 +40,9 @@ class CoarseSettings(Settings):
 class GroundSettings(Settings):
     """Settings of grounding: how speech and pictures decide where a step is shown."""
 
-    shown_threshold: Fraction = Field(0.5, description='P(shown) below which a step is only "said"')
+    shown_threshold: Fraction = Field(
+        0.5, description="P(shown) below which no picture counts as showing a step"
+    )
     typical: Positive = Field(8.0, description="seconds an action is shown; WhenAct's median")
     grow: Fraction = Field(0.5, description="share of the peak at which a shown span stops growing")
     window: Window = Field(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from stepline.errors import ModelError, SettingsError
 from stepline.grounding.correspondence import MAX_TEXT_SECONDS, is_phrase, is_said
 from stepline.grounding.evidence import shot_slices
-from stepline.grounding.fusion import picture_status, without_place
+from stepline.grounding.fusion import MAX_SAID_ONLY_PROBABILITY, picture_status, without_place
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
 from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions
@@ -316,10 +316,8 @@ def _screen_text_remarks(on_screen: "Sequence[ScreenText]", span: Span, words: s
 
 
 JUDGED_BY_DETECTOR = "detector"  # in `models["judge"]`
-# P(shown) by the detector from which a sentence is seen, and up to which it is only said. Of a
-# calibrated detector eight of ten such claims hold
+# P(shown) by the detector from which a sentence is seen: eight of ten such claims hold
 MIN_SEEN_PROBABILITY = 0.8
-MAX_SAID_ONLY_PROBABILITY = 0.2
 
 
 def judge_sentences(

@@ -153,7 +153,7 @@ class SummarySettings(Settings):
     """Length of a video summary, and pauses kept around speech."""
 
     seconds: Positive | None = Field(
-        None, description="maximum length in seconds; None: every shown step"
+        None, description="maximum length in seconds; None: every seen or placed step"
     )
     share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         None, description="maximum share of the video's length; the smaller of both limits counts"
