@@ -237,13 +237,13 @@ class Step(FrozenModel):
     said: Span | None = Field(None, description="where it is spoken")
     status: Status | None = Field(
         None,
-        description="seen: a picture decides; placed: where its words are; said_only: evidence that "
-        "it is not shown; not_found: in neither; null where no one judged",
+        description="seen: the pictures show it; placed: its span is where it is said; said_only: "
+        "evidence that it is not shown; not_found: neither said nor shown; null: not judged",
     )
     basis: Basis | None = Field(
         None,
-        description="what decides of a seen step: a trained network, an image-text network (CLIP), "
-        "a vision-language model, the screen, a person, or pictures (older records)",
+        description="which evidence made the step `seen`: a trained network, an image-text network "
+        "(CLIP), a vision-language model, the screen, a person, or pictures (older records)",
     )
     doubt: str | None = Field(
         None, description="of a placed step: why it may not be shown, null without a reason"
@@ -265,7 +265,8 @@ class Step(FrozenModel):
         description="what is clicked, of a step in a screen recording (JSON holds it only there)",
     )
     wait: Annotated[Wait | None, Field(exclude_if=lambda wait: wait is None)] = Field(
-        None, description="how long it lets a thing wait (JSON holds it only where that is said)"
+        None,
+        description="resting, baking or drying time that the step states (JSON holds it only then)",
     )
 
     @model_validator(mode="after")

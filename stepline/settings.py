@@ -248,9 +248,9 @@ def without_removed_settings(tree: Mapping[str, Any], section: str = "") -> dict
 
 
 def removed_setting_cure(path: str) -> str | None:
-    """Return what to use instead of a setting of 0.1.0. None for one that was not removed.
+    """Return what to use instead of a removed setting of version 0.1.0. None for other settings.
 
-    path: dotted name, from any section on.
+    path: dotted name of the setting, with or without the sections before it.
     """
     for name, cure in CURE_OF_REMOVED_SETTING.items():
         if f".{path}".endswith(f".{name}"):

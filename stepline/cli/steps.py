@@ -175,10 +175,10 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
             settings, output, request_parts, requested_device(), requested_compute(), levels
         )
         with VideoPool(setup, jobs) as pool:
-            printer.print_all(lambda _: pool.run(sources), labels, folder)
+            printer.print_outcomes(lambda _: pool.run(sources), labels, folder)
     else:
         run = partial(run_sequentially, sources, settings, output, networks, request_parts)
-        printer.print_all(run, labels, folder)
+        printer.print_outcomes(run, labels, folder)
     if options["browse"] and printer.last is not None:
         webbrowser.open((output.out / f"{safe_stem(printer.last.id)}.html").absolute().as_uri())
     sys.exit(printer.status)

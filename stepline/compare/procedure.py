@@ -257,8 +257,8 @@ def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list
     parts: list[StepGroup] = []
     for group in groups:
         of_kind: dict[StepKind, StepGroup] = {}
-        for place in group:
-            of_kind.setdefault(records[place.video].steps[place.step].kind, []).append(place)
+        for index in group:
+            of_kind.setdefault(records[index.video].steps[index.step].kind, []).append(index)
         parts += of_kind.values()
     return parts
 
@@ -300,14 +300,14 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
     least = max(MIN_COMMON_VIDEOS, settings.common_share * video_count)
     steps = []
     for number, group in enumerate(aligned.groups):
-        steps_of_group = [aligned.find_step(*place) for place in group]
+        steps_of_group = [aligned.find_step(*index) for index in group]
         # The wording that is nearest to the middle of its group.
         likeness = [float(aligned.vectors[v][s] @ centers[number]) for v, s in group]
         typical = steps_of_group[int(np.argmax(likeness))]
         # From 0 at the first step to 1 at the last. A video of one step has it at 0.
         counts = [len(aligned.records[video].steps) for video, _ in group]
-        places = [p.step / max(1, n - 1) for p, n in zip(group, counts, strict=True)]
-        count = len({place.video for place in group})
+        positions = [p.step / max(1, n - 1) for p, n in zip(group, counts, strict=True)]
+        count = len({index.video for index in group})
         occurrences = _make_occurrences(aligned, group)
         amounts = []
         for occurrence in occurrences:
@@ -319,7 +319,7 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
             videos=count,
             share=round(count / video_count, 3),
             common=count >= least,
-            place=round(statistics.mean(places), 3),
+            place=round(statistics.mean(positions), 3),
             seconds=_seconds_spread(steps_of_group),
             amounts=amount_spreads(amounts),
             occurrences=occurrences,
@@ -330,9 +330,9 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
 
 def _make_occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, ...]:
     occurrences = []
-    for place in sorted(group):
-        step = aligned.find_step(*place)
-        video = aligned.records[place.video].id
+    for index in sorted(group):
+        step = aligned.find_step(*index)
+        video = aligned.records[index.video].id
         # Where the step is shown, or else spoken.
         span = shown_span(step) or step.said
         start, end = (span.start, span.end) if span else (None, None)
@@ -374,17 +374,17 @@ def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple
 def _count_transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     """Return the transitions between steps, with their counts and probabilities."""
     # The group of each step, by which a video becomes a path through groups.
-    number_of = {place: number for number, group in enumerate(aligned.groups) for place in group}
+    number_of = {index: number for number, group in enumerate(aligned.groups) for index in group}
     # Arrows are counted along each path, from the start to the end.
     arrows: Counter[tuple[int, int]] = Counter()
     start = -1
     end = len(aligned.groups)
     paths: dict[int, list[int]] = {video: [start] for video in range(len(aligned.records))}
-    for place in sorted(number_of):
-        path = paths[place.video]
+    for index in sorted(number_of):
+        path = paths[index.video]
         # two steps of one group in a row are one visit
-        if path[-1] != number_of[place]:
-            path.append(number_of[place])
+        if path[-1] != number_of[index]:
+            path.append(number_of[index])
     # Probabilities are of all arrows that leave a step. Each visit of a step has one.
     transition_counts: Counter[int] = Counter()
     for path in paths.values():

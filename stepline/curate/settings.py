@@ -168,7 +168,7 @@ class FilterSettings(Settings):
     steps: CountOrZero = Field(2, description="least steps that are written")
 
 
-class CoarseStageSettings(Settings):
+class SpeechPlacingSettings(Settings):
     """How steps are grounded in the speech. Similarity has its settings in `steps.nasva.coarse`."""
 
     said: Literal["cited", "likeness"] = Field(

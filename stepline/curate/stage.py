@@ -18,7 +18,6 @@ from pydantic import Field, JsonValue
 
 from stepline.curate.settings import (
     CleanSettings,
-    CoarseStageSettings,
     EngineSettings,
     ExportSettings,
     FilterSettings,
@@ -27,6 +26,7 @@ from stepline.curate.settings import (
     PlacingSettings,
     ReportSettings,
     SourceSettings,
+    SpeechPlacingSettings,
     SwapStageSettings,
     VisibleSettings,
 )
@@ -285,7 +285,7 @@ class Recipe(Settings):
         description="recogniser, writer, backbone, coarse placing, grounding and judge",
     )
     filter: FilterSettings = FilterSettings()
-    coarse: CoarseStageSettings = CoarseStageSettings()
+    coarse: SpeechPlacingSettings = SpeechPlacingSettings()
     gather: GatherSettings = GatherSettings()
     sieve_swap: SwapStageSettings = SwapStageSettings()
     train: AlignerRunSettings = AlignerRunSettings()

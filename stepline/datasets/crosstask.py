@@ -49,19 +49,19 @@ class TaskDescription:
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per (task, video) pair of videos.csv. path: the folder of the release."""
     primary_file, related_file = TASK_FILES
-    task_paths = [release_file(path, primary_file)]
+    task_paths = [find_release_file(path, primary_file)]
     related_path = find_file(path, related_file)
     if related_path is not None:
         task_paths.append(related_path)
     tasks = {task.id: task for task_path in task_paths for task in read_tasks(task_path)}
-    videos = _read_pairs(release_file(path, VIDEOS_FILE))
+    videos = _read_pairs(find_release_file(path, VIDEOS_FILE))
     validation = read_validation_pairs(path)
     for key in videos | validation:
         subset = "val" if key in validation else "train"
         yield _read_video(path, tasks.get(key[0]), key, subset)
 
 
-def release_file(folder: Path, name: str) -> Path:
+def find_release_file(folder: Path, name: str) -> Path:
     """Return the path of a file in the release's folder. Raises DatasetError if it is missing."""
     if not folder.is_dir():
         raise DatasetError(

@@ -39,7 +39,7 @@ MIN_UNCLAIMED_PROBABILITY = 1e-3  # of a second, even if a step is certainly sho
 # below it, the product of probabilities is computed in logarithms, against underflow
 MIN_PRODUCT = 1e-200
 # standard deviation of the logarithm of a shown duration, within one video. WhenAct, over all: 1.0
-LOG_LENGTH_SPREAD = 0.5
+LOG_LENGTH_DEVIATION = 0.5
 MIN_MASS = 1e-12  # against a division by zero
 # P(shown) of a calibrated network, up to which a step is only said: eight of ten such claims hold
 MAX_SAID_ONLY_PROBABILITY = 0.2
@@ -206,8 +206,8 @@ def occupancy(centers: Array, seconds: float) -> Array:
     # P(the duration is more than twice a distance from the center), (2 T - 1,)
     p_longer = np.ones(2 * count - 1)
     for distance in range(1, count):
-        spreads = math.log(2 * distance / seconds) / (LOG_LENGTH_SPREAD * math.sqrt(2))
-        p_longer[[count - 1 - distance, count - 1 + distance]] = 0.5 * math.erfc(spreads)
+        deviations = math.log(2 * distance / seconds) / (LOG_LENGTH_DEVIATION * math.sqrt(2))
+        p_longer[[count - 1 - distance, count - 1 + distance]] = 0.5 * math.erfc(deviations)
     rows = [np.convolve(row, p_longer)[count - 1 : 2 * count - 1] for row in centers]
     return np.asarray(np.minimum(1.0, np.array(rows).reshape(centers.shape)))
 

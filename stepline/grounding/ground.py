@@ -66,10 +66,10 @@ PLACED_BY_WORDS = "steps are placed where they are said, and may not be shown"
 log = logging.getLogger(__name__)
 # P(the last step is shown), if it is said under a condition. In real clips 0 of 2 are
 LAST_CASE_PROBABILITY = 0.5
-# P(a step is shown) without visual evidence: of a step that is said (real clips: 0.92), and of one that
-# is not (a guess)
-SHOWN_RATE = 0.9
-UNSAID_SHOWN_RATE = 0.3
+# prior P(a step is shown), without visual evidence: of a step that is said (real clips: 0.92), and of
+# one that is not (a guess)
+SAID_SHOWN_PRIOR = 0.9
+UNSAID_SHOWN_PRIOR = 0.3
 # P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
 # and the log odds above which steps are placed without a doubt. 73 how-to transcripts all instruct by the second
 BELONG_PRIOR = 0.95
@@ -178,7 +178,7 @@ def ground(
         activity: motion, cuts and thumbnails of the pictures.
         sentence_vectors: (S, D) text vectors of the sentences, in the space of the features.
         on_screen: lines of text in the picture.
-        written: whether the steps are all that the transcript says, not a user's own lines.
+        written: True if the steps were written from the transcript, False for a user's own lines.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences
             (`writing.extractive.writer.narration_instruction`). None: by the number of sentences
             that written steps cite.
@@ -346,7 +346,7 @@ def speech_prior(inputs: GroundingInputs) -> SpeechPrior:
     ]
     return SpeechPrior(
         prior=np.array(rows).reshape(-1, inputs.seconds),
-        shown_prior=np.where(inputs.is_said, SHOWN_RATE, UNSAID_SHOWN_RATE),
+        shown_prior=np.where(inputs.is_said, SAID_SHOWN_PRIOR, UNSAID_SHOWN_PRIOR),
         is_said=inputs.is_said,
         past_seconds=inputs.past_seconds,
     )

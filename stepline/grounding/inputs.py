@@ -164,7 +164,7 @@ class GroundingInputs:
         activity: motion, cuts and thumbnails of the pictures.
         sentence_vectors: (S, D) text vectors in the space of the features.
         on_screen: lines of text in the picture.
-        written: whether the steps are all that the transcript says, not a user's own lines.
+        written: True if the steps were written from the transcript, False for a user's own lines.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences. None:
             by the number of sentences that steps cite.
         ahead: seconds after `duration` in which a running video may still show a step.

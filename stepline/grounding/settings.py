@@ -51,7 +51,9 @@ class GroundSettings(Settings):
         "several",
     )
     context: NonNegative = Field(
-        120.0, description="seconds looked at on either side; WhenAct: 1 % lie farther off"
+        120.0,
+        description="seconds added before and after each window (see `window`). WhenAct: 1 % of the "
+        "steps are shown farther from their words",
     )
     alternatives: Count = Field(
         1,

@@ -42,7 +42,7 @@ from stepline.progress import Progress
 from stepline.records import Basis, Matrix, Probability, Record, Seconds, Span, Status
 from stepline.storage import DamagedRecordError, read_record
 from stepline.text import embed
-from stepline.writing.quantities import FUNCTION_WORDS
+from stepline.writing.quantities import STOP_WORDS
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 # a row of the table `file`: id, id of its first moment, number of its moments
@@ -323,7 +323,7 @@ class SearchIndex:
         counts = {}
         query = "SELECT count(*) FROM words WHERE words MATCH ?"
         words = dict.fromkeys(term.lower() for term in terms)
-        for term in [word for word in words if word not in FUNCTION_WORDS] or words:
+        for term in [word for word in words if word not in STOP_WORDS] or words:
             # A quoted term is a word to FTS5, never one of its operators.
             ((counts[term],),) = self._rows(query, f'"{term}"')
         ((total,),) = self._rows("SELECT coalesce(sum(count), 0) FROM file")

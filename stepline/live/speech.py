@@ -31,9 +31,9 @@ from stepline.speech.audio_windows import (
     VOICE_PROBABILITY,
     AudioWindow,
     WindowTranscript,
+    detect_voice,
     detector_context,
     speech_seconds,
-    voice_probability,
 )
 from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.speech.second_pass import fit_to_voice
@@ -168,7 +168,7 @@ class LiveTranscriber:
         # where the voice is
         sound = np.concatenate([self._context_samples, self._samples])
         context_frames = len(self._context_samples) // FRAME_SAMPLES
-        voice = voice_probability(sound)[context_frames:]
+        voice = detect_voice(sound)[context_frames:]
         window = AudioWindow(self._start, self._samples, voice, last)
         voiced = np.flatnonzero(voice >= VOICE_PROBABILITY)
         silent_frames = len(voice)
@@ -221,7 +221,7 @@ class LiveTranscriber:
             window: sound of the pass.
         """
         words_end = words[-1].span.end if words and words[-1].span else window.end
-        seconds = speech_seconds(window.voice_between(words_end, window.end))
+        seconds = speech_seconds(window.voice_probabilities_between(words_end, window.end))
         return seconds > UNREAD_SECONDS and not self._pending
 
     def _recognise_window(self, window: AudioWindow) -> list[Word]:
@@ -364,13 +364,14 @@ class LiveTranscriber:
             self._committed = self._context_words()
 
     def _middle_of_pause(self, closed_until: float) -> float:
-        """Return the second in the middle of the pause after the last closed sentence.
+        """Return the second in the middle of the pause after the last final sentence.
 
-        The pause lasts until the first open word. Without one, `closed_until` is returned.
+        No later pass changes a final sentence. The pause lasts until the first word after it, committed or
+        pending. Without such a word, `closed_until` is returned.
 
-        closed_until: second at which the last closed sentence ends.
+        closed_until: second at which the last final sentence ends.
         """
-        # the words of no closed sentence
+        # the words after the final sentences
         words = self._committed[-self._open_count :] if self._open_count else self._pending
         if not words:
             return closed_until
@@ -379,8 +380,8 @@ class LiveTranscriber:
 
     def _speech_evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
         span = sentence.span
-        voice = window.voice_between(span.start, span.end)
-        voice_probability = float(voice.mean()) if len(voice) else 0.0
+        probabilities = window.voice_probabilities_between(span.start, span.end)
+        voice_probability = float(probabilities.mean()) if len(probabilities) else 0.0
         return SpeechEvidence(voice_probability, self._log_probability)
 
     def _drop_sound_before(self, window: AudioWindow, second: float) -> None:

@@ -162,7 +162,7 @@ def _steps_and_clips(
     for number, step in enumerate(record.steps, start=1):
         text = step_line(step)
         entry: JsonObject = {"@type": "HowToStep", "position": number, "name": text, "text": text}
-        address = links.step(number)
+        address = links.step_link(number)
         if address is not None:
             entry["url"] = address
         if step.id in links.pictures:

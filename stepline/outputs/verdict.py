@@ -28,12 +28,15 @@ VERDICT_TEXTS: Final[dict[str, str]] = {
 
 
 def verdict(status: Status | None, doubt: str | None) -> Verdict:
-    """Return the verdict of a status. doubt: of a placed step, why it may not be shown."""
+    """Return the status, "doubtful" for one with a doubt, or "unjudged" for None.
+
+    doubt: why a placed step may not be shown.
+    """
     return "doubtful" if doubt is not None else status or "unjudged"
 
 
 def step_verdict(step: Step) -> Verdict:
-    """Return the verdict on a step."""
+    """Return the status of a step, "doubtful" for one with a doubt, or "unjudged" for none."""
     return verdict(step.status, step.doubt)
 
 

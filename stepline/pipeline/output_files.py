@@ -87,7 +87,7 @@ def write_files(
     """
     from stepline.outputs import (
         missing_outputs,
-        output_places,
+        output_paths,
         remove_clips,
         write_clips,
         write_outputs,
@@ -115,11 +115,11 @@ def write_files(
         )
     # of a run that was killed. Until now they showed whose the files in place are
     for name in options.formats:
-        for place in output_places(record, options.out, name):
-            if place.is_dir():
-                remove_partial_files(place)
+        for path in output_paths(record, options.out, name):
+            if path.is_dir():
+                remove_partial_files(path)
             else:
-                remove_partial_files(options.out, of=place)
+                remove_partial_files(options.out, of=path)
     return (*clips, *outputs)
 
 

@@ -1,5 +1,9 @@
 """When each step is shown: grounding by speech and pictures, and the text on the screen at each step.
 
+seen        the pictures place the step in its span
+placed      the words of the step place it, since the pictures do not decide or are in doubt
+said_only   the step is said, but P(shown) is too low for a span
+
 Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in which it is said:
 
     'slice the banana'                    said (10.3, 11.1)  ->  "placed" (9, 12), score 0.90
@@ -242,9 +246,9 @@ def describe_with_vlm(
     request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
 ) -> Descriptions:
     """Describe the steps of a video without speech by a vision-language model."""
-    from stepline.grounding.vision_language.describe import describe_places
+    from stepline.grounding.vision_language.describe import describe_silent_video
 
-    answer = describe_places(
+    answer = describe_silent_video(
         shot_slices(visual.cuts, math.ceil(duration)),
         _vlm_frame_reader(request, settings),
         duration=duration,
@@ -259,7 +263,7 @@ def describe_with_vlm(
 
 def _vlm_frame_reader(request: Request, settings: StepsSettings) -> "PictureReader":
     """Return a function that reads the pictures for a vision-language model."""
-    from stepline.grounding.vision_language.places import picture_reader
+    from stepline.grounding.vision_language.segments import picture_reader
 
     return picture_reader(
         request.path, settings.vision.vlm.picture_size, start=request.start, media=settings.media

@@ -38,7 +38,7 @@ SCREEN_NOTE = (
     "`--set vision.screen=off` places them as in a film"
 )
 CAPTIONS_NOTE = "no one speaks; the steps are the captions on the screen"
-CAPTIONS_READER = "captions on the screen"
+SCREEN_CAPTIONS_RECOGNISER = "captions on the screen"
 MAX_LABEL_CHARS = 60  # letters of a label or line in a remark
 SECONDS_BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
 
@@ -60,7 +60,7 @@ def transcript_from_screen(reading: ScreenReading, duration: float) -> Transcrip
     sentences = typed_captions(reading, duration)
     if not sentences:
         return None
-    return Transcript(sentences=sentences, recogniser=CAPTIONS_READER)
+    return Transcript(sentences=sentences, recogniser=SCREEN_CAPTIONS_RECOGNISER)
 
 
 def screen_report(reading: ScreenReading) -> JsonValue:

@@ -247,7 +247,7 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
     """Return the seconds of speech at the beginning of a track."""
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
-    from stepline.speech.audio_windows import FRAME_SAMPLES, voice_probability
+    from stepline.speech.audio_windows import FRAME_SAMPLES, detect_voice
 
     # Only the beginning is decoded, without pictures.
     media = settings.media.model_copy(update={"audio_track": number})
@@ -260,7 +260,7 @@ def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> f
         if isinstance(block, AudioBlock):
             if block.start >= TRACK_SAMPLE_SECONDS:
                 break
-            voiced += int((voice_probability(block.samples) >= VOICE_PROBABILITY).sum())
+            voiced += int((detect_voice(block.samples) >= VOICE_PROBABILITY).sum())
     return voiced * FRAME_SAMPLES / SAMPLE_RATE
 
 

@@ -21,7 +21,7 @@ MAX_WORDS = 2_000  # most frequent words of a part that are stored
 Counts: TypeAlias = dict[str, int]
 
 
-class SieveSwapStatistics(FrozenModel):
+class SwappedDatasetStatistics(FrozenModel):
     """Counts of a swapped collection, or of a part of it. The counts of parts can be added.
 
     In a histogram, a key is the lower end of a bar, as text.
@@ -39,14 +39,14 @@ class SieveSwapStatistics(FrozenModel):
         default_factory=dict, description="number of steps -> number of videos"
     )
     words_a_step: Counts = Field(
-        default_factory=dict, description="histogram of the words of a step"
+        default_factory=dict, description="histogram of the number of words per step"
     )
     seconds_a_step: Counts = Field(
-        default_factory=dict, description="histogram of the seconds of a step"
+        default_factory=dict, description="histogram of the seconds per step"
     )
     seconds_a_video: Counts = Field(
         default_factory=dict,
-        description="histogram of the seconds of a video, in bars of ten seconds",
+        description="histogram of the seconds per video, in bars of ten seconds",
     )
     density_before: Counts = Field(
         default_factory=dict,
@@ -75,10 +75,10 @@ class SieveSwapStatistics(FrozenModel):
     seconds: float = Field(0.0, description="total seconds of all steps")
 
 
-def add_statistics(parts: Sequence[SieveSwapStatistics]) -> SieveSwapStatistics:
+def add_statistics(parts: Sequence[SwappedDatasetStatistics]) -> SwappedDatasetStatistics:
     """Return the sums of the statistics of several parts."""
     totals: dict[str, object] = {}
-    for name in SieveSwapStatistics.model_fields:
+    for name in SwappedDatasetStatistics.model_fields:
         if name == "seconds":
             continue
         counts: Counter[str] = Counter()
@@ -86,7 +86,7 @@ def add_statistics(parts: Sequence[SieveSwapStatistics]) -> SieveSwapStatistics:
             counts.update(getattr(part, name))
         totals[name] = _sort_counts(+counts)
     totals["seconds"] = sum(part.seconds for part in parts)
-    return SieveSwapStatistics.model_validate(totals)
+    return SwappedDatasetStatistics.model_validate(totals)
 
 
 def _sort_counts(counts: Counter[str]) -> Counts:
@@ -98,7 +98,7 @@ def _count_values(values: Iterable[object]) -> Counts:
     return _sort_counts(Counter(map(str, values)))
 
 
-def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> SieveSwapStatistics:
+def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> SwappedDatasetStatistics:
     """Return the statistics of records that `sieve_and_swap` returned.
 
     Args:
@@ -132,7 +132,7 @@ def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> SieveS
             licences.append(step.licence or "not stated")
     words_before, density_before = _content_word_counts(sentence_texts)
     words_after, density_after = _content_word_counts([step.text for step in steps])
-    return SieveSwapStatistics(
+    return SwappedDatasetStatistics(
         videos=_count_values(splits),
         sentences=_count_values(outcomes),
         steps_a_video=_count_values(step_counts),

@@ -20,7 +20,7 @@ from stepline.records import Word
 from stepline.speech.sentences import ends_sentence
 from stepline.text.narration.punctuation import load_punctuation_model
 from stepline.text.narration.words import (
-    FUNCTION_WORDS,
+    COMMON_ENGLISH_WORDS,
     OUTER_PUNCTUATION,
     PUNCTUATION_CLASSES,
     bare_word,
@@ -77,7 +77,7 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     best_marks = probabilities.argmax(axis=1)
     _join_dependent_clauses(texts, best_marks, probabilities[:, stop])
     # A caption may begin with a capital. Words that are lower-case elsewhere lose it.
-    lower_words = {text for text in texts if text.islower()} | FUNCTION_WORDS
+    lower_words = {text for text in texts if text.islower()} | COMMON_ENGLISH_WORDS
     punctuated = []
     starts_sentence = True
     for plain, number, word in zip(texts, best_marks, words, strict=True):

@@ -73,7 +73,7 @@ def rerecognise_doubtful(
             window contains that voice too.
     """
     words = list(first_pass.words)
-    is_voice = window.voice >= VOICE_PROBABILITY
+    is_voice = window.voice_probabilities >= VOICE_PROBABILITY
     for utterances in doubtful_utterances(window, words, trailing_voice=trailing_voice):
         second_words: Words = []
         for utterance in utterances:
@@ -112,7 +112,7 @@ def doubtful_utterances(
     if not timed:
         return []
     # frames of speech in stretched words
-    is_speech = window.voice >= VOICE_PROBABILITY
+    is_speech = window.voice_probabilities >= VOICE_PROBABILITY
     frame_count = len(is_speech)
     is_doubtful = np.zeros(frame_count, bool)
     for word, following in pairwise(timed):
@@ -134,7 +134,10 @@ def doubtful_utterances(
     # the utterances that hold them
     groups: list[list[Frames]] = [[]]
     for start, end in find_speech(
-        window.voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=PAD_SECONDS
+        window.voice_probabilities,
+        threshold=VOICE_PROBABILITY,
+        gap=SILENCE_SECONDS,
+        pad=PAD_SECONDS,
     ):
         first = start // FRAME_SAMPLES
         last = min(frame_count, -(-end // FRAME_SAMPLES))
@@ -154,7 +157,7 @@ def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
 
     A word that is stretched over a silence covers no frame, since its true time is unknown.
     """
-    confidence = np.zeros(len(window.voice), np.float32)
+    confidence = np.zeros(len(window.voice_probabilities), np.float32)
     for word in words:
         if word.span is not None and not _is_stretched(window, word):
             probability = 1.0 if word.confidence is None else word.confidence
@@ -176,7 +179,7 @@ def _is_stretched(window: AudioWindow, word: Word) -> bool:
     longest = MAX_WORD_SECONDS * FRAMES_PER_SECOND - 2  # frames, as rounded
     if last - first < longest:
         return False
-    is_speech = window.voice[first:last] >= VOICE_PROBABILITY
+    is_speech = window.voice_probabilities[first:last] >= VOICE_PROBABILITY
     return float(is_speech.mean()) <= MAX_STRETCHED_VOICE_FRACTION
 
 
@@ -184,7 +187,7 @@ def _cut_window(window: AudioWindow, frames: Frames) -> AudioWindow:
     first, last = frames
     samples = window.samples[first * FRAME_SAMPLES : last * FRAME_SAMPLES]
     start = window.start + first / FRAMES_PER_SECOND
-    return AudioWindow(start, samples, window.voice[first:last], last=True)
+    return AudioWindow(start, samples, window.voice_probabilities[first:last], last=True)
 
 
 def _split_words(words: Sequence[Word], start: float, end: float) -> tuple[Words, Words, Words]:
@@ -242,7 +245,7 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
     Silence at the ends of a word is cut off. After a silence, a word starts with the voice shortly
     before it. Whisper's own times have errors of some tenths of a second.
     """
-    is_voice = window.voice >= VOICE_PROBABILITY - HYSTERESIS_PROBABILITY
+    is_voice = window.voice_probabilities >= VOICE_PROBABILITY - HYSTERESIS_PROBABILITY
     fitted: Words = []
     last_word_end = 0  # the first frame after the last word
     for word in words:

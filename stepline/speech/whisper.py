@@ -250,7 +250,10 @@ class _SpeechTimestamps:
 def _speech_runs(window: AudioWindow) -> list[Run]:
     """Return the runs of speech in a window as (first sample, last sample + 1)."""
     runs = find_speech(
-        window.voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=SPEECH_PAD_SECONDS
+        window.voice_probabilities,
+        threshold=VOICE_PROBABILITY,
+        gap=SILENCE_SECONDS,
+        pad=SPEECH_PAD_SECONDS,
     )
     return [(first, min(last, len(window.samples))) for first, last in runs]
 

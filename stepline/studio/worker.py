@@ -175,8 +175,8 @@ def run_task(task: JobTask, send: Send) -> None:
     # the videos, none of them outside the folders that are allowed
     sources = find_sources([task.source], out, settings, force=options.force)
     for source in sources:
-        if isinstance(source.place, Path):
-            check_allowed_path(source.place, allowed)
+        if isinstance(source.location, Path):
+            check_allowed_path(source.location, allowed)
 
     progress = progress_sender(send)
     networks = load_networks(settings, several=len(sources) > 1)

@@ -208,7 +208,7 @@ def _leading_fraction(words: Sequence[str], index: int) -> Number | None:
     return None
 
 
-FUNCTION_WORDS = word_set(
+STOP_WORDS = word_set(
     """
     a an the this that these those it its he she they them we us you your i my our his her their some any all each
     every both few more most other such own same so than too very just only also then now here there when where why how
@@ -539,6 +539,6 @@ def _measured_noun_after(words: Sequence[str], index: int) -> str | None:
     for word in words[index : index + MAX_THING_WORDS]:
         if word in ",.;:!?()" or word in CLAUSE_END_WORDS:
             return None
-        if word[0].isalpha() and word not in FUNCTION_WORDS:
+        if word[0].isalpha() and word not in STOP_WORDS:
             return stem(word)
     return None

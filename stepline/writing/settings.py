@@ -22,7 +22,7 @@ WORDS_PER_DEADLINE = 1500  # for which `writing.llm.deadline` is meant; more hav
 EARLIER_PROMPTS = {"steps": "edit", "whole": "write", "nasva": "nasva"}
 
 
-class FormSettings(ChatServerSettings):
+class PromptSettings(ChatServerSettings):
     """What a language model is asked for, and how long its parts of a transcript are."""
 
     form: Literal["auto", "edit", "write", "nasva"] = Field(
@@ -54,7 +54,7 @@ class FormSettings(ChatServerSettings):
         return values
 
 
-class LlmSettings(ChatSettings, FormSettings):
+class LlmSettings(ChatSettings, PromptSettings):
     """The language model that writes steps.
 
     Without `base_url` and `gguf` it is the one that `stepline weights get qwen2.5-coder-1.5b` fetches.

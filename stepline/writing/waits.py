@@ -35,7 +35,7 @@ MINIMUM_PATTERN = re.compile(
 )
 CLAUSE_JOINTS = word_set("and then , ; . :")
 # What ends the name of the thing that waits.
-NAME_ENDS = WAITING_VERBS | word_set(
+WORDS_AFTER_NAME = WAITING_VERBS | word_set(
     """
     for in on at to into until about another overnight with by over under inside from while sit
     stand rise dry set ferment cure ,
@@ -100,5 +100,5 @@ def _is_wait(clause: list[str]) -> bool:
 
 def _waiting_thing(clause: list[str]) -> str | None:
     """Return the name of the thing that waits: what comes behind the verb of a clause."""
-    name = takewhile(lambda word: word not in NAME_ENDS, clause[1:])
+    name = takewhile(lambda word: word not in WORDS_AFTER_NAME, clause[1:])
     return " ".join(name) or None

@@ -23,14 +23,14 @@ from stepline.errors import WriterError
 from stepline.grounding.fusion import UNCONFIRMED
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language import ask_about_steps
-from stepline.grounding.vision_language.places import (
+from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_prompt, choice_schema
+from stepline.grounding.vision_language.segments import (
     picture_seconds,
-    place_probabilities,
+    segment_probabilities,
     split_shot,
     update_placements,
-    video_places,
+    video_segments,
 )
-from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_prompt, choice_schema
 from stepline.llm.pictures import with_pictures
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 
@@ -266,7 +266,7 @@ def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(status, 
         ask(server)
 
 
-# ------------------------------------------------------------------ places and settings
+# ------------------------------------------------------------------ segments and settings
 
 
 @pytest.mark.parametrize(("length", "edges"), [(10, [0, 10]), (21, [0, 7, 14, 21])])
@@ -275,20 +275,20 @@ def test_long_shots_are_split_into_parts_of_about_seven_seconds(length, edges):
     assert [part.start for part in parts] + [parts[-1].stop] == edges
 
 
-def test_beliefs_over_places_sum_to_one_and_a_long_shot_is_several_places():
+def test_beliefs_over_segments_sum_to_one_and_a_long_shot_is_several_segments():
     grounding = grounded()
-    places = video_places([slice(0, 100), slice(100, 120)])
-    assert [places[0].start, places[-1].stop] == [0, 120]
-    beliefs = place_probabilities(grounding.steps, grounding.alignment, places)
+    segments = video_segments([slice(0, 100), slice(100, 120)])
+    assert [segments[0].start, segments[-1].stop] == [0, 120]
+    beliefs = segment_probabilities(grounding.steps, grounding.alignment, segments)
     assert beliefs.sum(axis=1) == pytest.approx(np.ones(len(NAMES)))
     assert beliefs[:, -1] == pytest.approx([1 - step.score for step in grounding.steps])
 
 
 def test_a_step_that_stays_in_its_place_keeps_its_second():
     grounding = grounded()
-    places = video_places(SHOTS)
-    before = place_probabilities(grounding.steps, grounding.alignment, places)
-    seconds = picture_seconds(grounding.alignment, places, float(SECONDS))
+    segments = video_segments(SHOTS)
+    before = segment_probabilities(grounding.steps, grounding.alignment, segments)
+    seconds = picture_seconds(grounding.alignment, segments, float(SECONDS))
     after = before.copy()
     after[0, -1] /= 2
     after[0, :-1] *= (1 - after[0, -1]) / after[0, :-1].sum()

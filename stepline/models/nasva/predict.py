@@ -173,7 +173,7 @@ def place_steps(
 
 def ground_by_aligner(
     steps: Sequence[Step],
-    loaded: LoadedAligner,
+    aligner: LoadedAligner,
     features: FeatureSequence,
     vectors: Matrix,
     *,
@@ -188,7 +188,7 @@ def ground_by_aligner(
 
     Args:
         steps: K steps.
-        loaded: the network.
+        aligner: the network.
         features: feature rows of the video.
         vectors: (K, C) text vectors of the steps, by the network's text encoder.
         settings: settings of `place_steps`, and how long videos are split into windows. None: the
@@ -199,12 +199,12 @@ def ground_by_aligner(
 
     Raises ModelError or ShapeError if the features or vectors do not fit the network.
     """
-    loaded.check_features(features)
-    text_scores = score_texts(loaded.aligner, features, vectors, settings)
+    aligner.check_features(features)
+    text_scores = score_texts(aligner.network, features, vectors, settings)
     placement = place_steps(
         steps,
         text_scores,
-        loaded.calibration,
+        aligner.calibration,
         settings=settings,
         duration=duration,
         order_probabilities=order_probabilities,
@@ -212,7 +212,7 @@ def ground_by_aligner(
     placed_steps = placement.steps
     if settings.spans == "grown":
         placed_steps = separate_overlapping_spans(placed_steps)
-    report = AlignerReport(loaded.sha256, placement.calibrated)
+    report = AlignerReport(aligner.sha256, placement.calibrated)
     return AlignerGrounding(placed_steps, placement.alignment, report)
 
 

@@ -112,7 +112,14 @@ def load_model(path: Path) -> LoadedProcx:
     file = NETWORK.find_file(path)
     (settings, vocabulary, trained), model = NETWORK.load(file)
     space = FeatureSpace(trained.backbone, "", trained.rate)
-    accepts_unit_rows = trained.unit or settings.standardise
+    accepts_normalized_rows = trained.unit or settings.standardise
     return LoadedProcx(
-        file, sha256(file), space, settings.features, accepts_unit_rows, model, vocabulary, trained
+        file,
+        sha256(file),
+        space,
+        settings.features,
+        accepts_normalized_rows,
+        model,
+        vocabulary,
+        trained,
     )

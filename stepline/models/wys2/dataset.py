@@ -46,7 +46,7 @@ Tasks: TypeAlias = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
 RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
 CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers
 MAX_FIT_ROUNDS = 100  # of L-BFGS
-MIN_SPREAD = 1e-6  # of a column that never varies
+MIN_STANDARD_DEVIATION = 1e-6  # against a division by zero, for a constant column
 
 
 @dataclass
@@ -376,8 +376,8 @@ def standardise_columns(rows: Matrix) -> Array:
     """Return rows (N, C) with mean 0 and standard deviation 1 in every column. Constant columns
     become 0."""
     values = rows.astype(np.float64)
-    spread = np.maximum(values.std(axis=0), MIN_SPREAD)
-    return np.asarray((values - values.mean(axis=0)) / spread)
+    deviation = np.maximum(values.std(axis=0), MIN_STANDARD_DEVIATION)
+    return np.asarray((values - values.mean(axis=0)) / deviation)
 
 
 def _append_ones(rows: Array) -> Array:

@@ -30,7 +30,7 @@ def word_set(text: str) -> frozenset[str]:
 
 
 # The commonest words of spoken English, which no other language shares in such numbers.
-FUNCTION_WORDS = word_set(
+COMMON_ENGLISH_WORDS = word_set(
     """
     the a an and you i we it to of in on is are that this so with for your my our just going get have can do at
     be up
@@ -82,9 +82,9 @@ def clauses_of_speech(text: str) -> list[str]:
 
 
 def looks_english(words: Sequence[str]) -> bool:
-    """Return whether at least 12 % of some words are common English function words. True without
+    """Return whether at least 12 % of some words are common English words. True without
     words.
 
     words: in lower case.
     """
-    return sum(word in FUNCTION_WORDS for word in words) >= MIN_ENGLISH_SHARE * len(words)
+    return sum(word in COMMON_ENGLISH_WORDS for word in words) >= MIN_ENGLISH_SHARE * len(words)

@@ -1,4 +1,4 @@
-"""A spoken sentence edited into steps: what the tagger keeps of its words, put as orders.
+"""A spoken sentence edited into steps: the words that the tagger keeps, in the imperative.
 
 "Now I'm going to chop my garlic and then I add it to the pan." gives two steps. With words
 counted from 0, words 4 to 6 become 'chop the garlic'. Words 10 to 14 become 'add it to the pan'.
@@ -82,13 +82,13 @@ class DraftStep:
 
     Attributes:
         words: in the order of the step.
-        sentence: index of the source sentence in the narration.
+        sentence_index: index of the source sentence in the narration.
         is_negated: whether it says what not to do.
         verb: index of its first verb among the spoken words, None for a verb that nobody spoke.
     """
 
     words: tuple[DraftWord, ...]
-    sentence: int
+    sentence_index: int
     is_negated: bool = False
     verb: int | None = None
 

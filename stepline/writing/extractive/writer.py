@@ -141,7 +141,7 @@ def _named_step(
         probability: P(the sentence describes a step).
     """
     step = namer.replace_pronouns(draft)
-    names = namer.likely_antecedents(draft.sentence, draft.word_indices)
+    names = namer.likely_antecedents(draft.sentence_index, draft.word_indices)
     # The words behind a verb that the editor put in front: it has no place, for no one said it.
     list_text = None
     if step.words[0].index is None and not step.is_negated:

@@ -25,7 +25,7 @@ from stepline.numeric import logit
 from stepline.records import Rejected, Sentence, Step, covering_span
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
-from stepline.text.narration.words import FUNCTION_WORDS, bare_word, word_set
+from stepline.text.narration.words import COMMON_ENGLISH_WORDS, bare_word, word_set
 from stepline.writing.extractive.english import base_form, parse, verbs
 from stepline.writing.extractive.narration import ParsedNarration
 from stepline.writing.extractive.off_topic import ORDERED_STATE_VERBS, SPEECH_VERBS, STATE_VERBS
@@ -406,7 +406,7 @@ def _with_word_times(steps: Sequence[Step], chunk: Chunk) -> list[Step]:
     timed: list[Step] = []
     for step in steps:
         is_shared = sum(step.sources == other.sources for other in steps) > 1
-        own = {bare_word(word) for word in step.text.split()} - FUNCTION_WORDS
+        own = {bare_word(word) for word in step.text.split()} - COMMON_ENGLISH_WORDS
         said = step.said
         spans = [word.span for word in words if word.span and bare_word(word.text) in own]
         inside = [span for span in spans if said is not None and said.overlap(span) > 0]

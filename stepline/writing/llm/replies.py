@@ -277,7 +277,11 @@ def _loop_refusal(lines: Sequence[str], sentences: int) -> str | None:
 
 
 def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
-    """Return the steps of a reply's list. spoken: as in `parse_reply`."""
+    """Return the steps of a list in a reply, without markup and times. Each line that is no step is
+    dropped with a reason. If none is left, the reply is refused.
+
+    spoken: as in `parse_reply`.
+    """
     texts: list[str] = []
     dropped: list[Rejected] = []
     times: list[str] = []

@@ -305,12 +305,12 @@ def make_amount_record(doc: "Doc", amount: StatedAmount) -> Amount:
     return Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text)
 
 
-def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
+def find_mentions(doc: "Doc", *, is_ingredient_list: bool) -> list[ThingMention]:
     """Return the materials and tools that a sentence names, in spoken order.
 
     Args:
         doc: the parsed sentence.
-        is_list: whether the sentence lists what is needed. Then every noun counts.
+        is_ingredient_list: whether the sentence lists ingredients or tools. Then every noun counts.
     """
     words = [normalized_word(token) for token in doc]
     # A quantity makes any name a mention.
@@ -322,7 +322,7 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
     for token in doc:
         if token.pos_ not in NOUN_TAGS or token.i in mentioned_tokens:
             continue
-        role = _role_in_work(token, mentioned_tokens, is_list=is_list)
+        role = _role_in_work(token, mentioned_tokens, is_ingredient_list=is_ingredient_list)
         if role is None:
             continue
         name = _name_before(doc, token.i + 1)
@@ -529,14 +529,16 @@ def _can_be_in_name(token: "Token", *, is_first: bool) -> bool:
     return bool(token.doc[end].pos_ == "NOUN")
 
 
-def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) -> Role | None:
+def _role_in_work(
+    token: "Token", mentioned_tokens: set[int], *, is_ingredient_list: bool
+) -> Role | None:
     """Return the role of a noun without an amount, None if it does not count as needed.
 
     Args:
         token: the noun.
         mentioned_tokens: indices of the tokens that earlier mentions cover. A noun that "and" joins
             to one of them counts too.
-        is_list: whether the sentence lists what is needed.
+        is_ingredient_list: whether the sentence lists ingredients or tools.
     """
     # The last noun of a compound is looked at, not this one.
     if token.dep_ == "compound" and token.head.i > token.i:
@@ -552,7 +554,7 @@ def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) 
         return "some"
     if head.dep_ == "pobj":
         return _role_of_prepositional_object(verb)
-    if is_list:
+    if is_ingredient_list:
         return "listed"
     # A noun without a verb: "A can of beans."
     if head.dep_ == "ROOT":

@@ -156,7 +156,7 @@ def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Am
     is_recipe = _has_subject_among(verb, RECIPE_WORDS)
     if not is_recipe and not _has_subject_among(verb, THING_PRONOUNS):
         return None
-    for mention in find_mentions(doc, is_list=False):
+    for mention in find_mentions(doc, is_ingredient_list=False):
         amount = mention.amount
         if amount is None or amount.begin != index or amount.is_article:
             continue
