@@ -261,8 +261,8 @@ def with_status(
         if step.said is None:
             return without_place(step, p_shown)
         doubt = doubt if basis is None else doubt or UNCONFIRMED
-        update = {"score": p_shown, **picture_status(None, doubt)}
-        return place_by_words(step, duration).model_copy(update=update)
+        status = picture_status(None, doubt)
+        return place_by_words(step, duration).model_copy(update={"score": p_shown, **status})
     # its most likely second, and the spans around it
     best = int(row.argmax())
     spans = shown_spans(row, shots, duration, settings)

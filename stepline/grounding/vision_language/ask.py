@@ -354,7 +354,7 @@ class StepInquiry:
         A step is seen only if the model saw it in its best span, and nothing speaks against it.
         """
         steps = list(steps)
-        chosen: dict[int, list[float]] = {k: [] for k in range(len(steps))}
+        seen_in_span = set()  # indices of steps
         for answered in self.answered:
             for k, reply in answered.by_step():
                 if reply.refusal:
@@ -364,19 +364,24 @@ class StepInquiry:
                     count = len(answered.question.choices)
                     remark = f"against: a vision-language model sees it in none of {count} places"
                 else:
-                    chosen[k].append(second)
+                    if any(second in span for span in steps[k].spans[:1]):
+                        seen_in_span.add(k)
                     at = self.video.offset + second
                     remark = f"for: a vision-language model sees it at {at:.1f} s"
                 remarks = dict.fromkeys((*steps[k].seen, remark))
                 steps[k] = steps[k].model_copy(update={"seen": tuple(remarks)})
         for k, (step, before) in enumerate(zip(steps, self.video.steps, strict=True)):
-            best = step.spans[:1]
-            if any(second in span for span in best for second in chosen[k]):
-                steps[k] = step.model_copy(update=picture_status("vlm", step.doubt))
-            elif step.basis == "vlm" and step.said is None:
-                steps[k] = without_place(step, step.score or 0.0)
-            elif step.basis == "vlm":  # moved to where the model saw no picture of it
-                steps[k] = step.model_copy(update=picture_status(None, before.doubt))
+            status = picture_status("vlm", step.doubt)
+            if k not in seen_in_span:
+                if step.basis != "vlm":
+                    continue
+                # changed without a picture of it there: other pictures count where it has not moved
+                basis = before.basis if step.at == before.at else None
+                if basis is None and step.said is None:
+                    steps[k] = without_place(step, step.score or 0.0)
+                    continue
+                status = picture_status(basis, before.doubt)
+            steps[k] = step.model_copy(update=status)
         return tuple(steps)
 
     def _warning_notes(self, *, is_trusted: bool) -> tuple[str, ...]:
