@@ -9,7 +9,7 @@ Source: Miech et al. 2020 (MIL-NCE). Its released code and TAN's differ in how t
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from stepline.vision.encode import Clips, Images, check_clips, square_clips, sti
 from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D
 from stepline.vision.settings import VisionSettings
 
-Tokenisation: TypeAlias = Literal["released", "tan"]
+Tokenisation = Literal["released", "tan"]
 
 EMBEDDING_WIDTH = 300
 HIDDEN_WIDTH = 2048
