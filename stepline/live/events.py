@@ -108,7 +108,7 @@ class LiveEvent(FrozenModel):
         None, description="seconds in which the step was shown, the best span first"
     )
     status: Status | None = Field(None, description="status of a step that is shown or has ended")
-    basis: Basis | None = Field(None, description="what decides of a seen step")
+    basis: Basis | None = Field(None, description="which evidence made the step `seen`")
     doubt: str | None = Field(None, description="why a placed step may not be shown")
     score: Probability | None = Field(None, description="P(the step is shown)")
     seconds: float | None = Field(

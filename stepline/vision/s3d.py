@@ -229,7 +229,7 @@ class S3DBackbone:
         with torch.inference_mode(), self._device.autocast():
             if self._pooled:
                 return np.asarray(self._video.pooled(inputs).float().cpu())
-            return _unit(self._video(inputs))
+            return _normalized_rows(self._video(inputs))
 
     def encode_images(self, images: Images) -> Matrix:
         """Return the vectors of images (B, H, W, 3), each repeated as a clip."""
@@ -242,7 +242,7 @@ class S3DBackbone:
         tokens = self._dictionary.tokens(texts, self._form)
         tokens = tokens.to(self._device.name)  # (K, N)
         with torch.inference_mode(), self._device.autocast():
-            return _unit(self._words(tokens, self._form))
+            return _normalized_rows(self._words(tokens, self._form))
 
 
 def prepare(clips: Tensor) -> Tensor:
@@ -280,5 +280,5 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     )
 
 
-def _unit(vectors: Tensor) -> Matrix:
+def _normalized_rows(vectors: Tensor) -> Matrix:
     return np.asarray(F.normalize(vectors.float(), dim=1).cpu())
