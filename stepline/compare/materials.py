@@ -2,16 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
-
-from pydantic import Field
 
 from stepline.compare.amounts import AmountSpread, amount_spreads, material_amounts
 from stepline.records import FrozenModel, Material, Matrix, Seconds
 
-Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
-NamedMaterial: TypeAlias = tuple[str, Material]  # with the id of the video
-VideoMaterials: TypeAlias = tuple[str, Sequence[Material]]  # id of a video, what it needs
+Embedder = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
+NamedMaterial = tuple[str, Material]  # with the id of the video
+VideoMaterials = tuple[str, Sequence[Material]]  # id of a video, what it needs
 
 # cosine from which two names are one thing: "egg" and "eggs", but not "red onion" and "onion soup"
 MIN_NAME_SIMILARITY = 0.85
@@ -20,18 +17,21 @@ MIN_NAME_SIMILARITY = 0.85
 class MaterialMention(FrozenModel):
     """A video that names a material or tool, and the second of the first mention."""
 
-    video: str = Field(description="id of the video")
-    at: Seconds = Field(description="second of the video at which the thing is named first")
+    video: str
+    """id of the video"""
+    at: Seconds
+    """second of the video at which the thing is named first"""
 
 
 class ComparedMaterial(FrozenModel):
     """A material or tool that videos need, by the name that most of them use."""
 
-    name: str = Field(description="the most frequent name, in lower case")
-    videos: tuple[MaterialMention, ...] = Field(description="the videos that name it")
-    amounts: tuple[AmountSpread, ...] = Field(
-        description="how much of it the videos use, one spread for each kind of unit (mass, volume)"
-    )
+    name: str
+    """the most frequent name, in lower case"""
+    videos: tuple[MaterialMention, ...]
+    """the videos that name it"""
+    amounts: tuple[AmountSpread, ...]
+    """how much of it the videos use, one spread for each kind of unit (mass, volume)"""
 
 
 def compare_materials(

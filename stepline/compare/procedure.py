@@ -38,11 +38,16 @@ MIN_COMMON_VIDEOS = 2  # what one video does is not common
 class ComparedVideo(FrozenModel):
     """A video that shows the compared task."""
 
-    id: str = Field(description="id of the video's record")
-    title: str = Field(description="title of the video")
-    path: str | None = Field(description="path of the video file, as the record has it")
-    duration: float | None = Field(description="duration of the video in seconds")
-    steps: int = Field(description="number of steps of the video")
+    id: str
+    """id of the video's record"""
+    title: str
+    """title of the video"""
+    path: str | None
+    """path of the video file, as the record has it"""
+    duration: float | None
+    """duration of the video in seconds"""
+    steps: int
+    """number of steps of the video"""
     likeness: float = Field(
         description="mean similarity to the other videos: the mean cosine of each step with the "
         "most similar step of another video, in both directions"
@@ -52,61 +57,76 @@ class ComparedVideo(FrozenModel):
 class LeftOutVideo(FrozenModel):
     """A record that is not part of the procedure, and why."""
 
-    id: str = Field(description="id of the record")
-    title: str = Field(description="title of the video")
-    reason: str = Field(description="why it was left out, in words")
+    id: str
+    """id of the record"""
+    title: str
+    """title of the video"""
+    reason: str
+    """why it was left out, in words"""
 
 
 class Occurrence(FrozenModel):
     """A step of one video that was aligned with a step of the common procedure."""
 
-    video: str = Field(description="id of the video")
-    step: str = Field(description="id of the step in that video's record")
-    text: str = Field(description="the step in the words of that video")
-    start: Seconds | None = Field(
-        description="second at which the step begins to be shown, or else to be said"
-    )
-    end: Seconds | None = Field(description="second at which that ends")
+    video: str
+    """id of the video"""
+    step: str
+    """id of the step in that video's record"""
+    text: str
+    """the step in the words of that video"""
+    start: Seconds | None
+    """second at which the step begins to be shown, or else to be said"""
+    end: Seconds | None
+    """second at which that ends"""
 
 
 class SecondsSpread(FrozenModel):
     """How long a step is shown: the least, median and greatest seconds over its occurrences."""
 
-    low: float = Field(description="least number of seconds")
-    median: float = Field(description="median number of seconds")
-    high: float = Field(description="greatest number of seconds")
+    low: float
+    """least number of seconds"""
+    median: float
+    """median number of seconds"""
+    high: float
+    """greatest number of seconds"""
 
 
 class ProcedureStep(FrozenModel):
     """A step that several videos do, in the words of the most typical video."""
 
-    id: str = Field(description="id of the step, unique in the comparison")
-    text: str = Field(description="the step in its most typical wording")
-    kind: StepKind = Field(description='"do", or "avoid" for a warning')
-    videos: int = Field(description="number of videos that do it")
-    share: Probability = Field(description="fraction of all videos that do it")
-    common: bool = Field(description="whether enough videos do it for the common procedure")
-    place: Probability = Field(
-        description="mean position in the videos, 0 for their first step, 1 for their last"
-    )
-    seconds: SecondsSpread | None = Field(
-        description="how long it is shown, null if no video shows it"
-    )
-    amounts: tuple[AmountSpread, ...] = Field(
-        description="amounts and times in its wordings, with their spread over the videos"
-    )
-    occurrences: tuple[Occurrence, ...] = Field(
-        description="the steps of the videos that were aligned with it"
-    )
+    id: str
+    """id of the step, unique in the comparison"""
+    text: str
+    """the step in its most typical wording"""
+    kind: StepKind
+    """ "do", or "avoid" for a warning"""
+    videos: int
+    """number of videos that do it"""
+    share: Probability
+    """fraction of all videos that do it"""
+    common: bool
+    """whether enough videos do it for the common procedure"""
+    place: Probability
+    """mean position in the videos, 0 for their first step, 1 for their last"""
+    seconds: SecondsSpread | None
+    """how long it is shown, null if no video shows it"""
+    amounts: tuple[AmountSpread, ...]
+    """amounts and times in its wordings, with their spread over the videos"""
+    occurrences: tuple[Occurrence, ...]
+    """the steps of the videos that were aligned with it"""
 
 
 class OrderCount(FrozenModel):
     """The more frequent order of two steps over the videos that do both."""
 
-    first: str = Field(description="id of the step that more videos do first")
-    then: str = Field(description="id of the other step")
-    videos: int = Field(description="number of videos that do them in this order")
-    of: int = Field(description="number of videos that do both steps")
+    first: str
+    """id of the step that more videos do first"""
+    then: str
+    """id of the other step"""
+    videos: int
+    """number of videos that do them in this order"""
+    of: int
+    """number of videos that do both steps"""
 
 
 class Transition(FrozenModel):
@@ -117,32 +137,33 @@ class Transition(FrozenModel):
 
     source: str = Field(description='id of a step, or "start"')
     target: str = Field(description='id of a step, or "end"')
-    count: int = Field(description="how often `target` comes right after `source`, in all videos")
-    probability: Probability = Field(
-        description="`count` as a fraction of all arrows from `source`"
-    )
+    count: int
+    """how often `target` comes right after `source`, in all videos"""
+    probability: Probability
+    """`count` as a fraction of all arrows from `source`"""
 
 
 class TaskComparison(FrozenModel):
     """The steps of many videos of one task as one procedure, in the order most of them keep."""
 
-    version: Literal[1] = Field(1, description="version of this JSON form")
-    title: str = Field(description="title of the most typical video")
-    videos: tuple[ComparedVideo, ...] = Field(description="the videos of the task")
-    left_out: tuple[LeftOutVideo, ...] = Field(
-        description="records without steps, with a repeated id, or of another task"
-    )
-    steps: tuple[ProcedureStep, ...] = Field(
-        description="in the order in which most videos do them"
-    )
-    orders: tuple[OrderCount, ...] = Field(
-        description="the usual order of each pair of steps that two or more videos do"
-    )
-    transitions: tuple[Transition, ...] = Field(description="the arrows of the task graph")
-    materials: tuple[ComparedMaterial, ...] = Field(
-        description="ingredients and materials that the videos name"
-    )
-    tools: tuple[ComparedMaterial, ...] = Field(description="tools that the videos name")
+    version: Literal[1] = 1
+    """version of this JSON form"""
+    title: str
+    """title of the most typical video"""
+    videos: tuple[ComparedVideo, ...]
+    """the videos of the task"""
+    left_out: tuple[LeftOutVideo, ...]
+    """records without steps, with a repeated id, or of another task"""
+    steps: tuple[ProcedureStep, ...]
+    """in the order in which most videos do them"""
+    orders: tuple[OrderCount, ...]
+    """the usual order of each pair of steps that two or more videos do"""
+    transitions: tuple[Transition, ...]
+    """the arrows of the task graph"""
+    materials: tuple[ComparedMaterial, ...]
+    """ingredients and materials that the videos name"""
+    tools: tuple[ComparedMaterial, ...]
+    """tools that the videos name"""
 
     @property
     def common_steps(self) -> tuple[ProcedureStep, ...]:

@@ -14,7 +14,6 @@ at random.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.datasets.files import find_file, read_headless_csv, read_text
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
@@ -24,7 +23,7 @@ TASK_FILES = ("tasks_primary.txt", "tasks_related.txt")
 VIDEOS_FILE = "videos.csv"
 VALIDATION_FILE = "videos_val.csv"
 TASK_LINES = 5  # of a block: id, title, url, number of steps, steps
-VideoKey: TypeAlias = tuple[str, str]  # task, video
+VideoKey = tuple[str, str]  # task, video
 
 NO_FILE = "has no annotation file"
 NO_TASK = "its task is in no tasks file"

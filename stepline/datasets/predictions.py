@@ -24,7 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from stepline.datasets.files import JSON_ENDINGS, Node, Tree, quote_value, read_node
 from stepline.datasets.record_builder import BAD_TEXT, NO_TEXT, shared_prefix
@@ -83,7 +83,7 @@ class SegmentPredictions:
 # ---------------------------------------------------------------- PDVC's proposals
 
 
-Cut: TypeAlias = Literal["pdvc"]
+Cut = Literal["pdvc"]
 
 CAPTION_WEIGHT = 1.0  # of a caption's likelihood next to its proposal's confidence
 LENGTH_POWER = 2.0  # of the words by which a likelihood is divided

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
@@ -44,8 +44,8 @@ from stepline.evaluate.events import (
 )
 from stepline.evaluate.meteor import Meteor
 
-SodaKind: TypeAlias = Literal["a", "b", "c", "d"]
-PrecisionRecallF1: TypeAlias = tuple[float, float, float]
+SodaKind = Literal["a", "b", "c", "d"]
+PrecisionRecallF1 = tuple[float, float, float]
 
 A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
 

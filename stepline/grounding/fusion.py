@@ -19,7 +19,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +48,7 @@ WORDS_LAG_SECONDS = 0.7
 BEFORE_WORDS_SECONDS = 0.5
 AFTER_WORDS_SECONDS = 4.0
 
-Flags: TypeAlias = npt.NDArray[np.bool_]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

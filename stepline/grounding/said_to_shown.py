@@ -17,7 +17,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ import numpy.typing as npt
 from stepline.numeric import sum_to_one
 from stepline.records import Span
 
-Array: TypeAlias = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

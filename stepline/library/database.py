@@ -23,13 +23,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any
 
 from stepline.errors import StoreError
 from stepline.files.atomic_files import check_plain_file, open_plain_file
 from stepline.limits import MAX_RECORD_BYTES
 
-Row: TypeAlias = tuple[Any, ...]
+Row = tuple[Any, ...]
 
 DATABASE_FILE = ".stepline-studio.sqlite"  # the file's name, in the folder of the records
 DATABASE_VERSION = 1  # version of the tables below. A file of a later one is refused

@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as StillRunningError
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Scope: TypeAlias = MutableMapping[str, Any]  # of ASGI
-Second: TypeAlias = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Scope = MutableMapping[str, Any]  # of ASGI
+Second = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 CLIPS_FOLDER = "mcp-clips"  # in the library: the clips that assistants cut
 MAX_CLIP_SECONDS = 600.0
 MAX_QUOTE_CHARS = 200

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,13 +44,13 @@ from stepline.storage import DamagedRecordError, read_record
 from stepline.text import embed
 from stepline.writing.quantities import STOP_WORDS
 
-Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
+Embedder = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 # a row of the table `file`: id, id of its first moment, number of its moments
-FileRow: TypeAlias = Sequence[int]
+FileRow = Sequence[int]
 # stored vectors of texts, and their similarity to null queries. None without an embedder
-VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
+VectorBytes = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the similarity of each to null queries (N,)
-MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
+MomentRows = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
 LOCK_TIMEOUT_SECONDS = 60.0  # while another process locks the index
 RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
@@ -87,7 +87,7 @@ CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
 
 
-MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
+MomentKind = Literal["step", "sentence", "screen"]
 
 
 @dataclass(frozen=True)

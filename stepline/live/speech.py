@@ -18,7 +18,6 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 
@@ -40,7 +39,7 @@ from stepline.speech.second_pass import fit_to_voice
 from stepline.speech.sentences import ends_sentence, join_word_parts, split_sentences
 from stepline.speech.settings import AsrSettings
 
-Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
+Recognise = Callable[[AudioWindow], WindowTranscript]
 
 # silence at the end of the sound, after which all words are committed
 MIN_SILENCE_SECONDS = 0.6

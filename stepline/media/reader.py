@@ -4,7 +4,7 @@ import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from stepline.errors import MediaError
 from stepline.media.audio import AudioBlock, AudioTimeline
@@ -38,7 +38,7 @@ PAIR_INTERVAL_SECONDS = 0.34
 PAIR_INTERVAL_SECONDS = 6.0
 
 # Start and duration in seconds, and PyAV's decoded frame.
-TimedFrame: TypeAlias = tuple[float, float, Any]
+TimedFrame = tuple[float, float, Any]
 
 
 class MediaReader:
@@ -350,7 +350,7 @@ class AudioStreamReader(_PartReader):
             yield AudioBlock(start, samples[0])
 
 
-StreamReaders: TypeAlias = dict[int, VideoStreamReader | AudioStreamReader]  # by stream index
+StreamReaders = dict[int, VideoStreamReader | AudioStreamReader]  # by stream index
 
 
 def stream_readers(

@@ -6,7 +6,6 @@ Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames o
 
 import json
 from pathlib import Path
-from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -23,7 +22,7 @@ from stepline.outputs.verdict import VERDICT_TEXTS, Verdict, step_verdict
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
-JsonObject: TypeAlias = dict[str, JsonValue]
+JsonObject = dict[str, JsonValue]
 
 INTRO_TITLE = "Intro"
 MIN_CHAPTER_SECONDS = 1.0  # a step that starts sooner after the last chapter joins it

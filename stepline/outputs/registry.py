@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from stepline.errors import SettingsError
 from stepline.outputs import documents, editing
@@ -51,8 +51,8 @@ class OutputExtras:
 
 
 # The content of a file, or a function that writes it to a path.
-Content: TypeAlias = str | bytes | Callable[[Path], None]
-Writer: TypeAlias = Callable[[Record, OutputExtras], Content | None]
+Content = str | bytes | Callable[[Path], None]
+Writer = Callable[[Record, OutputExtras], Content | None]
 
 
 class Output(NamedTuple):

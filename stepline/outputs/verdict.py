@@ -10,14 +10,14 @@ unjudged    no one judged
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Literal
 
 from stepline.outputs.text import clock, from_pictures, shown_span
 from stepline.records import Record, Status, Step
 
-Verdict: TypeAlias = Status | Literal["doubtful", "unjudged"]
+Verdict = Status | Literal["doubtful", "unjudged"]
 
-VERDICT_TEXTS: Final[dict[str, str]] = {
+VERDICT_TEXTS: dict[str, str] = {
     "seen": "seen",
     "placed": "placed",
     "doubtful": "placed?",

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from stepline.errors import CaptionError, MediaError, StoreError
 from stepline.language_tags import split_language
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VideoArgument: TypeAlias = Path | str  # a path, or an address of http(s)
+VideoArgument = Path | str  # a path, or an address of http(s)
 
 # What a folder is searched for. A file that is named is tried whatever it is called.
 VIDEO_ENDINGS = (
@@ -68,7 +68,7 @@ def is_link_page_option(option_path: Path | None) -> bool:
     return option_path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
 
-InputKind: TypeAlias = Literal["link", "folder", "captions", "video"]
+InputKind = Literal["link", "folder", "captions", "video"]
 
 
 def detect_input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind | None:

@@ -14,7 +14,7 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -34,7 +34,7 @@ from stepline.records import FrozenModel
 from stepline.review.answers import PAPER_RULE, AnnotatorName, Answer
 from stepline.review.clips import AnnotationClip
 
-Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
+Stage = Literal["qualify", "annotate", "done", "not qualified"]
 MIN_RIGHT_ANSWERS = 6  # of nine qualifying questions. WYS2, supplement 2
 CLOCK_TOLERANCE_SECONDS = 0.3  # by which a clip may seem to end too soon
 

@@ -6,7 +6,6 @@ Memory never holds more than one window. faster-whisper contains the detector.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
 from stepline.records import Word
 from stepline.speech.settings import AsrSettings
 
-Run: TypeAlias = tuple[int, int]  # first, last + 1
+Run = tuple[int, int]  # first, last + 1
 
 FRAME_SAMPLES = 512  # samples per frame of the detector, 32 ms
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE

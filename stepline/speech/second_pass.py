@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -50,10 +49,10 @@ MIN_WORDS = 3
 MIN_EDGE_SILENCE_FRAMES = 6  # 0.2 s; silence in a word from which it is cut off, to half of it
 MAX_EARLY_VOICE_FRAMES = 16  # 0.5 s, by which a voice may begin before its first word
 
-RecogniseWindow: TypeAlias = Callable[[AudioWindow], WindowTranscript]
-Frames: TypeAlias = tuple[int, int]  # first, last + 1 frame of a window
-Mask: TypeAlias = npt.NDArray[np.bool_]
-Words: TypeAlias = list[Word]
+RecogniseWindow = Callable[[AudioWindow], WindowTranscript]
+Frames = tuple[int, int]  # first, last + 1 frame of a window
+Mask = npt.NDArray[np.bool_]
+Words = list[Word]
 
 
 def rerecognise_doubtful(

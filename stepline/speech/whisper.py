@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from stepline.text.narration.words import looks_english
 
 log = logging.getLogger(__name__)
 
-Models: TypeAlias = dict[str, Any]  # faster-whisper's models, by the name of their weights
+Models = dict[str, Any]  # faster-whisper's models, by the name of their weights
 MIN_WORD_SECONDS = 0.02  # one step of Whisper's clock
 BATCH_WINDOWS = 16  # that a GPU hears together; for speed only
 # of audio that Whisper hears. In a batch each window has a slot of its own, and silence before it.

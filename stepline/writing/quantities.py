@@ -9,15 +9,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from stepline.writing.extractive.english import word_set
 
 Value = TypeVar("Value")
 
-Range: TypeAlias = tuple[float, float]  # least and greatest: "8 to 10" is (8, 10), "5" is (5, 5)
-Number: TypeAlias = tuple[float, int]  # value, index of the token after it
-Unit: TypeAlias = tuple[str, str, int]  # kind, name, index of the token after it
+Range = tuple[float, float]  # least and greatest: "8 to 10" is (8, 10), "5" is (5, 5)
+Number = tuple[float, int]  # value, index of the token after it
+Unit = tuple[str, str, int]  # kind, name, index of the token after it
 
 # Ordered: the place of a word is its number, of a ten from "twenty" on.
 _SMALL_TEXT = """
@@ -359,7 +359,7 @@ def _ranges_overlap(amounts: Range, others: Range, tolerance: float) -> bool:
     return amounts[0] <= others[1] + tolerance and others[0] <= amounts[1] + tolerance
 
 
-Amount: TypeAlias = tuple[Quantity, int]  # and the index of the token after it
+Amount = tuple[Quantity, int]  # and the index of the token after it
 
 
 def find_quantities(text: str) -> list[Quantity]:

@@ -32,9 +32,8 @@ class PromptSettings(ChatServerSettings):
         "chooses, citing sentences. auto: the one of these that fits what the model answers to a "
         "short narration. nasva: NaSVA Table 6, third row.",
     )
-    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = Field(
-        PAPER_SENTENCES, description="of form=nasva. NaSVA section 3.1: around 10 sentences"
-    )
+    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = PAPER_SENTENCES
+    """of form=nasva. NaSVA section 3.1: around 10 sentences"""
 
     @model_validator(mode="before")
     @classmethod
@@ -62,24 +61,14 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     section: ClassVar[str] = "writing.llm"
 
-    deadline: Positive = Field(
-        300.0,
-        description="s for up to 1,500 words of speech, longer for more. The extractive writer "
-        "serves what is left.",
-    )
-    floor: Annotated[float, Field(ge=-1.0, le=1.0)] = Field(
-        0.40, description="MiniLM cosine below which a sentence does not support a step"
-    )
-    cache: bool = Field(
-        True,
-        description="keep good replies in the cache folder, keyed by model, prompt, settings and "
-        "chunk",
-    )
-    dry_run: bool = Field(
-        False,
-        description="send no request. A note says what would be asked, the extractive writer "
-        "writes.",
-    )
+    deadline: Positive = 300.0
+    """s for up to 1,500 words of speech, longer for more. The extractive writer serves what is left."""
+    floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40
+    """MiniLM cosine below which a sentence does not support a step"""
+    cache: bool = True
+    """keep good replies in the cache folder, keyed by model, prompt, settings and chunk"""
+    dry_run: bool = False
+    """send no request. A note says what would be asked, the extractive writer writes."""
 
     def with_model(self) -> "LlmSettings":
         """Return the settings with the fetched model, if they name none.
@@ -114,23 +103,12 @@ WriterName = Annotated[str, choice("writers")]
 class WritingSettings(Settings):
     """How steps are written."""
 
-    writer: WriterName = Field(
-        "extractive",
-        description="extractive: spaCy, offline. llm: a language model. Or a plugin's.",
-    )
-    steps: Literal["few", "usual", "all"] = Field(
-        "usual",
-        description="how many sentences count as telling a step: the sure ones, as people mark "
-        "them, or all likely",
-    )
-    detail: Literal["brief", "usual", "full"] = Field(
-        "usual",
-        description='whether halves ("and stir it") are steps: joined freely, as in a recipe, or '
-        "each written alone",
-    )
-    step_scorer: Path | None = Field(
-        None,
-        description="a narration tagger that `python -m lab.writer_training.train` wrote. None: the "
-        "one that is shipped.",
-    )
+    writer: WriterName = "extractive"
+    """extractive: spaCy, offline. llm: a language model. Or a plugin's."""
+    steps: Literal["few", "usual", "all"] = "usual"
+    """how many sentences count as telling a step: the sure ones, as people mark them, or all likely"""
+    detail: Literal["brief", "usual", "full"] = "usual"
+    """whether halves ("and stir it") are steps: joined freely, as in a recipe, or each written alone"""
+    step_scorer: Path | None = None
+    """a narration tagger that `python -m lab.writer_training.train` wrote. None: the one that is shipped."""
     llm: LlmSettings = Field(LlmSettings(), description='read only when writer = "llm"')

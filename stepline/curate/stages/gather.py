@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -103,7 +102,7 @@ def preceding_stage_records(dataset: DatasetContext) -> Iterator[Record]:
     return read_parquet(preceding_stage_folder(dataset) / RECORDS_FILE)
 
 
-Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
+Row = dict[str, bytes]  # stage -> its stored result, of one item
 
 
 def run_gather(dataset: DatasetContext) -> None:
@@ -274,7 +273,7 @@ MAX_COMPARED = 50  # videos of a bucket with which a further one is compared
 HASH_PRIME = (1 << 31) - 1
 RANDOM_SEED = 2008
 
-Hashes: TypeAlias = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

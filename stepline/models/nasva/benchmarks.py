@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class TextVectors:
         return TextFeatures(lines.texts, self._store.matrix(video))
 
 
-BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]
+BenchmarkName = Literal["htm-align", "ht-step", "crosstask"]
 BENCHMARK_MODES: dict[BenchmarkName, Mode] = {
     "htm-align": "narration",
     "ht-step": "step",

@@ -18,7 +18,6 @@ texts are scored together, because otherwise their rivals would tell the two set
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -290,7 +289,7 @@ def compute_shown_probability(
 # squared
 MAX_CANDIDATES = 1000
 
-RowIndices: TypeAlias = npt.NDArray[np.int64]
+RowIndices = npt.NDArray[np.int64]
 
 
 def choose_foreign_texts(

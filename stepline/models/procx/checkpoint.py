@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.files.digests import sha256
 from stepline.models.procx.model import ProcX
@@ -36,7 +35,7 @@ class TrainingFeatures:
     unit: bool = False
 
 
-HeaderParts: TypeAlias = tuple[ModelSettings, Vocabulary, TrainingFeatures]
+HeaderParts = tuple[ModelSettings, Vocabulary, TrainingFeatures]
 
 
 def _parse(header: Header) -> HeaderParts:

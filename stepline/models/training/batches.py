@@ -7,7 +7,7 @@ only.
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from torch import Tensor
 from stepline.errors import ShapeError
 from stepline.records import Matrix, Rejected, count_reasons
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
 S = TypeVar("S")
 P = TypeVar("P", bound="PendingSample")
 B = TypeVar("B", bound="TensorRecord")

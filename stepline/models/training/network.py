@@ -35,7 +35,7 @@ H = TypeVar("H")  # what a header holds
 N = TypeVar("N", bound="nn.Module")
 T = TypeVar("T", bound=Settings)
 
-Header: TypeAlias = dict[str, Any]
+Header = dict[str, Any]
 Weights: TypeAlias = "Mapping[str, Tensor]"
 
 # backbones of features that do not say whose they are: their owner answers

@@ -17,7 +17,6 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.datasets import DATASETS, stream
 from stepline.datasets.excluded import ExcludedVideos
@@ -248,7 +247,7 @@ def _choose_label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
 
 # ---------------------------------------------------------------- vectors of texts
 
-TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
+TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
 def is_feature_store(place: str) -> bool:
@@ -349,10 +348,10 @@ def store_text_vectors(
 
 # ---------------------------------------------------------------- what can be trained on
 
-ExcludedIds: TypeAlias = ExcludedVideos | frozenset[str]  # ids of videos that are left out
-Features: TypeAlias = FeatureStore | Mapping[str, FeatureSequence]
+ExcludedIds = ExcludedVideos | frozenset[str]  # ids of videos that are left out
+Features = FeatureStore | Mapping[str, FeatureSequence]
 # why something is left out, one of a few fixed wordings, and what was found
-OmitReason: TypeAlias = tuple[str, str]
+OmitReason = tuple[str, str]
 
 SEEN_TWICE = "the video came before"
 EXCLUDED_REASON = "it is excluded"

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +46,8 @@ A = TypeVar("A")
 FRAME_CLIPS_PER_SECOND = 1.0
 
 # a video's features, or its file for a detector of frames
-FeaturesOrFile: TypeAlias = FeatureSequence | Path
-VideoReader: TypeAlias = Callable[[str], FeaturesOrFile]  # of a video's id
+FeaturesOrFile = FeatureSequence | Path
+VideoReader = Callable[[str], FeaturesOrFile]  # of a video's id
 
 
 class LabelledClip(Protocol):

@@ -16,7 +16,6 @@ C width of features.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +39,8 @@ from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Matrix, Record, Rejected
 from stepline.text import embed
 
-Array: TypeAlias = npt.NDArray[np.float64]
-Tasks: TypeAlias = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
+Array = npt.NDArray[np.float64]
+Tasks = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
 
 RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
 CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -110,9 +110,9 @@ from stepline.records import Matrix, Record, Rejected, Span, count_reasons
 
 log = logging.getLogger(__name__)
 
-References: TypeAlias = npt.NDArray[Any]  # one per clip: a row number, or of the columns below
-Block: TypeAlias = tuple[References, Sequence[ClipTextPair]]
-NarratedVideo: TypeAlias = tuple[Record, list[NarratedClip]]
+References = npt.NDArray[Any]  # one per clip: a row number, or of the columns below
+Block = tuple[References, Sequence[ClipTextPair]]
+NarratedVideo = tuple[Record, list[NarratedClip]]
 CLIP_COLUMNS = np.dtype(
     {"names": ["video", "sentence", "start", "end"], "formats": ["i4", "i4", "f8", "f8"]}
 )
@@ -263,7 +263,7 @@ def _get_sentence_texts(record: Record) -> tuple[str, ...]:
 
 
 # pairs and round, 0 without pseudo-labels
-TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
+TrainOnPairs = Callable[[Sequence[ClipTextPair], int], Detector]
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,19 @@
 predict for words and sentences."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
-Kind: TypeAlias = Literal[
-    "step", "warning", "option", "consequence", "announcement", "recap", "items", "talk"
-]
-SENTENCE_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+Kind = Literal["step", "warning", "option", "consequence", "announcement", "recap", "items", "talk"]
+SENTENCE_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 # what comes after a word
-Mark: TypeAlias = Literal["none", "comma", "stop", "question"]
-PUNCTUATION_CLASSES: Final[tuple[Mark, ...]] = get_args(Mark)
+Mark = Literal["none", "comma", "stop", "question"]
+PUNCTUATION_CLASSES: tuple[Mark, ...] = get_args(Mark)
 
 # A word is dropped or kept. With "verb" an action of a step begins, with "next" a further action of
 # the same step. With "name" an editor replaces a pronoun by what it stands for.
-Edit: TypeAlias = Literal["drop", "keep", "verb", "next", "name"]
-WORD_EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
+Edit = Literal["drop", "keep", "verb", "next", "name"]
+WORD_EDITS: tuple[Edit, ...] = get_args(Edit)
 
 NO_VERB = "-"  # the editor puts no verb in front
 CLOSING_QUOTES = "\"'”’)]"

@@ -7,7 +7,7 @@ no steps, and `phrases` writes the others as imperatives.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from stepline.writing.extractive.english import verbs, word_set
 from stepline.writing.extractive.segments import SUBORDINATE_WORDS
@@ -15,7 +15,7 @@ from stepline.writing.extractive.segments import SUBORDINATE_WORDS
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-ClauseKind: TypeAlias = Literal["imperative", "you", "we", "i", "title"]
+ClauseKind = Literal["imperative", "you", "we", "i", "title"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
 CATENATIVE_VERBS = word_set(

@@ -8,7 +8,7 @@ The tagger says which sentences announce, the grammar which of their words name 
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import SENTENCE_KINDS, word_set
@@ -61,7 +61,7 @@ TIME_NOUNS_AFTER_THIS = word_set(
 )
 # What may come before "is a plain sourdough".
 WORK_SUBJECTS = word_set("it this that today tonight")
-SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
+SUBJECTS_AFTER_WHAT: frozenset[str] = frozenset()  # only "what we'll do today is"
 SPEECH_VERBS = word_set("show teach introduce demonstrate explain walk take learn")
 
 

@@ -17,7 +17,7 @@ merging     a step that is said twice is one step (repeats)
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, WrittenSteps
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-Array: TypeAlias = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
 
 # P(a sentence describes a step) from which it is written, fitted on narrations of YouCook2.
 MIN_STEP_PROBABILITY = {"few": 0.5, "usual": 0.41, "all": 0.2}

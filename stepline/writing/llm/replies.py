@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Literal
 
 from stepline.records import Rejected
 
@@ -28,7 +28,7 @@ MAX_PROSE_FRACTION = 0.5
 MAX_CITED = 40  # sentence numbers of one step
 CUT_OFF_REASON = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
-ReplyForm: TypeAlias = Literal["list", "cited", "lines"]
+ReplyForm = Literal["list", "cited", "lines"]
 
 # Forms of a reply: a numbered list or "none", perhaps fenced and after thoughts.
 _ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
@@ -245,7 +245,7 @@ def _plain_items(text: str) -> _ReplyItems:
     return items
 
 
-_ITEM_READERS: Final[dict[ReplyForm, Callable[[str], _ReplyItems]]] = {
+_ITEM_READERS: dict[ReplyForm, Callable[[str], _ReplyItems]] = {
     "list": _listed_items,
     "cited": _cited_items,
     "lines": _plain_items,

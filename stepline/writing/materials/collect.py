@@ -9,7 +9,7 @@ merging     several mentions of one thing become one
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,11 @@ from stepline.writing.extractive.narration import ParsedNarration
 from stepline.writing.materials.mentions import ThingMention, find_mentions, make_amount_record
 from stepline.writing.quantities import UNIT_KINDS
 
-ThingKind: TypeAlias = Literal["material", "tool", "other"]
-THING_KINDS: Final[tuple[ThingKind, ...]] = get_args(ThingKind)
+ThingKind = Literal["material", "tool", "other"]
+THING_KINDS: tuple[ThingKind, ...] = get_args(ThingKind)
 WEIGHTS_FILE = "thing_kinds.json"
 
-Array: TypeAlias = npt.NDArray[np.float32]
+Array = npt.NDArray[np.float32]
 
 
 def predict_thing_kinds(names: Sequence[str]) -> Array:

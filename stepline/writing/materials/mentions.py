@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from stepline.records import Amount
 from stepline.text.narration.words import word_set
@@ -228,7 +228,7 @@ def _skip_words(words: Sequence[str], index: int, skipped_words: frozenset[str])
     return index
 
 
-Role: TypeAlias = Literal["amount", "listed", "some", "added", "with", "used"]
+Role = Literal["amount", "listed", "some", "added", "with", "used"]
 
 NUMBER_PATTERN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|\d+/\d+")
 MAX_NUMBER_CHARS = 9
