@@ -255,7 +255,7 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
         )
 
     monkeypatch.setattr(batch, "run_video", run_video)
-    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 0.01)
     outside = tmp_path / "new.mp4"
     shutil.copy(FILM, outside)
     for path in (str(outside), "../new.mp4"):
@@ -267,7 +267,7 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     running = call(tools, "process_video", path="new.mp4")
     assert (running["stage"], running["second"], running["seconds"]) == ("listening", 2.0, 9.0)
     let_go.set()
-    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 60.0)
     done = call(tools, "process_video", path="new.mp4")
     assert done["state"] == "done"
     assert call(tools, "get_steps", video=done["video"])["result"] == []

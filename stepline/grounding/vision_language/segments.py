@@ -165,7 +165,7 @@ def update_placements(
 
 
 def _shown_by_second(
-    beliefs: Array, seconds: Array, score: float, count: int, settings: GroundSettings
+    beliefs: Array, seconds: Array, score: float, second_count: int, settings: GroundSettings
 ) -> Array:
     """Return P(the step is being shown in second t | it is shown), (T,), from its likely segments.
 
@@ -173,12 +173,12 @@ def _shown_by_second(
         beliefs: (M,) P(the step is shown in each segment).
         seconds: (M,) second around which the step is shown in each segment.
         score: P(the step is shown).
-        count: T, number of seconds.
+        second_count: T, number of seconds.
         settings: settings of grounding, with the typical duration of a step.
     """
     likely = np.flatnonzero(beliefs > MIN_PROBABILITY_FRACTION * beliefs.max())
-    columns = np.minimum(seconds[likely].astype(int), count - 1)
-    centers = np.zeros((len(likely), count))
+    columns = np.minimum(seconds[likely].astype(int), second_count - 1)
+    centers = np.zeros((len(likely), second_count))
     centers[np.arange(len(likely)), columns] = 1.0
     shapes = occupancy(centers, settings.typical)
     by_segment = shapes * beliefs[likely, None] / score
