@@ -388,7 +388,7 @@ def run_recipe(
                         results = ResultStore(out)  # other machines have written to it
                     continue
                 for stage in stages:
-                    lock.check()
+                    lock.require_ownership()
                     plan = run_dataset_stage(stage, plan, results, collection, run_log, request.say)
             run_log.write(
                 "ended",
@@ -407,7 +407,7 @@ def run_recipe(
             time.monotonic() - began,
         )
         if at_end is not None:
-            lock.check()
+            lock.require_ownership()
             at_end(outcome)
     return outcome
 
@@ -431,7 +431,7 @@ def _run_video_stages(
 
     def count(video: FinishedVideo) -> None:
         # Another driver may have taken the lock, if this machine seemed dead.
-        lock.check()
+        lock.require_ownership()
         progress.count(video.failure, earlier=not video.ran_any_task)
         request.on_progress(progress)
 

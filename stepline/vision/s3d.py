@@ -230,7 +230,7 @@ class S3DBackbone:
         with torch.inference_mode(), self._device.autocast():
             if self._pooled:
                 return np.asarray(self._video.pooled(inputs).float().cpu())
-            return _unit(self._video(inputs))
+            return _normalized_rows(self._video(inputs))
 
     def encode_images(self, images: Images) -> Matrix:
         """Return the vectors of images (B, H, W, 3), each repeated as a clip."""
@@ -243,7 +243,7 @@ class S3DBackbone:
         tokens = self._dictionary.tokens(texts, self._form)
         tokens = tokens.to(self._device.name)  # (K, N)
         with torch.inference_mode(), self._device.autocast():
-            return _unit(self._words(tokens, self._form))
+            return _normalized_rows(self._words(tokens, self._form))
 
 
 def prepare(clips: Tensor) -> Tensor:
@@ -281,5 +281,5 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     )
 
 
-def _unit(vectors: Tensor) -> Matrix:
+def _normalized_rows(vectors: Tensor) -> Matrix:
     return np.asarray(F.normalize(vectors.float(), dim=1).cpu())

@@ -490,10 +490,10 @@ class TrainingVideoFilter:
         return None
 
 
-SAME_ENCODER = "give features and vectors of the same encoder for all sources"
+SAME_ENCODER_CURE = "give features and vectors of the same encoder for all sources"
 SOURCE_CURES = {
-    OTHER_WIDTH: SAME_ENCODER,
-    OTHER_BACKBONE: SAME_ENCODER,
+    OTHER_WIDTH: SAME_ENCODER_CURE,
+    OTHER_BACKBONE: SAME_ENCODER_CURE,
     NO_FEATURES: "give a store with the features of its videos",
     NO_VECTORS: "give vectors of its texts",
     EXCLUDED_REASON: "leave it out of the sources, or its videos out of --exclude",
