@@ -10,12 +10,18 @@ import shutil
 
 import numpy as np
 import pytest
-from checkpoints import write_clip, write_clip_of_colours, write_internvideo_of_colours
+from checkpoints import (
+    write_aligner_of_clip,
+    write_clip,
+    write_clip_of_colours,
+    write_internvideo_of_colours,
+)
 from colour_film import COLOURS, LINES, draw_film, scene_of, write_captions
 from llm_fakes import Answers, FakeServer, completion
 from PIL import Image
 
 from stepline.grounding.vision_language.questions import TEST_PROMPT
+from stepline.outputs.verdict import picture_scores
 from stepline.storage import read_record
 
 torch = pytest.importorskip("torch")
@@ -122,6 +128,26 @@ def test_ready_rows_see_the_lines_that_have_vectors_though_more_is_said(
     (folder / "some.txt").write_text("\n".join(LINES[:count]))
     done = look(*READY, "--texts", "some.txt")
     assert found(done, tmp_path / "out") >= set(list(COLOURS)[: count - 2])
+
+
+def test_a_calibrated_network_of_nasva_sees_every_colour_and_not_what_the_film_lacks(
+    look, folder, tmp_path
+):
+    write_aligner_of_clip(tmp_path / "run", folder / "clip")
+    (folder / "more.txt").write_text("\n".join([*LINES, "fold the paper"]))
+    clip = ("--backbone", "clip", "--weights", "clip", "--texts", "more.txt")
+    done = look(*clip, "--aligner", tmp_path / "run")
+    assert done.exit_code == 0, done.stderr
+    record = read_record(tmp_path / "out" / "film.json")
+    *steps, paper = record.steps
+    for step, name in zip(steps, COLOURS, strict=True):
+        start, end = scene_of(name)
+        assert (step.status, step.basis) == ("seen", "network")
+        assert start <= step.at <= end
+    assert (paper.status, paper.spans) == ("not_found", ())
+    assert record.models["grounding"]["calibrated"]
+    assert picture_scores(record).keys() == {step.id for step in steps}
+    assert "%" in done.stdout
 
 
 @pytest.mark.slow
