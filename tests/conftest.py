@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from browser import CHROMIUM, Browser
 from click.testing import CliRunner
 from forget import forget_file_systems
 from output_schemas import check_outputs
@@ -79,6 +80,23 @@ def shared():
     if not SHARED.is_dir():
         pytest.skip("needs the shared clips and annotations beside the checkout")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """One Chromium for all tests of pages."""
+    if CHROMIUM is None:
+        pytest.skip("no `chromium` on PATH; Debian: apt install chromium")
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def browser(chromium):
+    """The Chromium of all tests, whose pages are closed after this one."""
+    yield chromium
+    chromium.close_pages()
 
 
 @pytest.fixture
