@@ -461,9 +461,10 @@ def _citation_note(citations: Sequence[Citation]) -> str | None:
     """Return a note for the assistant about the moments it is given. None if there is none."""
     if not citations:
         return "nothing of the library answers this"
-    if citations[0].status == "said_only":
+    best = citations[0]
+    if best.status == "said_only":
         return "the most likely of these is said only: the picture does not show it"
-    return None
+    return best.doubt and f"the most likely of these may not be shown there: {best.doubt}"
 
 
 def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":

@@ -2,7 +2,7 @@
 
 In the 100 s of stepline/cli/demo/demo.mp4 it finds 16 sentences and 11 steps. The sentence "First of
 all, slice the banana," is said (9.1, 11.1). Its step is "slice the banana", said (10.3, 11.1). It
-is shown (9, 12), most likely at 11.5, with score 0.90.
+is placed (9.8, 15.1), most likely at 11.5, with score 0.88.
 
     recognise_speech(...)        sound     -> sentences                              speech.py
     propose_steps(...)           sentences -> steps, each citing its sentences

@@ -17,6 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import stepline as package
+from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT
 from stepline.library import SearchIndex
 from stepline.library import mcp_server as module
 from stepline.library.corrected_library import CorrectedLibrary, video_id
@@ -50,10 +51,19 @@ def indexed(tmp_path_factory):
         score=0.2,
     )
     video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(folder / "gone.mp4"))
-    transcript = Transcript(sentences=(said,))
-    write_record(
-        Record(id="lawn", video=video, transcript=transcript, steps=(step,)), folder / "lawn.json"
+    sown = Sentence(text="then sow clover seed on the bare soil", span=Span(6.0, 8.0))
+    doubtful = Step(
+        id="2",
+        text="sow clover seed",
+        said=sown.span,
+        spans=(sown.span,),
+        sources=(1,),
+        status="placed",
+        doubt=PICTURES_DO_NOT_FIT,
     )
+    transcript = Transcript(sentences=(said, sown))
+    lawn = Record(id="lawn", video=video, transcript=transcript, steps=(step, doubtful))
+    write_record(lawn, folder / "lawn.json")
     (folder / "notes.json").write_text("{}")
     index = SearchIndex(folder)
     index.update()
@@ -137,6 +147,13 @@ def test_what_is_only_said_is_reported_as_that(tools):
     assert found["moments"][0]["status"] == "said_only"
     assert found["moments"][0]["clock"] == "0:03 – 0:06"
     assert "does not show" in found["note"]
+
+
+def test_a_doubt_about_the_best_answer_is_told_and_none_where_there_is_none(tools):
+    found = call(tools, "search_moments", query="sow clover seed")
+    assert found["moments"][0]["doubt"] == PICTURES_DO_NOT_FIT
+    assert found["note"].endswith(PICTURES_DO_NOT_FIT)
+    assert call(tools, "search_moments", query="slice the banana")["note"] is None
 
 
 def test_steps_come_in_order_with_their_sentences(tools):

@@ -1,7 +1,7 @@
 """Selects the seconds of a video that show its steps, cut where no one is in mid-sentence.
 
 WYS2, section 4.4, selects segments that are shown and matter. Here a segment is where a step is
-shown, and its value is P(shown). It is cut in pauses between sentences, or at least between words.
+seen or placed, and its value is P(shown). It is cut in pauses between sentences, or at least between words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,12 +44,12 @@ def summarize(
 
     Args:
         record: the video with its grounded steps.
-        settings: target length and pauses. Without a target every shown step is included. None:
+        settings: target length and pauses. Without a target every step that is seen or
+            placed is included. None:
             defaults.
 
-    Raises MediaError when no step is shown.
+    Raises MediaError when no step is seen or placed.
     """
-    # every step that is shown is a candidate
     pauses = PauseFinder(record, settings)
     candidates = []
     for step in record.steps:
@@ -60,7 +60,7 @@ def summarize(
         candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
         raise MediaError(
-            f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page "
+            f"{record.id}: no step of it is seen or placed, so there is nothing to summarize; see its page "
             "for why"
         )
     # all of them where they fit into the target, else the most valuable
