@@ -231,7 +231,7 @@ class Recorded:
 def voiced(monkeypatch):
     """Make all sound speech, as the detector sees it."""
     monkeypatch.setattr(
-        "stepline.speech.audio_windows.voice_probability",
+        "stepline.speech.audio_windows.detect_voice",
         lambda samples: np.ones(-(-len(samples) // 512), np.float32),
     )
 

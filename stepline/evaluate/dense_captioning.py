@@ -23,7 +23,7 @@ or reversed ones. Predictions are segments with texts, in any form that
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -50,10 +50,10 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.soda import SodaKind, harmonic_mean, soda
 
-Version: TypeAlias = Literal["stepline", "2018", "2021", "vidchapters"]
-Row: TypeAlias = tuple[float, ...]  # one value per tIoU
-Rows: TypeAlias = dict[str, Row]  # by metric
-CaptionPair: TypeAlias = tuple[tuple[str, ...], str]  # references and prediction, tokenized
+Version = Literal["stepline", "2018", "2021", "vidchapters"]
+Row = tuple[float, ...]  # one value per tIoU
+Rows = dict[str, Row]  # by metric
+CaptionPair = tuple[tuple[str, ...], str]  # references and prediction, tokenized
 
 TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
 MAX_PREDICTIONS = 1000  # per video; what follows is not scored, as in every version

@@ -46,7 +46,7 @@ class Clock:
 @pytest.fixture
 def session(tmp_path, monkeypatch):
     """Makes sessions on one log, that hear the words given; their events go to a list."""
-    monkeypatch.setattr(speech, "voice_probability", loudness)
+    monkeypatch.setattr(speech, "detect_voice", loudness)
 
     def make(words, *, backbone=None, settings=None, **options):
         told = []

@@ -14,7 +14,6 @@ feature rows, S keys, H heads, D width, V vocabulary, d projection.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -186,7 +185,7 @@ class VideoKeyValues:
 
 
 # what the words of captions attend to: rows per caption, or once for all captions of a video
-KeyValueSource: TypeAlias = KeyValueCache | VideoKeyValues
+KeyValueSource = KeyValueCache | VideoKeyValues
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here

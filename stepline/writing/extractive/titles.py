@@ -8,7 +8,7 @@ The tagger says which sentences announce, the grammar which of their words name 
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import SENTENCE_KINDS, word_set
@@ -61,7 +61,7 @@ TIME_NOUNS_AFTER_THIS = word_set(
 )
 # What may come before "is a plain sourdough".
 WORK_SUBJECTS = word_set("it this that today tonight")
-SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
+SUBJECTS_AFTER_WHAT: frozenset[str] = frozenset()  # only "what we'll do today is"
 SPEECH_VERBS = word_set("show teach introduce demonstrate explain walk take learn")
 
 
@@ -126,7 +126,7 @@ def _announces_action(doc: "Doc") -> bool:
     # "What we'll do today is": the subject of "is" is a clause.
     is_what_clause = any(token.dep_ == "csubj" and token.head.lemma_ == "be" for token in doc)
     return is_what_clause or any(
-        clause.is_planned and clause.voice in ("we", "i") for clause in find_clauses(doc)
+        clause.is_planned and clause.kind in ("we", "i") for clause in find_clauses(doc)
     )
 
 
@@ -148,7 +148,7 @@ def _topic_phrases(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
     """
     topics = []
     for clause in find_clauses(doc):
-        if clause.voice not in ("we", "i", "you", "title") or clause.is_negated:
+        if clause.kind not in ("we", "i", "you", "title") or clause.is_negated:
             continue
         verb = clause.verb
         if verb.lemma_ in LIGHT_VERBS:
