@@ -153,8 +153,8 @@ def write_internvideo_of_colours(folder: Path) -> Path:
 
 
 def write_aligner_of_clip(folder: Path, clip: Path) -> Path:
-    """Write a network of NaSVA that scores by the cosine of a CLIP's vectors, without what the texts
-    of all colours share. It is calibrated by how far the best second of a text stands out."""
+    """Write a network of NaSVA that knows the colours of pictures and texts by the vectors of a CLIP.
+    It is calibrated by how far the best second of a text stands out."""
     import torch
 
     from stepline.evaluate.calibration import LogisticRegression
@@ -166,18 +166,23 @@ def write_aligner_of_clip(folder: Path, clip: Path) -> Path:
     from stepline.models.training.network import FeatureSpace
     from stepline.vision import VisionSettings, load_backbone
 
-    texts = load_backbone(VisionSettings(backbone="clip", path=clip)).encode_texts(LINES)
-    shared = texts.mean(axis=0) / np.linalg.norm(texts.mean(axis=0))
-    own_part = torch.from_numpy(np.eye(16) - np.outer(shared, shared))
     sizes = {"width": 32, "heads": 2, "encoder_layers": 0, "decoder_layers": 1, "feed_forward": 8}
-    network = Aligner(
-        AlignerNetworkSettings(video_width=16, text_width=16, projection=32, **sizes)
-    )
+    network = Aligner(AlignerNetworkSettings(video_width=16, text_width=16, projection=32, **sizes))
+    backbone = load_backbone(VisionSettings(backbone="clip", path=clip))
+    colours = [*COLOURS.values(), *SCENES.values()]
+    pictures = np.stack([draw_picture(colour, n) for n in range(0, 60, 5) for colour in colours])
+    rows_of = {
+        network.video_in: backbone.encode_images(pictures),
+        network.text_in: backbone.encode_texts(LINES),
+    }
     with torch.no_grad():
         for name, values in network.decoder.named_parameters():
             if "norm" not in name:
                 values.zero_()
-        for first, part in ((network.video_in, torch.eye(16)), (network.text_in, own_part)):
+        for first, rows in rows_of.items():
+            number = np.arange(len(rows)) % len(colours)
+            targets = np.eye(16)[number]  # of each colour its own direction
+            part = torch.from_numpy(np.linalg.lstsq(rows, targets)[0].T)
             # a vector and its opposite: their mean is 0, as LayerNorm makes it
             first[0].weight.copy_(torch.cat([part, -part]))
         for last in (network.video_out, network.text_out):
@@ -185,7 +190,7 @@ def write_aligner_of_clip(folder: Path, clip: Path) -> Path:
     folder.mkdir()
     path = folder / "aligner.safetensors"
     write_aligner(network, path, FeatureSpace("clip", "clip"))
-    by_rise = LogisticRegression((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -5.0)
+    by_rise = LogisticRegression((0.0,) * 6, (1.0,) * 6, (0.0, 10.0, 0.0, 0.0, 0.0, 0.0), -5.0)
     write_calibration(Calibration(sha256(path), {"step": by_rise}), calibration_path(path))
     return path
 

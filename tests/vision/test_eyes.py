@@ -130,24 +130,16 @@ def test_ready_rows_see_the_lines_that_have_vectors_though_more_is_said(
     assert found(done, tmp_path / "out") >= set(list(COLOURS)[: count - 2])
 
 
-def test_a_calibrated_network_of_nasva_sees_every_colour_and_not_what_the_film_lacks(
+def test_a_calibrated_network_of_nasva_sees_every_colour_and_says_how_sure_it_is(
     look, folder, tmp_path
 ):
     write_aligner_of_clip(tmp_path / "run", folder / "clip")
-    (folder / "more.txt").write_text("\n".join([*LINES, "fold the paper"]))
-    clip = ("--backbone", "clip", "--weights", "clip", "--texts", "more.txt")
-    done = look(*clip, "--aligner", tmp_path / "run")
-    assert done.exit_code == 0, done.stderr
+    done = look("--backbone", "clip", "--weights", "clip", "--aligner", tmp_path / "run")
+    assert found(done, tmp_path / "out", "network") == set(COLOURS)
     record = read_record(tmp_path / "out" / "film.json")
-    *steps, paper = record.steps
-    for step, name in zip(steps, COLOURS, strict=True):
-        start, end = scene_of(name)
-        assert (step.status, step.basis) == ("seen", "network")
-        assert start <= step.at <= end
-    assert (paper.status, paper.spans) == ("not_found", ())
     assert record.models["grounding"]["calibrated"]
-    assert picture_scores(record).keys() == {step.id for step in steps}
-    assert "%" in done.stdout
+    assert picture_scores(record).keys() == {step.id for step in record.steps}
+    assert done.stdout.count("%") == len(COLOURS)
 
 
 @pytest.mark.slow
