@@ -19,9 +19,9 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
-Stream: TypeAlias = int | IO[Any] | None  # as of `subprocess`
+Stream = int | IO[Any] | None  # as of `subprocess`
 
 COLLECTED_OBJECTS = 20_000  # new objects from which Python looks for garbage; its default is 700
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl

@@ -184,7 +184,7 @@ def test_a_network_from_a_file_is_on_the_device(tmp_path):
     write_aligner(Aligner(tiny()), own)
     torch.save(released_layout(Aligner(tiny(width=64, heads=8))), released)
     with pretend_gpu():
-        assert [device_of(load_aligner(path).aligner).type for path in (own, released)] == [
+        assert [device_of(load_aligner(path).network).type for path in (own, released)] == [
             GPU,
             GPU,
         ]

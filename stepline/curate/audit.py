@@ -24,7 +24,7 @@ from stepline.pages.web.local_server import LocalServer, post_route, serve_page
 from stepline.records import FrozenModel, Record, Span, Video
 from stepline.review.answers import Answer, AnswerValue, cohen_kappa, fleiss_kappa
 
-TextKind: TypeAlias = Literal["narration", "step"]
+TextKind = Literal["narration", "step"]
 Votes: TypeAlias = "np.ndarray[tuple[int, int], np.dtype[np.int64]]"  # (texts, people) in {0, 1}
 
 AUDIT_TEXTS = 25  # of each kind in a video, at most

@@ -47,8 +47,8 @@ MAX_EARLY_LEAD = 0.15
 # standard deviation in seconds of the sentences that count for the place of a line: of the mean distance
 # of lines, and at most. YouCook2: 427 of 806 lines are placed right, by the passage alone 410. Real clips:
 # as many
-LINE_SPREAD = 0.3
-MAX_LINE_SPREAD = 12.0
+LINE_DEVIATION_FRACTION = 0.3
+MAX_LINE_DEVIATION_SECONDS = 12.0
 SHIFT_ROUNDS = 3
 
 
@@ -150,14 +150,16 @@ def _align_by_weights(
     duration: float,
     settings: CoarseSettings,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` set to where Y_SV is high, and the dropped steps.
+    """Return the steps with `said` set to the seconds around their best coarse score, and the steps that
+    were dropped because that score is too low.
 
     Args:
         steps: K steps.
         sentences: S sentences with their times.
-        weights: T_SN, (K, S), weight of each sentence for each step.
+        weights: (K, S) weight of each sentence for each step, NaSVA's T_SN. `coarse_scores` makes its
+            Y_SV, (K, T), of them.
         duration: duration of the video in seconds.
-        settings: thresholds.
+        settings: least score of a step, and fraction of its best score at which its span ends.
     """
     scores = coarse_scores(weights, sentences, duration)
     placed: list[Step] = []
@@ -297,7 +299,7 @@ def steps_from_texts(
         is_said |= (best_cosines >= EARLY_COSINE) & is_near
     centers = np.array([sentence.span.center for sentence in sentences])
     line_seconds = (sentences[-1].span.end - sentences[0].span.start) / len(steps)
-    spread = min(LINE_SPREAD * line_seconds, MAX_LINE_SPREAD)
+    deviation = min(LINE_DEVIATION_FRACTION * line_seconds, MAX_LINE_DEVIATION_SECONDS)
     placed = []
     for k, step in enumerate(steps):
         if is_said[k]:
@@ -307,14 +309,14 @@ def steps_from_texts(
             said_span = Span(first.start, max(first.end, last.end))
             at = None
             if not so_far:
-                at = shift_to_mean(said_span.center, centers, match.posterior[k], spread)
+                at = shift_to_mean(said_span.center, centers, match.posterior[k], deviation)
             step = step.model_copy(update={"said": said_span, "sources": sources, "at": at})
         placed.append(step)
     return tuple(placed)
 
 
 def shift_to_mean(
-    start: float, centers: Array, weights: Array, spread: float, *, rounds: int = SHIFT_ROUNDS
+    start: float, centers: Array, weights: Array, deviation: float, *, rounds: int = SHIFT_ROUNDS
 ) -> float:
     """Return the second around which the weight of sentences is, near a first guess, by mean shift.
 
@@ -322,13 +324,13 @@ def shift_to_mean(
         start: the first guess in seconds.
         centers: (S,) middle of each sentence in seconds.
         weights: (S,) weight of each sentence.
-        spread: standard deviation of the Gaussian kernel in seconds.
+        deviation: standard deviation of the Gaussian kernel in seconds.
         rounds: number of shifts.
     Source: Fukunaga and Hostetler 1975.
     """
     second = start
     for _ in range(rounds):
-        near = weights * np.exp(-(((centers - second) / spread) ** 2) / 2)
+        near = weights * np.exp(-(((centers - second) / deviation) ** 2) / 2)
         if near.sum() < MIN_MASS:
             break
         second = float(np.average(centers, weights=near))

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -171,7 +170,7 @@ HEAD_BYTES = 256  # of a JSON file, in which a record states its version
 CAPTION_FILES = ("caption.json", "raw_caption.json")
 
 
-VideoOrRejected: TypeAlias = Record | Rejected
+VideoOrRejected = Record | Rejected
 
 
 def read_videos(path: Path) -> Iterator[VideoOrRejected]:
@@ -210,7 +209,7 @@ def _data_files(folder: Path) -> list[Path]:
             files.append(file)
     if not files:
         raise DatasetError(
-            f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file; `stepline transcribe --out` "
+            f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file; `stepline steps --format json` "
             "writes records"
         )
     return files

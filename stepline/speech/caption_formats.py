@@ -15,7 +15,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TypeAlias
 
 from stepline.errors import CaptionError
 from stepline.limits import MAX_SECOND, parse_json_text
@@ -38,7 +37,7 @@ MAX_WORD_SECONDS = 1.0  # mean length of segments that are single words
 WORDS_PER_CUE = 100  # of a file that has words alone
 MAX_COMPARED_IDS = 10_000  # of the videos in a file, for a hint in a message
 
-Json: TypeAlias = object  # any JSON value; every use checks its type
+Json = object  # any JSON value; every use checks its type
 
 
 def parse_seconds(value: object) -> float | None:

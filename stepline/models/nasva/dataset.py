@@ -9,7 +9,6 @@ never replaced. Letters: K texts, T feature rows, C width of a row.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -94,8 +93,8 @@ def find_labelled_rows(
     return slice(rows.start, max(rows.stop, rows.start + 1))
 
 
-RowIndices: TypeAlias = npt.NDArray[np.int32]
-SmallIndices: TypeAlias = npt.NDArray[np.int16] | npt.NDArray[np.int32]
+RowIndices = npt.NDArray[np.int32]
+SmallIndices = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 MAX_HELD_OUT = 500  # samples that are scored
 OTHER_TEXTS = "the features of its texts are of other texts"
@@ -153,8 +152,7 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
             as_asked: True to give only narrations an order, as benchmarks do. False: steps too.
         """
         shards = [features[part.video].shard for part in parts]
-        lengths = [part.length for part in parts]
-        super().__init__(self._read_sample, lengths, shards, parts, omitted)
+        super().__init__(self._read_sample, [part.length for part in parts], shards, parts, omitted)
         self._features = features
         self._vectors = vectors
         self._settings = settings

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.files.digests import sha256
 from stepline.models.procx.model import ProcX
@@ -36,7 +35,7 @@ class TrainingFeatures:
     unit: bool = False
 
 
-HeaderParts: TypeAlias = tuple[ModelSettings, Vocabulary, TrainingFeatures]
+HeaderParts = tuple[ModelSettings, Vocabulary, TrainingFeatures]
 
 
 def _parse(header: Header) -> HeaderParts:
@@ -112,7 +111,14 @@ def load_model(path: Path) -> LoadedProcx:
     file = NETWORK.find_file(path)
     (settings, vocabulary, trained), model = NETWORK.load(file)
     space = FeatureSpace(trained.backbone, "", trained.rate)
-    accepts_unit_rows = trained.unit or settings.standardise
+    accepts_normalized_rows = trained.unit or settings.standardise
     return LoadedProcx(
-        file, sha256(file), space, settings.features, accepts_unit_rows, model, vocabulary, trained
+        file,
+        sha256(file),
+        space,
+        settings.features,
+        accepts_normalized_rows,
+        model,
+        vocabulary,
+        trained,
     )

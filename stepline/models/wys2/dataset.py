@@ -16,7 +16,6 @@ C width of features.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,13 +39,13 @@ from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Matrix, Record, Rejected
 from stepline.text import embed
 
-Array: TypeAlias = npt.NDArray[np.float64]
-Tasks: TypeAlias = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
+Array = npt.NDArray[np.float64]
+Tasks = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
 
 RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
 CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers
 MAX_FIT_ROUNDS = 100  # of L-BFGS
-MIN_SPREAD = 1e-6  # of a column that never varies
+MIN_STANDARD_DEVIATION = 1e-6  # against a division by zero, for a constant column
 
 
 @dataclass
@@ -376,8 +375,8 @@ def standardise_columns(rows: Matrix) -> Array:
     """Return rows (N, C) with mean 0 and standard deviation 1 in every column. Constant columns
     become 0."""
     values = rows.astype(np.float64)
-    spread = np.maximum(values.std(axis=0), MIN_SPREAD)
-    return np.asarray((values - values.mean(axis=0)) / spread)
+    deviation = np.maximum(values.std(axis=0), MIN_STANDARD_DEVIATION)
+    return np.asarray((values - values.mean(axis=0)) / deviation)
 
 
 def _append_ones(rows: Array) -> Array:

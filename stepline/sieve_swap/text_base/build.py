@@ -19,7 +19,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -232,7 +231,7 @@ def _build_part(
 
 
 # Of one source: documents, steps, and by reason of rejection the count and the first locations.
-SourceTally: TypeAlias = tuple[int, int, dict[str, tuple[int, list[str]]]]
+SourceTally = tuple[int, int, dict[str, tuple[int, list[str]]]]
 
 
 def _read_sources(

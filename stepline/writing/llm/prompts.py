@@ -113,9 +113,14 @@ def split_transcript(
     form: Literal["write", "nasva"],
     withheld: Sequence[int] = (),
 ) -> tuple[Chunk, ...]:
-    """Return the chunks of a transcript, as long as a form and the settings say.
+    """Return the chunks of a transcript, each the part of one request to a language model.
 
-    withheld: indices of the sentences to leave out.
+    Args:
+        transcript: S sentences.
+        settings: length of the chunks, and the context of a model in a GGUF file.
+        form: "nasva": chunks of `sentences_per_chunk` sentences. "write": chunks of about 2,500 words, fewer
+            if half of the context holds fewer.
+        withheld: indices of the sentences to leave out.
     """
     if form == "nasva":
         return split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
