@@ -235,10 +235,11 @@ def _read_captions_csv(file: Path, table: Callable[[Path], VideoTable]) -> Video
         cues = parse_csv(text, str(file))
     except CaptionError as error:
         return _rejected_video(error, str(file))
-    rows = []
-    for cue in cues:
-        if cue.start is not None and cue.end is not None:
-            rows.append((cue.text, cue.start, cue.end))
+    rows = [
+        (cue.text, cue.start, cue.end)
+        for cue in cues
+        if cue.start is not None and cue.end is not None
+    ]
     return _record_of_sentences(file.stem, rows, str(file), table(file.parent))
 
 
