@@ -2,12 +2,11 @@
 
 import pytest
 from small_video import draw_video
-from studio_pages import IN_BROWSER
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 
-pytestmark = IN_BROWSER
+pytestmark = pytest.mark.browser
 
 ID = video_id("v0.json")
 WIDTHS = (390, 768, 1280, 1920)
