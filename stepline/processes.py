@@ -66,7 +66,7 @@ def start_module(
     module: str,
     arguments: Sequence[str] = (),
     *,
-    stdout: Stream = None,
+    stdout: Stream,
     stderr: Stream = None,
     variables: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
