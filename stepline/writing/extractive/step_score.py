@@ -54,10 +54,8 @@ def score_features(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) 
     count = len(log_step)
     context = []
     for distance in range(1, CONTEXT_SENTENCES + 1):
-        context.extend(
-            padded_log_step[start : start + count]
-            for start in (CONTEXT_SENTENCES - distance, CONTEXT_SENTENCES + distance)
-        )
+        for start in (CONTEXT_SENTENCES - distance, CONTEXT_SENTENCES + distance):
+            context.append(padded_log_step[start : start + count])
 
     # next to the narration's own mean, for captions and recognisers cut speech differently
     context.append(np.full(count, log_step.mean()))
