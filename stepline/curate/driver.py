@@ -245,8 +245,7 @@ class PhaseProgress:
         """Videos per hour that this run has finished itself. None before the first."""
         # What an earlier run did took no time of this one.
         worked = self.finished - self.finished_earlier
-        hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
-        return worked / hours if worked else None
+        return worked / (max(self.seconds, 1e-9) / SECONDS_PER_HOUR) if worked else None
 
     @property
     def seconds_left(self) -> float | None:

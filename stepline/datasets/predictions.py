@@ -127,8 +127,7 @@ def joint_score(row: Node) -> float:
     It is the proposal's confidence plus the length-normalised log-likelihood of its caption.
     """
     words = len(row["sentence"].text().split())
-    length = math.pow(words, LENGTH_POWER) + WORD_EPSILON
-    likelihood = row["sentence_score"].number() / length
+    likelihood = row["sentence_score"].number() / (math.pow(words, LENGTH_POWER) + WORD_EPSILON)
     return row["proposal_score"].number() + CAPTION_WEIGHT * likelihood
 
 

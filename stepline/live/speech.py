@@ -166,8 +166,7 @@ class LiveTranscriber:
 
         # where the voice is
         sound = np.concatenate([self._context_samples, self._samples])
-        context_frames = len(self._context_samples) // FRAME_SAMPLES
-        voice = detect_voice(sound)[context_frames:]
+        voice = detect_voice(sound)[len(self._context_samples) // FRAME_SAMPLES :]
         window = AudioWindow(self._start, self._samples, voice, last)
         voiced = np.flatnonzero(voice >= VOICE_PROBABILITY)
         silent_frames = len(voice)
@@ -398,8 +397,7 @@ class LiveTranscriber:
             window: sound of the last pass.
             second: second of the source.
         """
-        frames = int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)
-        count = max(0, frames) * FRAME_SAMPLES
+        count = max(0, int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)) * FRAME_SAMPLES
         # The detector needs the sound before, so that its frames are as in one pass.
         sound = np.concatenate([self._context_samples, window.samples[:count]])
         self._context_samples = detector_context(sound)

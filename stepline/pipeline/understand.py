@@ -585,5 +585,4 @@ def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
 
 def title_from_file_name(stem: str) -> str:
     """Return the name of a file as a title: "my_lemonade-v2" is "My lemonade v2"."""
-    words = one_line(WORD_SEPARATOR_PATTERN.sub(" ", stem))
-    return shorten(sentence_case(words), MAX_TITLE_CHARS)
+    return shorten(sentence_case(one_line(WORD_SEPARATOR_PATTERN.sub(" ", stem))), MAX_TITLE_CHARS)

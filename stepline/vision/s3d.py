@@ -166,8 +166,7 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
     weights |= {name: value.detach().cpu() for name, value in video.state_dict().items()}
     with atomic_path(path) as partial:
         torch.save(weights, partial)
-    dictionary = (released.parent / DICTIONARY_FILE).read_bytes()
-    write_atomic(path.parent / DICTIONARY_FILE, dictionary)
+    write_atomic(path.parent / DICTIONARY_FILE, (released.parent / DICTIONARY_FILE).read_bytes())
 
 
 CLIP_SIDE = 224  # px
@@ -268,8 +267,7 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
             f"vision.backbone={settings.backbone} needs vision.path=s3d_howto100m.pth, with "
             "s3d_dict.npy next to it"
         )
-    dictionary_path = settings.dictionary or settings.path.parent / DICTIONARY_FILE
-    dictionary = read_dictionary(dictionary_path)
+    dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY_FILE)
     video, words = read_s3d(settings.path, dictionary.size)
     device = current_device().name
     return S3DBackbone(

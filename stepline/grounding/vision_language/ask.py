@@ -211,8 +211,7 @@ class StepInquiry:
 
         def answer(question: Question) -> tuple[Reply, ...]:
             texts = [self.video.steps[k].text for k in question.steps]
-            pictures = [self.pictures[second] for second in question.seconds]
-            return runner.choose(texts, pictures)
+            return runner.choose(texts, [self.pictures[second] for second in question.seconds])
 
         while limits.sent < self.settings.requests and not self._is_model_useless():
             # the questions with the greatest gain whose pictures can be read

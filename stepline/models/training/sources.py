@@ -141,8 +141,7 @@ def fill_in_transcripts(
     one."""
     for record in records:
         if record.transcript is None and record.video.id in transcripts:
-            transcript = transcripts[record.video.id]
-            record = record.model_copy(update={"transcript": transcript})
+            record = record.model_copy(update={"transcript": transcripts[record.video.id]})
         yield record
 
 

@@ -254,8 +254,7 @@ def alignment_picture(alignment: Alignment, view: View) -> View:
     total = view["total"]
     lines = []
     boxes = []
-    steps = match_texts_to_steps(alignment.texts, view["steps"])
-    for index, step in enumerate(steps):
+    for index, step in enumerate(match_texts_to_steps(alignment.texts, view["steps"])):
         if step is None:
             lines.append({"number": None, "text": sentence_case(one_line(alignment.texts[index]))})
             continue
