@@ -127,10 +127,7 @@ def test_a_key_frame_of_a_still_screen_is_no_change(crf):
 
 @pytest.mark.parametrize(
     ("after", "area"),
-    [
-        ({"ticked": True}, (24, 112, 48, 136)),
-        ({"typed": "hi"}, (512, 200, 544, 232)),
-    ],
+    [({"ticked": True}, (24, 112, 48, 136)), ({"typed": "hi"}, (512, 200, 544, 232))],
 )
 def test_a_tick_and_a_word_in_grey_are_a_change_in_a_coarse_encoding(after, area):
     frames = encoded([form()] * 12 + [form(**after)] * 8, 36)
