@@ -435,7 +435,7 @@ def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
 
 
 class Record(FrozenModel):
-    """The result for one item, with one field per stage.
+    """The result for one video, with one field per stage.
 
     No stage reads `reference`.
     """

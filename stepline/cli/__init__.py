@@ -53,8 +53,7 @@ class GroupedCommands(Group):
         for heading, commands in COMMAND_GROUPS.items():
             rows = []
             for command in commands:
-                name = (command.name or "").ljust(width)
-                rows.append((name, command.get_short_help_str(room)))
+                rows.append(((command.name or "").ljust(width), command.get_short_help_str(room)))
             with formatter.section(heading):
                 formatter.write_dl(rows)
 

@@ -103,13 +103,13 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 
 def _require_cut(scores: "Scores", other: "Scores | None") -> None:
     """Raise DatasetError if --cut had no effect on any predictions."""
-    from stepline.datasets.predictions import CUT_RULE
+    from stepline.datasets.predictions import PDVC_CUT_NOTE
     from stepline.errors import DatasetError
 
     notes = list(scores.notes)
     if other is not None:
         notes += other.notes
-    if not any(CUT_RULE in note for note in notes):
+    if not any(PDVC_CUT_NOTE in note for note in notes):
         raise DatasetError(
             "--cut pdvc: no prediction has PDVC's proposal_score, sentence_score and "
             "pred_event_count; leave --cut out"

@@ -69,7 +69,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
     metavar="FORMAT",
     help=f"Write only this output and the JSON. {FORMAT_NAMES}",
 )
-@click.option("--clips", is_flag=True, help="Cut an mp4 clip of every step that is shown.")
+@click.option("--clips", is_flag=True, help="Cut an mp4 clip of every step that is seen or placed.")
 @click.option(
     "--base-url",
     metavar="URL",
@@ -97,7 +97,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @speech_options
 def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
-    """Find the steps of videos and when each is shown.
+    """Find the steps of videos and the seconds of each.
 
     \b
     Example:

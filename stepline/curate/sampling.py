@@ -1,7 +1,7 @@
-"""A random part of a stream of unknown length, and proportions of texts with their intervals.
+"""Reservoir sampling, and proportions of texts with bootstrap intervals.
 
-The part is the same in whatever order the stream comes. Videos, not texts, are drawn again for the
-intervals, since the texts of a video resemble one another.
+A sample does not depend on the order of the stream. The bootstrap resamples videos instead of texts,
+since the texts of a video resemble one another.
 """
 
 import hashlib

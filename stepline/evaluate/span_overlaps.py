@@ -50,8 +50,7 @@ def temporal_iou(first: Floats, second: Floats) -> Floats:
     second_starts, second_ends = second.T  # (M,)
     start = np.maximum(first_starts, second_starts)  # (N, M)
     shared = _lengths(start, np.minimum(first_ends, second_ends))
-    first_lengths = _lengths(first_starts, first_ends)
-    union = first_lengths + _lengths(second_starts, second_ends) - shared
+    union = _lengths(first_starts, first_ends) + _lengths(second_starts, second_ends) - shared
     overlaps = np.zeros_like(shared)
     np.divide(shared, union, out=overlaps, where=union > 0)
     # Rounding may leave a ratio just above 1.

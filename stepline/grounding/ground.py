@@ -38,10 +38,9 @@ from stepline.grounding.fusion import (
     SpeechPrior,
     fuse,
     occupancy,
-    picture_status,
-    place_by_words,
     separate_overlapping_spans,
     with_status,
+    without_place,
 )
 from stepline.grounding.inputs import (
     GroundingInputs,
@@ -289,7 +288,8 @@ def ground_window(
     if not by_similarity:
         posterior = by_words
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
-    posterior = posterior.masked(np.concatenate([video.informative, future]))
+    mask = np.concatenate([video.informative, future])
+    posterior, by_words = posterior.masked(mask), by_words.masked(mask)
 
     # whether the pictures of the whole video belong to the speech, and whether it instructs
     log_odds = video.correspondence_log_odds
@@ -314,25 +314,25 @@ def ground_window(
         instructs=video.instruction is None or video.instruction > MIN_INSTRUCTS_LOG_ODDS,
     )
     steps = []
-    for step, row, score in zip(
-        inputs.steps, posterior.occupancy, posterior.score.tolist(), strict=True
+    scores = zip(posterior.score.tolist(), by_words.score.tolist(), strict=True)
+    for step, row, (score, words_score) in zip(
+        inputs.steps, posterior.occupancy, scores, strict=True
     ):
-        if by_similarity or step.said is None or score < settings.shown_threshold:
-            placed = with_status(
-                step,
-                row,
-                score,
-                inputs.shots,
-                inputs.end,
-                settings,
-                basis="image_text" if by_similarity else None,
-                probability=probability,
-                doubt=report.doubt,
-            )
-        else:
-            placed = place_by_words(step, inputs.end)
-            update = {"score": probability * score, **picture_status(None, report.doubt)}
-            placed = placed.model_copy(update=update)
+        # said while the picture shows nothing, and seen nowhere else
+        if step.said is not None and max(score, words_score) < settings.shown_threshold:
+            steps.append(without_place(step, probability * score))
+            continue
+        placed = with_status(
+            step,
+            row,
+            score,
+            inputs.shots,
+            inputs.end,
+            settings,
+            basis="image_text" if by_similarity else None,
+            probability=probability,
+            doubt=report.doubt,
+        )
         steps.append(placed)
     p_possible = np.where(speech.is_said, probability, 1.0)  # (K,)
     shown_at = posterior.shown_at * p_possible[:, None]  # (K, T)

@@ -349,5 +349,4 @@ def _instruction_log_bayes(inputs: GroundingInputs) -> float | None:
     sources = {source for step in inputs.steps for source in step.sources}
     if not (inputs.transcript and sources and inputs.transcript.sentences):
         return None
-    sentences = len(inputs.transcript.sentences)
-    return round(instruction_log_bayes(len(sources), sentences), 3)
+    return round(instruction_log_bayes(len(sources), len(inputs.transcript.sentences)), 3)

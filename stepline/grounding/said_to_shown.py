@@ -106,8 +106,7 @@ class ShownPrior:
         fraction = (numbers + 0.5) / count  # (P, 1)
         starts = span.start + lag + fraction * (span.duration - length)
         middles = np.arange(0.5, seconds)
-        distance = signed_distance(middles, starts, starts + length)
-        return sum_to_one(self.density(distance))
+        return sum_to_one(self.density(signed_distance(middles, starts, starts + length)))
 
 
 def signed_distance(t: Array, start: Array, end: Array) -> Array:

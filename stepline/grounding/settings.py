@@ -36,7 +36,8 @@ class CoarseSettings(Settings):
 class GroundSettings(Settings):
     """Settings of grounding: how speech and pictures decide where a step is shown."""
 
-    shown_threshold: Fraction = Field(0.5, description='P(shown) below which a step is only "said"')
+    shown_threshold: Fraction = 0.5
+    """P(shown) below which no picture counts as showing a step"""
     typical: Positive = 8.0
     """seconds an action is shown; WhenAct's median"""
     grow: Fraction = 0.5

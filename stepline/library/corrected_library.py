@@ -265,8 +265,7 @@ class CorrectedLibrary:
                 card = self._cards.get(video)
                 if video not in self._cards:
                     try:
-                        record = read_record(self.folder / name)
-                        card = _make_card(video, record, "new", revision=0)
+                        card = _make_card(video, read_record(self.folder / name), "new", revision=0)
                     except DamagedRecordError as error:
                         card = _make_damaged_card(video, str(error))
                     except StoreError:  # other JSON

@@ -48,7 +48,7 @@ MAX_CLIP_SECONDS = 600.0
 MAX_QUOTE_CHARS = 200
 MAX_ID_CHARS = 40  # of an unknown id, in an error
 MAX_NAMED_VIDEOS = 5  # of one title, in an error
-MAX_WAIT_SECONDS = 45.0  # that `process_video` waits; clients commonly give a call 60
+REPLY_TIMEOUT_SECONDS = 45.0  # that `process_video` waits; clients commonly give a call 60
 PICTURE_PIXELS = 512  # across
 SERVER_INSTRUCTIONS = (
     "Moments of how-to videos. Cite the video's title and the clock time of what you tell. "
@@ -104,7 +104,7 @@ class Citation(BaseModel):
         clock: start and end as clock times, such as "0:12 – 0:20".
         sentence: the words of the speaker about it, None if there are none.
         status: of a step, "seen" in the picture, "placed" by its words, "said_only" or "not_found".
-        basis: what decides of a seen step.
+        basis: which evidence made the step `seen`.
         doubt: why a placed step may not be shown.
     """
 
@@ -310,7 +310,7 @@ class LibraryTools:
             run = self._runs[video] = self._worker.submit(self._process, video)
         # Clients end a call that takes long, so this one answers in time.
         try:
-            file = run.result(timeout=MAX_WAIT_SECONDS)
+            file = run.result(timeout=REPLY_TIMEOUT_SECONDS)
         except StillRunningError:
             stage, second, seconds = self._progress.get(video, ("waiting", 0.0, 0.0))
             return ProcessedVideo(
@@ -461,9 +461,10 @@ def _citation_note(citations: Sequence[Citation]) -> str | None:
     """Return a note for the assistant about the moments it is given. None if there is none."""
     if not citations:
         return "nothing of the library answers this"
-    if citations[0].status == "said_only":
+    best = citations[0]
+    if best.status == "said_only":
         return "the most likely of these is said only: the picture does not show it"
-    return None
+    return best.doubt and f"the most likely of these may not be shown there: {best.doubt}"
 
 
 def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":

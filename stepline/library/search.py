@@ -52,7 +52,7 @@ VectorBytes = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the similarity of each to null queries (N,)
 MomentRows = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
-MAX_WAIT_SECONDS = 60.0  # for another process that holds the index
+LOCK_TIMEOUT_SECONDS = 60.0  # while another process locks the index
 RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
 # share of the moments with a word, "the" and the like, from which the word is not searched
 MAX_WORD_SHARE = 0.25
@@ -102,7 +102,7 @@ class Moment:
         start: second of the video at which it is shown, else spoken. None if neither is known.
         end: second of the video at which it ends, None like `start`.
         status: status of a step, None for other kinds.
-        basis: what decides of a seen step.
+        basis: which evidence made the step `seen`.
         doubt: why a placed step may not be shown.
         score: P(the picture shows it) of a seen step, or of a sentence by a detector, else None.
         file: path of the record's JSON file, relative to the library's folder.
@@ -527,7 +527,7 @@ class SearchIndex:
         with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)
-            database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
+            database = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_SECONDS)
             try:
                 limit_row_size(database)
                 version = database.execute("PRAGMA user_version").fetchone()[0]
@@ -547,7 +547,7 @@ class SearchIndex:
             if not is_valid:
                 database.close()
                 self.path.unlink()
-                database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
+                database = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_SECONDS)
                 database.executescript(
                     f"BEGIN; {INDEX_TABLES} PRAGMA user_version = {INDEX_VERSION}; COMMIT;"
                 )

@@ -108,7 +108,7 @@ class LiveEvent(FrozenModel):
     status: Status | None = None
     """status of a step that is shown or has ended"""
     basis: Basis | None = None
-    """what decides of a seen step"""
+    """which evidence made the step `seen`"""
     doubt: str | None = None
     """why a placed step may not be shown"""
     score: Probability | None = None

@@ -34,7 +34,7 @@ MIN_KEY_SECONDS = 1.0  # s between two key frames that are decoded
 MAX_KEY_SECONDS = 12.5
 MIN_KEY_FRAMES = 3
 # s after a key frame at which a second frame shows whether the picture moves, and s between such pairs
-PAIR_SECONDS = 0.34
+PAIR_INTERVAL_SECONDS = 0.34
 PAIR_INTERVAL_SECONDS = 6.0
 
 # Start and duration in seconds, and PyAV's decoded frame.
@@ -190,7 +190,7 @@ class KeyFrameReader:
             if self._start > 0:
                 seek_before(media, self._start)
             if self._settings.skip_nonref:
-                skip_unreferenced_frames(media.video_stream, 1 / PAIR_SECONDS)
+                skip_unreferenced_frames(media.video_stream, 1 / PAIR_INTERVAL_SECONDS)
             scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
             shown: KeyFrame | None = None
             count = 0
@@ -240,7 +240,7 @@ class KeyFrameReader:
                 until = second
                 if second >= next_pair:
                     next_pair = second + PAIR_INTERVAL_SECONDS
-                    until = second + PAIR_SECONDS
+                    until = second + PAIR_INTERVAL_SECONDS
             elif second <= until:
                 run.append(packet)
         if run:
@@ -258,7 +258,7 @@ class KeyFrameReader:
         time = first.pts * tick - media.start - self._start
         if self._thumbnails is not None and time >= 0:
             self._thumbnails.add(time, first, scaler.aspect)
-        is_pair = (last.pts - first.pts) * tick >= PAIR_SECONDS / 2
+        is_pair = (last.pts - first.pts) * tick >= PAIR_INTERVAL_SECONDS / 2
         later = scaler.image(last) if is_pair else None
         return KeyFrame(time, time, scaler.image(first), later)
 
@@ -516,7 +516,7 @@ def read_frames_at(
     """
     with open_media(path, settings or MediaSettings()) as media:
         if not exact and media.video_stream is not None:
-            skip_unreferenced_frames(media.video_stream, 1 / PAIR_SECONDS)
+            skip_unreferenced_frames(media.video_stream, 1 / PAIR_INTERVAL_SECONDS)
         cursor = _FrameCursor(media)
         scaler = FrameScaler(shorter=shorter, width=width, longer=longer, aspect=media.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):

@@ -136,8 +136,7 @@ class OnnxGraph:
         trim_memory()
 
         def run(**inputs: Array) -> Array:
-            outputs = session.run([output], inputs)
-            result: Array = outputs[0]
+            result: Array = session.run([output], inputs)[0]
             return result
 
         return run

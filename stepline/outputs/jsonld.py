@@ -148,7 +148,7 @@ def _video_object(record: Record, links: RecordLinks) -> JsonObject:
 def _steps_and_clips(
     record: Record, links: RecordLinks, *, is_howto: bool
 ) -> tuple[list[JsonValue], list[JsonValue]]:
-    """Return a HowToStep for each step, and a Clip for each shown step.
+    """Return a HowToStep for each step, and a Clip for each that is seen or placed.
 
     Args:
         record: the steps of the video.

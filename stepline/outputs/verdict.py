@@ -58,14 +58,14 @@ def headline(steps: Iterable[Step]) -> str:
 
 
 def picture_scores(record: Record) -> dict[str, float]:
-    """Return step id -> P(shown) of the steps that a network saw.
+    """Return step id -> P(shown) of the steps that a calibrated network saw.
 
-    It is empty if they all have the same, and for the confidences of a network that describes
-    pictures, which are not calibrated.
+    A trained network decides what is seen only if it is calibrated, but for one that describes
+    pictures. It is empty for that, and if all steps have the same.
     """
     scores = {}
     for step in record.steps:
-        if step.status == "seen" and step.basis != "person" and step.score is not None:
+        if step.basis == "network" and step.score is not None:
             scores[step.id] = step.score
     is_informative = len(set(scores.values())) > 1 and not from_pictures(record)
     return scores if is_informative else {}

@@ -43,7 +43,7 @@ class OutputOptions:
     Attributes:
         out: the folder of the files.
         formats: keys of `outputs.OUTPUTS`.
-        clips: whether an mp4 of each shown step is cut.
+        clips: whether an mp4 of each seen or placed step is cut.
         force: whether results of an earlier run are made again.
         overwrite: whether files that no earlier run wrote may be overwritten.
         web: web addresses at which the folder and the videos will be published. None: relative
@@ -126,7 +126,7 @@ def write_files(
 def extract_keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return step id -> JPEG for every shown step: the frame of its most likely second.
+    """Return step id -> JPEG for every seen or placed step: the frame of its most likely second.
 
     Args:
         record: the record with the steps.

@@ -13,7 +13,7 @@ from stepline.grounding.fusion import picture_status, separate_overlapping_spans
 from stepline.grounding.screens.captions import typed_captions, without_captions
 from stepline.grounding.screens.clicks import Click, place_clicks
 from stepline.grounding.screens.reading import (
-    TEXT_SAMPLES,
+    TEXT_SAMPLE_COUNT,
     ScreenEvent,
     ScreenReading,
     has_screen_text,
@@ -193,8 +193,8 @@ def read_screen_recording(
             return None
         # The middles of equal pieces of the video.
         seconds = [
-            request.start + (sample + 0.5) * info.duration / TEXT_SAMPLES
-            for sample in range(TEXT_SAMPLES)
+            request.start + (sample + 0.5) * info.duration / TEXT_SAMPLE_COUNT
+            for sample in range(TEXT_SAMPLE_COUNT)
         ]
         if not has_screen_text(request.path, seconds):
             return None

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from stepline.speech.whisper import Models
 
 # s past the claimed end of a file up to which words are read. A file may be longer than it claims
-MARGIN_SECONDS = 60.0
-NO_SOUND = "it has no sound track"
+MAX_OVERRUN_SECONDS = 60.0
+NO_SOUND_REASON = "it has no sound track"
 SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
 
 
@@ -61,7 +61,7 @@ def sentences_near_video(transcript: Transcript, duration: float) -> Transcript:
     """
     if duration <= 0:
         return transcript
-    return _sentences_before(duration + MARGIN_SECONDS, transcript)
+    return _sentences_before(duration + MAX_OVERRUN_SECONDS, transcript)
 
 
 def _sentences_before(second: float, transcript: Transcript) -> Transcript:
@@ -131,7 +131,7 @@ def _speech_without_recogniser(
         return Speech(transcript=transcript, dropped=captions.dropped, warnings=captions.warnings)
     if info.has_sound:
         return None
-    return Speech(transcript=Transcript(), warnings=(NO_SOUND,))
+    return Speech(transcript=Transcript(), warnings=(NO_SOUND_REASON,))
 
 
 def drop_speech_past_end(

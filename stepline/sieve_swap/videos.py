@@ -209,7 +209,7 @@ def _data_files(folder: Path) -> list[Path]:
             files.append(file)
     if not files:
         raise DatasetError(
-            f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file; `stepline transcribe --out` "
+            f"{folder}: holds no {', '.join(DATA_SUFFIXES)} file; `stepline steps --format json` "
             "writes records"
         )
     return files

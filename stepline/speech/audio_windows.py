@@ -28,7 +28,7 @@ MAX_FILLED_SECONDS = 1.0
 CONTEXT_SECONDS = 3.0
 CUT_SECONDS = 4.0  # at the end of a window, in which it is cut at a silence
 MIN_ADVANCE = 0.25  # fraction of a window that the next window does not repeat
-NO_SOUND: Samples = np.zeros(0, np.float32)
+EMPTY_SAMPLES: Samples = np.zeros(0, np.float32)
 
 
 def detect_voice(samples: Samples) -> Samples:
@@ -171,8 +171,8 @@ class AudioWindower:
         self._start = 0.0
         self._length = 0  # samples of the last window
         self._advance = 0  # samples from its start to that of the next window
-        self._samples = NO_SOUND
-        self._context = NO_SOUND
+        self._samples = EMPTY_SAMPLES
+        self._context = EMPTY_SAMPLES
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
         """Yield the windows of a stream of audio blocks.
@@ -185,8 +185,8 @@ class AudioWindower:
             if gap > MAX_FILLED_SECONDS or not len(self._samples):
                 yield from self._last_windows()
                 self._start = float(block.start)
-                self._samples = NO_SOUND
-                self._context = NO_SOUND
+                self._samples = EMPTY_SAMPLES
+                self._context = EMPTY_SAMPLES
                 gap = 0.0
             # A small hole before the block becomes silence. What it repeats is left out.
             gap_samples = round(gap * SAMPLE_RATE)

@@ -32,9 +32,9 @@ from stepline.speech.whisper import MAX_WORD_SECONDS
 FRAMES_PER_SECOND = SAMPLE_RATE / FRAME_SAMPLES
 # of voice between two words from which something was left out. The pauses of speech hold up to
 # 0.9.
-MISSED_SECONDS = 1.2
+MIN_MISSED_VOICE_SECONDS = 1.2
 MIN_DOUBT_SECONDS = 0.3  # of such voice for which an utterance is recognised again
-SILENCE_SECONDS = 0.5  # without voice that separate two utterances
+MIN_SILENCE_SECONDS = 0.5  # without voice that separate two utterances
 PAD_SECONDS = 0.3  # of silence that an utterance keeps on either side
 # A longer utterance would give the same words again, so only its doubtful part is recognised.
 MAX_UTTERANCE_SECONDS = 15.0
@@ -46,8 +46,8 @@ MIN_COVERED_FRACTION = 0.5  # of a sentence that has words in the first pass too
 # of a sentence that only the second pass has: it is often a call behind the speaker
 MIN_CONFIDENCE = 0.7  # mean probability of its words
 MIN_WORDS = 3
-EDGE_FRAMES = 6  # 0.2 s; silence in a word from which it is cut off, to half of it
-EARLY_FRAMES = 16  # 0.5 s, by which a voice may begin before its first word
+MIN_EDGE_SILENCE_FRAMES = 6  # 0.2 s; silence in a word from which it is cut off, to half of it
+MAX_EARLY_VOICE_FRAMES = 16  # 0.5 s, by which a voice may begin before its first word
 
 RecogniseWindow = Callable[[AudioWindow], WindowTranscript]
 Frames = tuple[int, int]  # first, last + 1 frame of a window
@@ -126,7 +126,7 @@ def doubtful_utterances(
         has_word[slice(*_frames_of_word(window, word))] = True
     for first, last in runs_of_true(~has_word):
         counts = trailing_voice or last < frame_count
-        if counts and is_speech[first:last].sum() >= MISSED_SECONDS * FRAMES_PER_SECOND:
+        if counts and is_speech[first:last].sum() >= MIN_MISSED_VOICE_SECONDS * FRAMES_PER_SECOND:
             is_doubtful[first:last] = True
     is_doubtful &= is_speech
 
@@ -135,7 +135,7 @@ def doubtful_utterances(
     for start, end in find_speech(
         window.voice_probabilities,
         threshold=VOICE_PROBABILITY,
-        gap=SILENCE_SECONDS,
+        gap=MIN_SILENCE_SECONDS,
         pad=PAD_SECONDS,
     ):
         first = start // FRAME_SAMPLES
@@ -260,16 +260,18 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
             voice_end = int(frames[-1]) + 1
 
             # the start: after the last silence before the word, or later in it
-            earliest = max(last_word_end, first_voiced - EARLY_FRAMES)
+            earliest = max(last_word_end, first_voiced - MAX_EARLY_VOICE_FRAMES)
             silence = np.flatnonzero(~is_voice[earliest:first_voiced])
             if len(silence) and first_voiced == first:
                 start = window.start + (earliest + int(silence[-1]) + 1) / FRAMES_PER_SECOND
-            elif first_voiced - first >= EDGE_FRAMES:
-                start = window.start + (first_voiced - EDGE_FRAMES / 2) / FRAMES_PER_SECOND
+            elif first_voiced - first >= MIN_EDGE_SILENCE_FRAMES:
+                start = (
+                    window.start + (first_voiced - MIN_EDGE_SILENCE_FRAMES / 2) / FRAMES_PER_SECOND
+                )
 
             # the end: where the voice ends before the word does
-            if last - voice_end >= EDGE_FRAMES:
-                end = window.start + (voice_end + EDGE_FRAMES / 2) / FRAMES_PER_SECOND
+            if last - voice_end >= MIN_EDGE_SILENCE_FRAMES:
+                end = window.start + (voice_end + MIN_EDGE_SILENCE_FRAMES / 2) / FRAMES_PER_SECOND
             word = word.model_copy(update={"span": Span(round(start, 3), round(end, 3))})
         last_word_end = last
         fitted.append(word)

@@ -184,8 +184,7 @@ def guess_encoding(data: bytes) -> str:
     if east_asian is not None and _frequent_share(east_asian, sample) >= MIN_FREQUENT_SHARE:
         return east_asian.encoding
     # Another script, where most foreign words hold no letter of ASCII.
-    words = len(WORD_WITH_NON_ASCII_BYTES.findall(sample))
-    if 2 * len(NON_ASCII_WORD.findall(sample)) > words:
+    if 2 * len(NON_ASCII_WORD.findall(sample)) > len(WORD_WITH_NON_ASCII_BYTES.findall(sample)):
         other = _best_encoding(OTHER_ENCODINGS, sample)
         if other is not None and _frequent_share(other, sample) >= MIN_FREQUENT_SHARE_ONE_BYTE:
             return other.encoding

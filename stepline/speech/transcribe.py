@@ -19,8 +19,8 @@ import numpy as np
 from stepline.media.audio import AudioBlock, Samples
 from stepline.records import Rejected, Sentence, Span, Transcript
 from stepline.speech.audio_windows import (
+    EMPTY_SAMPLES,
     FRAME_SECONDS,
-    NO_SOUND,
     VOICE_PROBABILITY,
     AudioWindow,
     AudioWindower,
@@ -231,7 +231,7 @@ class SentenceCollector:
             recogniser: the recogniser that was used.
         """
         warnings = []
-        voiced = np.concatenate([NO_SOUND, *self._voiced])
+        voiced = np.concatenate([EMPTY_SAMPLES, *self._voiced])
         unread = find_unrecognised_speech(voiced, [sentence.span for sentence in sentences])
         if unread:
             seconds = sum(count for _, count in unread)

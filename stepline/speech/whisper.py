@@ -37,7 +37,7 @@ BATCH_WINDOWS = 16  # that a GPU hears together; for speed only
 # of audio that Whisper hears. In a batch each window has a slot of its own, and silence before it.
 SLOT_SECONDS = 30
 SEEK_FRAMES_PER_SECOND = 100  # unit of the position where a segment's slot begins
-SILENCE_SECONDS = 2.0  # longer silence is left out of what the recogniser hears
+MAX_SILENCE_SECONDS = 2.0  # longer silence is left out of what the recogniser hears
 SPEECH_PAD_SECONDS = 0.4  # kept on either side of speech; faster-whisper's own default
 MAX_WORD_SECONDS = 1.5  # Whisper stretches a word over the silence behind it
 MIN_LANGUAGE_WORDS = 8  # of a transcript by which its language is known
@@ -252,7 +252,7 @@ def _speech_runs(window: AudioWindow) -> list[Run]:
     runs = find_speech(
         window.voice_probabilities,
         threshold=VOICE_PROBABILITY,
-        gap=SILENCE_SECONDS,
+        gap=MAX_SILENCE_SECONDS,
         pad=SPEECH_PAD_SECONDS,
     )
     return [(first, min(last, len(window.samples))) for first, last in runs]

@@ -310,8 +310,7 @@ def start_text_meter(settings: VisionSettings) -> tuple[TextMeter | None, tuple[
         return None, ()
     if not weights_fetched(TEXT_WEIGHTS):
         return None, (MISSING_WEIGHTS,)
-    networks = load_text_networks(find_weights(TEXT_WEIGHTS))
-    return TextMeter(*networks, rate=settings.rate), ()
+    return TextMeter(*load_text_networks(find_weights(TEXT_WEIGHTS)), rate=settings.rate), ()
 
 
 def _extend(text: ScreenText | None, end: float) -> ScreenText | None:

@@ -166,8 +166,7 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
     weights |= {name: value.detach().cpu() for name, value in video.state_dict().items()}
     with atomic_path(path) as partial:
         torch.save(weights, partial)
-    dictionary = (released.parent / DICTIONARY_FILE).read_bytes()
-    write_atomic(path.parent / DICTIONARY_FILE, dictionary)
+    write_atomic(path.parent / DICTIONARY_FILE, (released.parent / DICTIONARY_FILE).read_bytes())
 
 
 CLIP_SIDE = 224  # px
@@ -230,7 +229,7 @@ class S3DBackbone:
         with torch.inference_mode(), self._device.autocast():
             if self._pooled:
                 return np.asarray(self._video.pooled(inputs).float().cpu())
-            return _unit(self._video(inputs))
+            return _normalized_rows(self._video(inputs))
 
     def encode_images(self, images: Images) -> Matrix:
         """Return the vectors of images (B, H, W, 3), each repeated as a clip."""
@@ -243,7 +242,7 @@ class S3DBackbone:
         tokens = self._dictionary.tokens(texts, self._form)
         tokens = tokens.to(self._device.name)  # (K, N)
         with torch.inference_mode(), self._device.autocast():
-            return _unit(self._words(tokens, self._form))
+            return _normalized_rows(self._words(tokens, self._form))
 
 
 def prepare(clips: Tensor) -> Tensor:
@@ -268,8 +267,7 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
             f"vision.backbone={settings.backbone} needs vision.path=s3d_howto100m.pth, with "
             "s3d_dict.npy next to it"
         )
-    dictionary_path = settings.dictionary or settings.path.parent / DICTIONARY_FILE
-    dictionary = read_dictionary(dictionary_path)
+    dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY_FILE)
     video, words = read_s3d(settings.path, dictionary.size)
     device = current_device().name
     return S3DBackbone(
@@ -281,5 +279,5 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     )
 
 
-def _unit(vectors: Tensor) -> Matrix:
+def _normalized_rows(vectors: Tensor) -> Matrix:
     return np.asarray(F.normalize(vectors.float(), dim=1).cpu())

@@ -4,7 +4,7 @@ is asked."""
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from stepline.errors import ModelError
 from stepline.llm.settings import ChatServerSettings, ChatSettings
@@ -67,7 +67,8 @@ class LlmSettings(ChatSettings, PromptSettings):
     """MiniLM cosine below which a sentence does not support a step"""
     cache: bool = True
     """keep good replies in the cache folder, keyed by model, prompt, settings and chunk"""
-    dry_run: bool = False
+    # Stored only where it is on, so that older results stay equal.
+    dry_run: Annotated[bool, Field(exclude_if=lambda dry_run: not dry_run)] = False
     """send no request. A note says what would be asked, the extractive writer writes."""
 
     def with_model(self) -> "LlmSettings":
@@ -87,14 +88,6 @@ class LlmSettings(ChatSettings, PromptSettings):
     def deadline_seconds(self, words: int) -> float:
         """Return the time limit for a number of spoken words, in seconds."""
         return self.deadline * max(1.0, words / WORDS_PER_DEADLINE)
-
-    @model_serializer(mode="wrap")
-    def _omit_unused_dry_run(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store `dry_run` only where it is on, so that older results stay equal."""
-        values: dict[str, Any] = serialize(self)
-        if not self.dry_run:
-            values.pop("dry_run", None)
-        return values
 
 
 WriterName = Annotated[str, choice("writers")]

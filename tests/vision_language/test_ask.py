@@ -20,6 +20,7 @@ from known_steps import (
 from llm_fakes import Answers, FakeServer
 
 from stepline.errors import WriterError
+from stepline.grounding.fusion import UNCONFIRMED
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language import ask_about_steps
 from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_prompt, choice_schema
@@ -50,17 +51,46 @@ def ask(server, grounding=None, **settings):
 # ------------------------------------------------------------------ what it brings
 
 
-def test_steps_shown_far_from_their_words_are_found_and_one_never_shown_is_said():
+def test_steps_shown_far_from_their_words_are_found_and_one_never_shown_keeps_its_place_in_doubt():
     before = grounded()
     assert 3 not in right(before.steps)
     with FakeServer(knows()) as server:
         answers = ask(server, before)
     assert right(answers.steps) == sorted(SHOWN)
-    assert answers.steps[7].status == "said_only"
+    never, without = answers.steps[7], before.steps[7]
+    assert (never.status, never.at, never.doubt) == ("placed", without.at, without.doubt)
+    assert never.score < 0.5 < without.score
     assert [answers.steps[k].status for k in SHOWN] == ["seen"] * len(SHOWN)
     assert answers.report["trusted"]
     assert answers.notes == ()
     assert answers.report["requests"] <= 10
+
+
+def test_a_step_is_seen_only_in_a_span_in_which_the_model_saw_it():
+    with FakeServer(knows(wrong=(2, 4))) as server:
+        answers = ask(server, concurrency=1)
+    assert answers.report["trusted"]
+    chosen = {step.id: set() for step in answers.steps}
+    for question in answers.report["questions"]:
+        for step, second in zip(question["steps"], question["answers"], strict=True):
+            chosen[step].add(second)
+    for step in answers.steps:
+        is_inside = any(second in step.spans[0] for second in chosen[step.id] - {None})
+        assert step.status == ("seen" if is_inside else "placed")
+        assert bool(step.doubt) != is_inside
+    assert {step.status for step in answers.steps} == {"seen", "placed"}
+
+
+def test_a_step_that_likeness_saw_and_the_model_does_not_is_placed_in_doubt():
+    before = grounded()
+    seen = [
+        step.model_copy(update={"status": "seen", "basis": "image_text", "doubt": None})
+        for step in before.steps
+    ]
+    with FakeServer(knows()) as server:
+        answers = ask(server, type(before)(tuple(seen), before.alignment, before.report))
+    assert [step.basis for step in answers.steps] == ["vlm"] * 7 + [None]
+    assert (answers.steps[7].status, answers.steps[7].doubt) == ("placed", UNCONFIRMED)
 
 
 def test_a_model_that_errs_now_and_then_still_helps():

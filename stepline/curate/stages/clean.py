@@ -29,7 +29,7 @@ NO_STEP_WORDING = "its wording states no step"
 NO_SUPPORT = "nothing that is said supports it"
 NOT_SHOWN = "it is not shown"
 PLACED_APART = "grounding and network place it apart"
-FEW_STEPS = "too few clean steps are left of it"
+TOO_FEW_STEPS = "too few clean steps are left of it"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def run_clean(dataset: DatasetContext) -> None:
         if cleaned.steps:
             records.append(cleaned)
         else:
-            left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW_STEPS)
+            left_out[record.id] = StageFailure(record.id, "clean", "left out", TOO_FEW_STEPS)
     write_dataset(dataset.folder, records, left_out)
     steps = sum(len(record.steps) for record in records)
     dataset.say(f"{steps} clean steps in {len(records)} videos")

@@ -479,8 +479,7 @@ class MatchStatistics(NamedTuple):
         if not self.is_full_match():
             matched_sum = _matched_words(self.hypothesis) + _matched_words(self.reference)
             fragmentation = self.chunks / (matched_sum / 2.0)
-        penalty = MAX_PENALTY * math.pow(fragmentation, PENALTY_EXPONENT)
-        return max(mean * (1.0 - penalty), 0.0)
+        return max(mean * (1.0 - MAX_PENALTY * math.pow(fragmentation, PENALTY_EXPONENT)), 0.0)
 
     def is_full_match(self) -> bool:
         """Return whether every word of the two captions matched, in one chunk."""

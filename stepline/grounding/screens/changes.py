@@ -171,7 +171,7 @@ class _Difference:
     """The difference between two consecutive frames."""
 
     time: float  # second of the later frame
-    cells: Flags  # which cells changed
+    changed_cells: Flags
     patches: Sequence[Box]  # boxes around changed cells, in cells
     cursor: Point | None
 
@@ -482,7 +482,7 @@ def _onset_difference(differences: Sequence[_Difference], cells: Flags) -> _Diff
         differences: differences between consecutive frames during the change, sorted by time.
         cells: boolean (rows, columns), True where the change changed the screen.
     """
-    counts = [int((difference.cells & cells).sum()) for difference in differences]
+    counts = [int((difference.changed_cells & cells).sum()) for difference in differences]
     floor = max(1, ONSET_FRACTION * max(counts))
     first = next((n for n, count in enumerate(counts) if count >= floor), 0)
     return differences[first]

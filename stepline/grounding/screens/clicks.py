@@ -88,8 +88,7 @@ class LabelMatcher:
         self._said_words = [set(split_words(text)) for text in words]
         self._line_index = {text: number for number, text in enumerate(lines)}
         self._lines = [label_words(text) for text in lines]
-        lower = [text.lower() for text in lines]
-        line_vectors = embed(lower)
+        line_vectors = embed([text.lower() for text in lines])
         cosines = embed(steps) @ line_vectors.T  # (K, L)
         # Long lines of pages are similar to everything.
         median = np.median(cosines, axis=1, keepdims=True)
@@ -307,8 +306,7 @@ def _screen_evidence(
         reading: the screen reading, for the height of the frames.
     """
     lines = {line.text for event in events for line in (*event.before, *event.appeared)}
-    texts = [step.text for step in steps]
-    matcher = LabelMatcher(texts, words, sorted(lines))
+    matcher = LabelMatcher([step.text for step in steps], words, sorted(lines))
     shape = (len(steps), len(events))
     evidence = np.zeros(shape)
     naming_log_odds = np.zeros(shape)

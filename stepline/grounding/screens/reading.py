@@ -65,13 +65,13 @@ NEW_SCENE_FRACTION = 0.2  # of the letters on the screen: a larger change is a n
 MAX_TYPING_PAUSE_SECONDS = 1.0  # between letters of a line that is typed
 MIN_TYPED_LETTERS = 3  # common first letters of a line before and after a letter is typed
 MIN_SCREEN_LINES = 4  # lines of text in the median sample of a screen recording
-SAMPLED_PAIRS = 10  # pairs of frames, spread over a video that is not decoded otherwise
-PAIR_SECONDS = 0.34  # between the frames of a pair
+SAMPLED_PAIR_COUNT = 10  # pairs of frames, spread over a video that is not decoded otherwise
+PAIR_INTERVAL_SECONDS = 0.34  # between the frames of a pair
 SAMPLED_PAIR_PIXELS = 256  # shorter side of these frames
 TEXT_SAMPLE_PIXELS = 960  # width of a frame whose lines are counted
 MAX_TEXT_SAMPLE_LINES = 12  # lines that are recognised per sample
 CHANGES_PER_TRIM = 2  # changes between two releases of freed memory (saves 300 MiB)
-TEXT_SAMPLES = 6  # frames, spread over the video, whose lines are counted
+TEXT_SAMPLE_COUNT = 6  # frames, spread over the video, whose lines are counted
 
 
 @dataclass(frozen=True)
@@ -306,11 +306,13 @@ def sampled_screen_statistics(
     """
     from stepline.media import read_frames_at
 
-    firsts = [start + (pair + 0.5) * duration / SAMPLED_PAIRS for pair in range(SAMPLED_PAIRS)]
-    times = [first + gap for first in firsts for gap in (0.0, PAIR_SECONDS)]
+    firsts = [
+        start + (pair + 0.5) * duration / SAMPLED_PAIR_COUNT for pair in range(SAMPLED_PAIR_COUNT)
+    ]
+    times = [first + gap for first in firsts for gap in (0.0, PAIR_INTERVAL_SECONDS)]
     pairs: dict[int, ScreenMeter] = {}
     for frame in read_frames_at(path, times, settings=media, shorter=SAMPLED_PAIR_PIXELS):
-        pair = int((frame.time - start) * SAMPLED_PAIRS / duration)
+        pair = int((frame.time - start) * SAMPLED_PAIR_COUNT / duration)
         pairs.setdefault(pair, ScreenMeter()).add_frame(frame)
     return median_statistics([meter.finish() for meter in pairs.values()])
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import JsonValue
 
-from stepline.grounding.fusion import picture_status
+from stepline.grounding.fusion import picture_status, without_place
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language.questions import (
     CHOICE_PROMPT,
@@ -211,8 +211,7 @@ class StepInquiry:
 
         def answer(question: Question) -> tuple[Reply, ...]:
             texts = [self.video.steps[k].text for k in question.steps]
-            pictures = [self.pictures[second] for second in question.seconds]
-            return runner.choose(texts, pictures)
+            return runner.choose(texts, [self.pictures[second] for second in question.seconds])
 
         while limits.sent < self.settings.requests and not self._is_model_useless():
             # the questions with the greatest gain whose pictures can be read
@@ -346,11 +345,15 @@ class StepInquiry:
             duration=video.duration,
             settings=ground,
         )
-        return VisualAnswers(self._with_remarks(moved), alignment, report, notes)
+        return VisualAnswers(self._with_answers(moved), alignment, report, notes)
 
-    def _with_remarks(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """Return the steps with the answers of the model added to `seen`."""
+    def _with_answers(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """Return the steps with the answers of the model added to `seen`, and with their status.
+
+        A step is seen only if the model saw it in its best span, and nothing speaks against it.
+        """
         steps = list(steps)
+        seen_in_span = set()  # indices of steps
         for answered in self.answered:
             for k, reply in answered.by_step():
                 if reply.refusal:
@@ -360,13 +363,24 @@ class StepInquiry:
                     count = len(answered.question.choices)
                     remark = f"against: a vision-language model sees it in none of {count} places"
                 else:
+                    if any(second in span for span in steps[k].spans[:1]):
+                        seen_in_span.add(k)
                     at = self.video.offset + second
                     remark = f"for: a vision-language model sees it at {at:.1f} s"
                 remarks = dict.fromkeys((*steps[k].seen, remark))
-                update: dict[str, object] = {"seen": tuple(remarks)}
-                if second is not None and steps[k].spans:
-                    update |= picture_status("vlm")
-                steps[k] = steps[k].model_copy(update=update)
+                steps[k] = steps[k].model_copy(update={"seen": tuple(remarks)})
+        for k, (step, before) in enumerate(zip(steps, self.video.steps, strict=True)):
+            status = picture_status("vlm", step.doubt)
+            if k not in seen_in_span:
+                if step.basis != "vlm":
+                    continue
+                # changed without a picture of it there: other pictures count where it has not moved
+                basis = before.basis if step.at == before.at else None
+                if basis is None and step.said is None:
+                    steps[k] = without_place(step, step.score or 0.0)
+                    continue
+                status = picture_status(basis, before.doubt)
+            steps[k] = step.model_copy(update=status)
         return tuple(steps)
 
     def _warning_notes(self, *, is_trusted: bool) -> tuple[str, ...]:

@@ -120,14 +120,14 @@ def infer(
         wrong_count: earlier wrong answers, the other parameter.
     """
     # P(r): the Beta prior on the grid, and P(useless)
-    beta = (RELIABILITY_GRID + 0.01) ** (right_count - 1)  # (R,)
-    beta = beta * (1.0 - RELIABILITY_GRID) ** (wrong_count - 1)
-    beta = (1 - USELESS_PRIOR) * beta / beta.sum()
-    beta[0] += USELESS_PRIOR
+    reliability_prior = (RELIABILITY_GRID + 0.01) ** (right_count - 1)  # (R,)
+    reliability_prior = reliability_prior * (1.0 - RELIABILITY_GRID) ** (wrong_count - 1)
+    reliability_prior = (1 - USELESS_PRIOR) * reliability_prior / reliability_prior.sum()
+    reliability_prior[0] += USELESS_PRIOR
 
     # how likely each power and reliability is
     priors = [sharpen(prior, power) for power in PRIOR_POWERS]
-    inferred = [_infer_with_prior(sharp, choice_answers, beta) for sharp in priors]
+    inferred = [_infer_with_prior(sharp, choice_answers, reliability_prior) for sharp in priors]
     log_weight = np.stack([log_answers for log_answers, _ in inferred])  # (N, R)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()  # P(power, r | answers)
@@ -204,7 +204,7 @@ def sharpen(prior: Array, power: float) -> Array:
 
 
 def _infer_with_prior(
-    prior: Array, choice_answers: Sequence[ChoiceAnswer], beta: Array
+    prior: Array, choice_answers: Sequence[ChoiceAnswer], reliability_prior: Array
 ) -> tuple[Array, dict[int, Array]]:
     """Return log P(r, answers), (R,), and P(segment | r, answers), (R, M + 1), of each asked step.
 
@@ -213,14 +213,14 @@ def _infer_with_prior(
     Args:
         prior: (K, M + 1) P(step k is shown in segment m), already raised to a power.
         choice_answers: the answers of the model.
-        beta: (R,) prior P(r) of the reliabilities in RELIABILITY_GRID.
+        reliability_prior: (R,) prior P(r) of the reliabilities in RELIABILITY_GRID.
     """
     # P(r) P(g) before any answer
     letters = max((len(choice_answer.choices) for choice_answer in choice_answers), default=1)
     behaviours = [UNIFORM_PROBABILITY, NEVER_NONE_PROBABILITY, ALWAYS_NONE_PROBABILITY]
     behaviours += [OTHER_STEP_PROBABILITY / 3] * 3
     behaviours += [SAME_LETTER_PROBABILITY / letters] * letters  # (G,)
-    log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
+    log_joint = np.log(np.outer(reliability_prior, behaviours))  # (R, G)
 
     # log P(a step's answers | truth, r, g), (M + 1, R, G)
     shape = (prior.shape[1], *log_joint.shape)

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_status
+from stepline.grounding.fusion import (
+    UNCONFIRMED,
+    occupancy,
+    picture_status,
+    separate_overlapping_spans,
+    with_status,
+)
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language.reliability import MIN_SEGMENTS_PROBABILITY
@@ -147,14 +153,19 @@ def update_placements(
             # Another segment: the row follows from the new probabilities.
             beliefs = new_probabilities[k, :-1]
             row = _shown_by_second(beliefs, seconds[k], score, rows.shape[1], settings)
-        moved[k] = with_status(steps[k], row, score, shots, duration, settings, basis="vlm")
+        step = steps[k]
+        if step.said is not None and score < settings.shown_threshold:  # it stays where it was
+            status = picture_status(None, step.doubt or UNCONFIRMED) if step.spans else {}
+            moved[k] = step.model_copy(update={"score": score, **status})
+        else:
+            moved[k] = with_status(step, row, score, shots, duration, settings, basis="vlm")
         rows[k] = row * score
     scores = rows.astype(np.float32)
     return separate_overlapping_spans(moved), replace(alignment, scores=scores)
 
 
 def _shown_by_second(
-    beliefs: Array, seconds: Array, score: float, count: int, settings: GroundSettings
+    beliefs: Array, seconds: Array, score: float, second_count: int, settings: GroundSettings
 ) -> Array:
     """Return P(the step is being shown in second t | it is shown), (T,), from its likely segments.
 
@@ -162,12 +173,12 @@ def _shown_by_second(
         beliefs: (M,) P(the step is shown in each segment).
         seconds: (M,) second around which the step is shown in each segment.
         score: P(the step is shown).
-        count: T, number of seconds.
+        second_count: T, number of seconds.
         settings: settings of grounding, with the typical duration of a step.
     """
     likely = np.flatnonzero(beliefs > MIN_PROBABILITY_FRACTION * beliefs.max())
-    columns = np.minimum(seconds[likely].astype(int), count - 1)
-    centers = np.zeros((len(likely), count))
+    columns = np.minimum(seconds[likely].astype(int), second_count - 1)
+    centers = np.zeros((len(likely), second_count))
     centers[np.arange(len(likely)), columns] = 1.0
     shapes = occupancy(centers, settings.typical)
     by_segment = shapes * beliefs[likely, None] / score

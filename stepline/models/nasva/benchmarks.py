@@ -88,8 +88,7 @@ class TextVectors:
                 f"{self._path}: {len(absent)} of {len(texts)} texts have no vector, first "
                 f"{absent[0]!r}; extract them with the same encoder"
             )
-        rows = [row_of[text] for text in asked_texts]
-        return np.ascontiguousarray(stored.values[rows])
+        return np.ascontiguousarray(stored.values[[row_of[text] for text in asked_texts]])
 
     @cached_property
     def _file_features(self) -> TextFeatures:

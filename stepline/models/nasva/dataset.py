@@ -152,8 +152,7 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
             as_asked: True to give only narrations an order, as benchmarks do. False: steps too.
         """
         shards = [features[part.video].shard for part in parts]
-        lengths = [part.length for part in parts]
-        super().__init__(self._read_sample, lengths, shards, parts, omitted)
+        super().__init__(self._read_sample, [part.length for part in parts], shards, parts, omitted)
         self._features = features
         self._vectors = vectors
         self._settings = settings

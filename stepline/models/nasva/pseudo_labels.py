@@ -227,8 +227,7 @@ def make_step_samples(
         return make_labelled_sample(video.id, features, vectors[texts], spans_of_text, ordered=True)
 
     lengths = [video.rows for video, _ in labelled]
-    shards = [video.shard for video, _ in labelled]
-    return LazySamples(make_sample, lengths, shards)
+    return LazySamples(make_sample, lengths, [video.shard for video, _ in labelled])
 
 
 def make_unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:

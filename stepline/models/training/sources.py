@@ -141,8 +141,7 @@ def fill_in_transcripts(
     one."""
     for record in records:
         if record.transcript is None and record.video.id in transcripts:
-            transcript = transcripts[record.video.id]
-            record = record.model_copy(update={"transcript": transcript})
+            record = record.model_copy(update={"transcript": transcripts[record.video.id]})
         yield record
 
 
@@ -490,10 +489,10 @@ class TrainingVideoFilter:
         return None
 
 
-SAME_ENCODER = "give features and vectors of the same encoder for all sources"
+SAME_ENCODER_CURE = "give features and vectors of the same encoder for all sources"
 SOURCE_CURES = {
-    OTHER_WIDTH: SAME_ENCODER,
-    OTHER_BACKBONE: SAME_ENCODER,
+    OTHER_WIDTH: SAME_ENCODER_CURE,
+    OTHER_BACKBONE: SAME_ENCODER_CURE,
     NO_FEATURES: "give a store with the features of its videos",
     NO_VECTORS: "give vectors of its texts",
     EXCLUDED_REASON: "leave it out of the sources, or its videos out of --exclude",

@@ -172,7 +172,7 @@ def write_clip_scores(
 
 def write_sentence_scores(
     texts: Mapping[str, Sequence[str]],
-    spoken: Mapping[str, npt.NDArray[np.float64]],
+    sentence_times: Mapping[str, npt.NDArray[np.float64]],
     detector: BenchmarkDetector,
     read_video: VideoReader,
     out: Path,
@@ -182,7 +182,8 @@ def write_sentence_scores(
 
     Args:
         texts: the K sentences of each video, by video id.
-        spoken: (K, 2) start and end in seconds of each sentence, by id of videos with a transcript.
+        sentence_times: (K, 2) start and end in seconds of each sentence, by id of videos with a
+            transcript.
         detector: the detector.
         read_video: returns the features or the file of a video id.
         out: the JSON file to write.
@@ -197,8 +198,8 @@ def write_sentence_scores(
         rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
         columns = {"seconds": scores.argmax(1) / rate, "alignability": scores.max(1)}
         # Where a sentence is spoken, its own clip is judged too.
-        if video in spoken:
-            spans = [widen_span(Span(start, end)) for start, end in spoken[video].tolist()]
+        if video in sentence_times:
+            spans = [widen_span(Span(start, end)) for start, end in sentence_times[video].tolist()]
             columns["shown"] = detector.score_spans(features, spans, vectors)
         return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
 

@@ -130,7 +130,7 @@ class SummarySettings(Settings):
     """Length of a video summary, and pauses kept around speech."""
 
     seconds: Positive | None = None
-    """maximum length in seconds; None: every shown step"""
+    """maximum length in seconds; None: every seen or placed step"""
     share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """maximum share of the video's length; the smaller of both limits counts"""
     pad: NonNegative = 0.15

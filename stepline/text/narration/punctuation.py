@@ -43,8 +43,7 @@ class PunctuationModel:
         words: W words of speech. Their punctuation is ignored.
         """
         rows = [np.zeros((0, len(PUNCTUATION_CLASSES)), np.float32)]
-        tokenizer = self._encoder.tokenizer
-        for window, hidden in self._encoder.encode(word_windows(words, tokenizer)):
+        for window, hidden in self._encoder.encode(word_windows(words, self._encoder.tokenizer)):
             vectors = word_means(hidden, window.spans[0].word_starts)  # (W, D)
             # Behind the last word are zeros, as in training.
             following = np.concatenate([vectors[1:], np.zeros_like(vectors[:1])])

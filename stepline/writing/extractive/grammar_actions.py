@@ -139,7 +139,7 @@ def _join_drafts(previous: DraftStep, draft: DraftStep, conjunction: str) -> Dra
 def grammar_features(texts: Sequence[str]) -> FeatureRows:
     """Return two features of each sentence, (S, 2), each 0 or 1.
 
-    Column 0: it holds an order. Column 1: it states an action of "you", "we" or "I". Questions and
+    Column 0: it holds an imperative. Column 1: it states an action of "you", "we" or "I". Questions and
     clauses of talk and state do not count.
     """
     features = np.zeros((len(texts), 2))
@@ -149,7 +149,7 @@ def grammar_features(texts: Sequence[str]) -> FeatureRows:
         for segment, doc in zip(segments, docs, strict=True):
             for clause in find_clauses(doc, has_added_you=segment.has_added_you):
                 if not clause.is_past and not is_talk_or_state(clause):
-                    features[row, int(clause.voice not in ("order", "title"))] = 1.0
+                    features[row, int(clause.kind not in ("imperative", "title"))] = 1.0
     return features
 
 

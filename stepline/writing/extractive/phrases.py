@@ -27,7 +27,7 @@ NOUN_TAGS = ("NOUN", "PROPN")
 REASON_OPENERS = word_set("because since whereas although though cause")
 # They share no object with the verb after them.
 INTRANSITIVE_VERBS = word_set("click tap wait stop pause go come stand sit breathe")
-CORE_RELATIONS = ("dobj", "prt", "dative")  # a verb without these is no order
+CORE_RELATIONS = ("dobj", "prt", "dative")  # a verb without these is no imperative
 _OTHER_RELATIONS = word_set(
     "cc preconj punct nsubj nsubjpass aux auxpass neg mark intj parataxis dep"
 )
@@ -114,7 +114,7 @@ def _is_joined(child: "Token") -> bool:
 
 def _is_kept_clause(clause: "Token") -> bool:
     """Return whether an adverbial clause belongs to the step: "until it dissolves", "using a ruler",
-    "to lock it". A reason does not, nor does another order."""
+    "to lock it". A reason does not, nor does another imperative."""
     if any(child.lower_ in REASON_OPENERS for child in clause.children):
         return False
     return clause.tag_ == "VBG" or any(child.i < clause.i for child in clause.children)
@@ -278,7 +278,7 @@ def _names_of_pronouns(complements: "list[Complement]", resolve: Resolver) -> di
 
 
 def _imperative(verb: "Token") -> str:
-    """Return a verb's base form as an order writes it, with the button of a click: "right-click"."""
+    """Return a verb's base form as an imperative writes it, with the button of a click: "right-click"."""
     if verb.lemma_ == "click":
         before = [token.lower_ for token in verb.doc[: verb.i] if token.text != "-"]
         if before and before[-1] in CLICK_BUTTONS:

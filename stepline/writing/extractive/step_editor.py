@@ -41,7 +41,7 @@ CLAUSE_SUBJECTS = word_set(
 )
 SUBORDINATE_WORDS = word_set("until till so when where before if that as once while after")
 NEGATION_WORDS = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
-# With these a phrase in front says when, where or how. It stays in front of the order.
+# With these a phrase in front says when, where or how. It stays in front of the imperative.
 FRONT_PHRASE_OPENERS = word_set(
     """
     with when once if after before in on at for until till as while to without using by from during
@@ -234,7 +234,7 @@ class SentenceEditor:
         if not is_negated and _is_joined_to_negated(self.words, head):
             return None
 
-        # the verb as an order
+        # the verb as an imperative
         spoken_verb = self.words[head]
         verb = base_form(spoken_verb, self.tokens[head]) or bare_word(spoken_verb)
         order = [DraftWord(verb, head)]

@@ -126,7 +126,7 @@ def _announces_action(doc: "Doc") -> bool:
     # "What we'll do today is": the subject of "is" is a clause.
     is_what_clause = any(token.dep_ == "csubj" and token.head.lemma_ == "be" for token in doc)
     return is_what_clause or any(
-        clause.is_planned and clause.voice in ("we", "i") for clause in find_clauses(doc)
+        clause.is_planned and clause.kind in ("we", "i") for clause in find_clauses(doc)
     )
 
 
@@ -148,7 +148,7 @@ def _topic_phrases(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
     """
     topics = []
     for clause in find_clauses(doc):
-        if clause.voice not in ("we", "i", "you", "title") or clause.is_negated:
+        if clause.kind not in ("we", "i", "you", "title") or clause.is_negated:
             continue
         verb = clause.verb
         if verb.lemma_ in LIGHT_VERBS:

@@ -9,7 +9,7 @@ and 2. At the usual setting a sentence needs P(step) 0.41, a warning 0.2:
 
 sentences   the narration tagger reads each with its neighbours (stepline/text/narration)
 choice      which of them describe a step (step_score)
-editing     which of their words make the step, written as orders (grammar_actions, step_editor)
+editing     which of their words make the step, written as imperatives (grammar_actions, step_editor)
 names       nearly certain antecedents replace "it" and "them" (antecedents)
 joining     continuations are joined to their step (granularity)
 merging     a step that is said twice is one step (repeats)
@@ -259,8 +259,8 @@ def _extra_drafts(
     drafts = []
     for draft in editor.steps(front_verbs):
         is_new = word_indices.isdisjoint(draft.word_indices)
-        is_order = draft.verb is not None and not draft.is_negated
-        if is_new and is_order and len(draft.words) >= MIN_EXTRA_STEP_WORDS:
+        is_imperative = draft.verb is not None and not draft.is_negated
+        if is_new and is_imperative and len(draft.words) >= MIN_EXTRA_STEP_WORDS:
             drafts.append(draft)
     return drafts
 

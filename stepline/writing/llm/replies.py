@@ -151,12 +151,12 @@ class _ReplyItems:
     Attributes:
         lines: the complete lines, without numbers.
         truncated_line: the last line if the reply was cut off in it, else None.
-        cited: of each line, the sentence numbers before it. Empty if none are asked for.
+        cited_numbers: of each line, the sentence numbers before it. Empty if none are asked for.
     """
 
     lines: list[str] = field(default_factory=list)
     truncated_line: str | None = None
-    cited: list[tuple[int, ...]] = field(default_factory=list)
+    cited_numbers: list[tuple[int, ...]] = field(default_factory=list)
 
 
 def parse_reply(
@@ -225,7 +225,7 @@ def _cited_items(text: str) -> _ReplyItems:
         for first, last in _NUMBER_RANGE.findall(match.group(1)):
             numbers += range(int(first), min(int(last or first), int(first) + MAX_CITED) + 1)
         items.lines.append(match.group(2))
-        items.cited.append(tuple(numbers[:MAX_CITED]))
+        items.cited_numbers.append(tuple(numbers[:MAX_CITED]))
     return items
 
 
@@ -299,7 +299,7 @@ def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
             reason = _unusable_reason(text)
         if reason is None:
             texts.append(text)
-            cited += items.cited[number : number + 1]
+            cited += items.cited_numbers[number : number + 1]
         else:
             dropped.append(_as_rejected(item, reason))
     if not texts:

@@ -1,8 +1,8 @@
 """Things that a sentence names as needed or used, each with its amount where one is said.
 
 A quantity makes any name a mention ("two cups of flour", "a clove of garlic next"). Without one a
-thing counts where it is listed as needed, or is the object of a verb of adding or using. It also
-counts where it is what the work is done with or in.
+thing counts where it is listed as needed, is the object of a verb of adding or using, or is the tool
+or container of an action.
 """
 
 import re
@@ -168,9 +168,10 @@ def singularize_unit(word: str) -> str:
 
 
 def _spoken_number_at(words: Sequence[str], index: int) -> tuple[tuple[float, float], int] | None:
-    """Return the range (low, high) that begins at a token, and the index after it.
+    """Return the number that begins at a token, as a range (low, high), and the index after it. None if no
+    number begins there.
 
-    "couple" is 2, an article is 1, and so is a unit without a number. None for other words.
+    "couple" counts as 2. An article counts as 1, and so does a unit without a number.
     """
     word = words[index]
     couple_end = index + 1 + (word == "a")

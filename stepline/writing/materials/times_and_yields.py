@@ -151,8 +151,7 @@ def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Am
     if verb.lemma_ not in MAKING_VERBS:
         return None
     doc = verb.doc
-    words = [normalized_word(token) for token in doc]
-    index = _skip_approximate_words(words, verb.i + 1)
+    index = _skip_approximate_words([normalized_word(token) for token in doc], verb.i + 1)
     is_recipe = _has_subject_among(verb, RECIPE_WORDS)
     if not is_recipe and not _has_subject_among(verb, THING_PRONOUNS):
         return None

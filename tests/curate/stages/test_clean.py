@@ -10,11 +10,11 @@ from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import Recipe, StageFailure
 from stepline.curate.stages import clean
 from stepline.curate.stages.clean import (
-    FEW_STEPS,
     NO_STEP_WORDING,
     NO_SUPPORT,
     NOT_SHOWN,
     PLACED_APART,
+    TOO_FEW_STEPS,
     StepScores,
     clean_record,
     drop_reason,
@@ -84,7 +84,7 @@ def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path:
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS_FILE)] == ["a"]
     left_out = read_stage_failures(tmp_path / "clean")
     assert {id: one.reason for id, one in left_out.items()} == {
-        "b": FEW_STEPS,
+        "b": TOO_FEW_STEPS,
         "c": "it is too short",
     }
 
