@@ -22,7 +22,7 @@ from stepline.errors import DatasetError
 TASK_FILES = ("tasks_primary.txt", "tasks_related.txt")
 VIDEOS_FILE = "videos.csv"
 VALIDATION_FILE = "videos_val.csv"
-TASK_LINES = 5  # of a block: id, title, url, number of steps, steps
+LINES_PER_TASK = 5  # of a block: id, title, url, number of steps, steps
 VideoKey = tuple[str, str]  # task, video
 
 NO_FILE = "has no annotation file"
@@ -97,7 +97,7 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
         rows = [line for line in block.split("\n") if line]
         if not rows:
             continue
-        if len(rows) != TASK_LINES or not rows[3].isdecimal():
+        if len(rows) != LINES_PER_TASK or not rows[3].isdecimal():
             raise DatasetError(
                 f"{path}: the block of {rows[0]!r} is not id, title, url, number of steps, steps "
                 "and an empty line; download it again"

@@ -46,7 +46,7 @@ VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv"))
 CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
 CAPTIONS_ALONE = (
-    "captions alone, no picture: steps are placed by their words, and none counts as shown"
+    "captions alone, no picture: steps are placed by their words, and none counts as seen"
 )
 
 LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)

@@ -132,6 +132,11 @@ class AudioWindow:
         """Second of the video at which the window ends."""
         return self.start + len(self.samples) / SAMPLE_RATE
 
+    @property
+    def voice(self) -> Samples:
+        """The name of `voice_probabilities` in version 0.1.0, for recogniser plugins."""
+        return self.voice_probabilities
+
     def voice_probabilities_between(self, start: float, end: float) -> Samples:
         """Return P(voice) of each frame that overlaps the seconds [start, end) of the video,
         (frames,)."""

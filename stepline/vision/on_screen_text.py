@@ -58,7 +58,7 @@ MIN_OUTLINE_CORRELATION = 0.8
 ROW_MIDDLE = 0.4
 ROWS_PER_FRAME = 2  # rows for which a frame stands: captions stay for 2 s or longer
 TEXT_WEIGHTS = "pp-ocr"
-MISSING_WEIGHTS = (
+MISSING_WEIGHTS_WARNING = (
     "text in the picture cannot be found without its weights; "
     f"`stepline weights get {TEXT_WEIGHTS}` fetches them"
 )
@@ -309,7 +309,7 @@ def start_text_meter(settings: VisionSettings) -> tuple[TextMeter | None, tuple[
     if not settings.screen_text:
         return None, ()
     if not weights_fetched(TEXT_WEIGHTS):
-        return None, (MISSING_WEIGHTS,)
+        return None, (MISSING_WEIGHTS_WARNING,)
     return TextMeter(*load_text_networks(find_weights(TEXT_WEIGHTS)), rate=settings.rate), ()
 
 

@@ -275,7 +275,7 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         """
         attended = self.within.self_attend(self.within_norm(rows), keep=keep, causal=causal)
         rows = rows + self.drop(attended)
-        return self._cross_and_feed(rows, context)
+        return self._cross_attend_and_feed_forward(rows, context)
 
     def step(
         self, rows: Tensor, past: KeyValueCache | None, context: KeyValueSource | None
@@ -293,9 +293,11 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         if past is not None:
             cache = past.concat(cache)
         rows = rows + self.drop(self.within(normed, cache))
-        return self._cross_and_feed(rows, context), cache
+        return self._cross_attend_and_feed_forward(rows, context), cache
 
-    def _cross_and_feed(self, rows: Tensor, context: KeyValueSource | None) -> Tensor:
+    def _cross_attend_and_feed_forward(
+        self, rows: Tensor, context: KeyValueSource | None
+    ) -> Tensor:
         if self.across is not None and self.across_norm is not None and context is not None:
             rows = rows + self.drop(self.across(self.across_norm(rows), context))
         return rows + self.drop(self.feed(self.feed_norm(rows)))

@@ -398,7 +398,7 @@ def train_procx_run(
 
 
 def prepare_run(
-    sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
+    sources: ProcxSources, settings: ProcxRunSettings, start: Path | None
 ) -> PreparedRun:
     """Return the samples, settings and vocabulary of a training run. `model.features` and
     `data.target` are filled in.
@@ -547,13 +547,13 @@ def train_procx(
 
 
 def make_soda_scorer(
-    samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
+    samples: Sequence[StepSample], keep_best: Callable[[nn.Module], None]
 ) -> HeldOutScorer[StepSample]:
     """Return a scorer of the network on held-out videos: the SODA-D of its predicted steps.
 
     Args:
         samples: held-out videos.
-        keep: called with the network whenever its score is the best so far.
+        keep_best: called with the network whenever its score is the best so far.
     """
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
@@ -571,4 +571,4 @@ def make_soda_scorer(
         # A sum, since the loop divides by all videos at the end.
         return score * len(batch), float(len(batch))
 
-    return HeldOutScorer(samples, SCORING_BATCH, measure, keep)
+    return HeldOutScorer(samples, SCORING_BATCH, measure, keep_best)

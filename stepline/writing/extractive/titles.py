@@ -83,7 +83,7 @@ def _announced_title(doc: "Doc", tags: SentenceTags) -> str | None:
     """Return the title that one sentence announces, in sentence case and with "how to" if it is said.
     None if it announces nothing."""
     announcement = float(tags.kind_probabilities[SENTENCE_KINDS.index("announcement")])
-    names_time = _names_the_time(doc)
+    names_time = _mentions_today_or_video(doc)
     announces_action = _announces_action(doc)
     has_speech_verb = any(token.lemma_ in SPEECH_VERBS for token in doc)
     # "How to" names the work more surely than a topic, so it is looked for first.
@@ -112,7 +112,7 @@ def _announces_a_part(doc: "Doc") -> bool:
     )
 
 
-def _names_the_time(doc: "Doc") -> bool:
+def _mentions_today_or_video(doc: "Doc") -> bool:
     """Return whether a sentence mentions today, this evening or this video."""
     return any(
         token.lower_ in TODAY_ADVERBS

@@ -108,7 +108,7 @@ def write_extractive(
         # a sentence without a step may still say an amount of the one before
         probability = float(probabilities[number])
         if probability < threshold:
-            has_amount = _adds_amount(steps, docs[number], unit)
+            has_amount = _append_amount(steps, docs[number], unit)
             if not has_amount and probability >= MIN_REPORTED_STEP_PROBABILITY:
                 dropped.append(_rejected_sentence(unit, tags, probability))
             continue
@@ -161,7 +161,7 @@ def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | Non
 
 
 def sentence_step_probabilities(
-    sentences: Sequence[str], tagger: NarrationTagger | None = None
+    sentences: Sequence[str], tagger: NarrationTagger | None
 ) -> list[float]:
     """Return P(a sentence describes a step) for each sentence of one English narration, (S,).
 
@@ -265,7 +265,7 @@ def _extra_drafts(
     return drafts
 
 
-def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
+def _append_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
     """Append the amount that a sentence states to the last step, in place. Return whether the
     sentence states nothing but an amount, and a step could take it.
 
