@@ -153,7 +153,6 @@ NETWORKS = {
     "NaSVA, released loss": nasva,
     "NaSVA, the paper's loss": lambda folder: nasva(folder, form="paper"),
     "ProcX": lambda folder: procx(folder, "key-aware", "transformer"),
-    "ProcX, vanilla attention": lambda folder: procx(folder, "vanilla", "transformer"),
     "PDVC": lambda folder: procx(folder, "vanilla", "lstm"),
     "WYS2": wys2,
     "WYS2, frozen texts": lambda folder: wys2(folder, "dot"),
@@ -207,7 +206,7 @@ MIXED = (
     "CLIP",
     "S3D",
     "NaSVA, released loss",
-    "ProcX, vanilla attention",
+    "ProcX",
     "WYS2",
     "WYS2, frozen texts",
 )

@@ -192,7 +192,10 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
     records = list(read_parquet(tmp_path / "one/refine" / RECORDS_FILE))
     assert len(records) == 24
     for refined in records:
-        assert all((step.status == "seen") == bool(step.spans) for step in refined.steps)
+        # One whose P(shown) is neither high nor low is placed, with a doubt.
+        for step in refined.steps:
+            assert bool(step.spans) == (step.status in ("seen", "placed"))
+            assert (step.status == "placed") == (step.doubt is not None)
         assert refined.models["placing"] == {"network": "self-trained", "calibrated": True}
     network = "run/aligner.safetensors"
     for name in (
