@@ -32,7 +32,6 @@ def test_orders_side_by_side_without_a_word_between_them_are_steps_of_their_own(
         "let it sit on the side for ten minutes",
         "slice the chicken up",
     ]
-    assert steps_of("Squat down, push back up.") == ["squat down and push back up"]
 
 
 def test_a_verb_that_belongs_to_another_action_begins_no_step():

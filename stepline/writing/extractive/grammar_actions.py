@@ -120,11 +120,11 @@ def _parsed_segments(
     while pending:
         segment, doc = pending.pop(0)
         verb = _passed_over_verb(segment, doc, begins_action)
-        parts = [] if verb is None else cut_at_verb(segment, verb)
-        if parts:
-            pending[:0] = zip(parts, parse([part.text for part in parts]), strict=True)
-        else:
+        if verb is None:
             parsed.append((segment, doc))
+        else:
+            parts = cut_at_verb(segment, verb)
+            pending[:0] = zip(parts, parse([part.text for part in parts]), strict=True)
     return parsed
 
 
@@ -133,7 +133,8 @@ def _passed_over_verb(
 ) -> "Token | None":
     """Return the first word of a segment that begins an action and that is no verb of a clause."""
     verbs = {clause.verb for clause in find_clauses(doc, has_added_you=segment.has_added_you)}
-    for token in doc:
+    # An order that is the whole segment is not cut.
+    for token in doc[2 * segment.has_added_you :]:
         is_word = token.i == 0 or token.nbor(-1).whitespace_
         if token in verbs or not is_word or not begins_action[segment.word_index(token.idx)]:
             continue

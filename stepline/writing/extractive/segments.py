@@ -116,17 +116,14 @@ def split_into_segments(text: str) -> Iterator[Segment]:
 
 def cut_at_verb(segment: Segment, verb: "Token") -> list[Segment]:
     """Return the words of a segment before a verb, and the others as an order of their own: its base
-    form after an inserted "you". The list is empty where the segment is that order already."""
+    form after an inserted "you"."""
     position = segment.text.count(" ", 0, verb.idx)
-    before = segment.words[:position]
     word, *after = segment.words[position:]
-    base = base_form(word.text, verb)
-    if base is None or (segment.has_added_you and position == 1):
-        return []
+    base = base_form(word.text, verb) or word.bare
     order = replace(word, text=word.text.lower().replace(word.bare, base))
     own = Segment((SpokenWord("you", word.index), order, *after), has_added_you=True)
-    kept = _without_openers(before)
-    return [Segment(tuple(kept), segment.has_added_you), own] if kept else [own]
+    before = _without_openers(segment.words[:position])
+    return [Segment(tuple(before), segment.has_added_you), own] if before else [own]
 
 
 @cache
