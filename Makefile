@@ -19,16 +19,16 @@ demo: setup            ## set up .venv, find the steps of the demo video, name t
 	$(BIN)/stepline demo --out out
 
 test: setup-dev        ## the ordinary tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 coverage: setup-dev    ## the ordinary tests with the share of lines that they run, in out/coverage
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html:out/coverage
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html:out/coverage
 
 # Where ../shared has no real clips and annotations: what needs them must skip and say so. The clone holds what is committed.
 ALONE := $(or $(TMPDIR),/tmp)/stepline-alone
 test-without-shared: setup-dev   ## the ordinary tests in a fresh clone with no ../shared beside it, for CI's weekly run
 	rm -rf $(ALONE) && mkdir -p $(ALONE) && git clone --quiet . $(ALONE)/clone
-	cd $(ALONE)/clone && PYTHONPATH=$(ALONE)/clone OMP_NUM_THREADS=1 $(abspath $(BIN))/python -m pytest -n auto -m "not slow"
+	cd $(ALONE)/clone && PYTHONPATH=$(ALONE)/clone OMP_NUM_THREADS=1 $(abspath $(BIN))/python -m pytest -n auto --dist worksteal -m "not slow"
 	rm -rf $(ALONE)
 
 test-slow: setup-dev   ## the slow ones: fuzzing, a real language model, other languages

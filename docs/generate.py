@@ -221,8 +221,9 @@ def _definition(node: ast.stmt, lines: list[str]) -> str:
     assert isinstance(node, ast.FunctionDef | ast.ClassDef)
     shown = lines[node.lineno - 1 : node.body[0].lineno - 1]
     methods = []
-    for part in node.body if isinstance(node, ast.ClassDef) else ():
-        if isinstance(part, ast.AnnAssign):
+    # The first statement is the class's docstring. A later string is the meaning of the field above.
+    for part in node.body[1:] if isinstance(node, ast.ClassDef) else ():
+        if isinstance(part, ast.AnnAssign | ast.Expr):
             shown += lines[part.lineno - 1 : part.end_lineno]
         elif isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
             called = part.name if part.decorator_list else f"{part.name}({ast.unparse(part.args)})"

@@ -42,7 +42,7 @@ from stepline.compare.procedure import ProcedureStep, TaskComparison, compare
 from stepline.compare.settings import CompareSettings
 from stepline.records import Matrix, Record, Step, Video
 from stepline.text import embed
-from stepline.writing.quantities import FUNCTION_WORDS, stem, tokens
+from stepline.writing.quantities import STOP_WORDS, stem, tokens
 
 Dishes: TypeAlias = dict[str, list[list[str]]]  # dish -> the steps of each video
 Coverage: TypeAlias = Callable[[Sequence[str], Sequence[str]], Matrix]
@@ -97,7 +97,7 @@ class CachedVectors:
 def content_words(text: str) -> set[str]:
     """Return the stems of the words of meaning."""
     words = [word for word in tokens(text) if word.isalpha()]
-    return {stem(word) for word in words if word not in FUNCTION_WORDS}
+    return {stem(word) for word in words if word not in STOP_WORDS}
 
 
 def shared_words(texts: Sequence[str], others: Sequence[str]) -> Matrix:

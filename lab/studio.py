@@ -40,7 +40,7 @@ from stepline.records import Record, Span, Step, Video
 from stepline.storage import write_record
 
 DEMO_PATH = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
-MAX_WAIT_SECONDS = 600.0  # for a reply, for the first search makes the index
+REPLY_TIMEOUT_SECONDS = 600.0  # for a reply, for the first search makes the index
 THOUGHT_SECONDS = 1.0  # between two requests of a viewer
 VIDEO_COUNT = 20  # of the library
 PART_BYTES = 65536  # that are read of a range
@@ -65,7 +65,7 @@ class Server:
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, bytes]:
         """Return the status of a reply and up to PART_BYTES bytes of it."""
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=MAX_WAIT_SECONDS)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REPLY_TIMEOUT_SECONDS)
         content = None if body is None else json.dumps(body)
         own_headers = {"Authorization": f"Bearer {self.token}", "X-Stepline": "studio"}
         try:

@@ -26,9 +26,9 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 
-Tree: TypeAlias = Any  # what JSON or TOML holds: no type is known yet
+Tree = Any  # what JSON or TOML holds: no type is known yet
 
 MIB_BYTES = 2**20  # bytes
 # bytes of a TOML file; all settings of all commands are some 20 KiB

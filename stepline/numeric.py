@@ -7,12 +7,12 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
+Array = npt.NDArray[Any]
 
 MAX_NEWTON_STEPS = 50  # of a logistic fit, which usually ends in ten
 MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero rows zero

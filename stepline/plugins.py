@@ -13,7 +13,7 @@ import hashlib
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from stepline.errors import SettingsError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # outputs that are written where no --format is given
 DEFAULT_OUTPUTS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
-Kind: TypeAlias = Literal["outputs", "writers", "recognisers", "backbones"]
+Kind = Literal["outputs", "writers", "recognisers", "backbones"]
 
 # names of the built-ins of each kind, in the order of the command line's help
 BUILT_IN_NAMES: dict[Kind, tuple[str, ...]] = {

@@ -19,9 +19,9 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
-Stream: TypeAlias = int | IO[Any] | None  # as of `subprocess`
+Stream = int | IO[Any] | None  # as of `subprocess`
 
 COLLECTED_OBJECTS = 20_000  # new objects from which Python looks for garbage; its default is 700
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
@@ -66,7 +66,7 @@ def start_module(
     module: str,
     arguments: Sequence[str] = (),
     *,
-    stdout: Stream = None,
+    stdout: Stream,
     stderr: Stream = None,
     variables: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
@@ -142,10 +142,11 @@ def import_folders() -> list[str]:
     current = None
     with contextlib.suppress(FileNotFoundError):  # it was removed
         current = os.path.realpath(os.getcwd())
-    folders = []
-    for folder in filter(os.path.isabs, sys.path):
-        if folder in named or os.path.realpath(folder) != current:
-            folders.append(folder)
+    folders = [
+        folder
+        for folder in filter(os.path.isabs, sys.path)
+        if folder in named or os.path.realpath(folder) != current
+    ]
     if str(PACKAGE_ROOT) not in map(os.path.realpath, folders):
         folders.append(str(PACKAGE_ROOT))
     return folders

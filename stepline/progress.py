@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, get_ident
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 
 from stepline.processes import trim_memory
 
 # the stage's name, the second reached, the duration
-Progress: TypeAlias = Callable[[str, float, float], None]
+Progress = Callable[[str, float, float], None]
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,15 @@ from pydantic.dataclasses import dataclass as validated_dataclass
 from stepline.errors import ShapeError
 from stepline.limits import MAX_SECOND
 
-Matrix: TypeAlias = npt.NDArray[np.float32]
-Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=MAX_SECOND)]
-Day: TypeAlias = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # ISO 8601
-Status: TypeAlias = Literal["seen", "placed", "said_only", "not_found"]
-StepKind: TypeAlias = Literal["do", "avoid"]
-TitleSource: TypeAlias = Literal["user", "link", "file", "speech", "name"]
-TimeKind: TypeAlias = Literal["total", "preparation", "cooking"]
-Basis: TypeAlias = Literal["network", "image_text", "vlm", "screen", "person", "pictures"]
+Matrix = npt.NDArray[np.float32]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Seconds = Annotated[float, Field(ge=0.0, le=MAX_SECOND)]
+Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # ISO 8601
+Status = Literal["seen", "placed", "said_only", "not_found"]
+StepKind = Literal["do", "avoid"]
+TitleSource = Literal["user", "link", "file", "speech", "name"]
+TimeKind = Literal["total", "preparation", "cooking"]
+Basis = Literal["network", "image_text", "vlm", "screen", "person", "pictures"]
 
 FRAME_PIXELS = 640  # height of a record's page in a notebook
 RECORD_VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
@@ -46,13 +46,13 @@ EARLIER_DOUBT = "release 0.1.0 found it unclear"
 
 log = logging.getLogger(__name__)
 
-_MODEL_RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
 
 class FrozenModel(BaseModel):
     """Base class of all stored types: frozen, strict, no unknown fields, no NaN."""
 
-    model_config = _MODEL_RULES
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 @validated_dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
@@ -110,21 +110,27 @@ def covering_span(spans: Iterable[Span | None]) -> Span | None:
 class LinkChapter(FrozenModel):
     """A chapter of a video, from its web page."""
 
-    start: Seconds = Field(description="second of the video at which the chapter begins")
-    title: str = Field(description="title of the chapter, as the page writes it")
+    start: Seconds
+    """second of the video at which the chapter begins"""
+    title: str
+    """title of the chapter, as the page writes it"""
 
 
 class LinkOrigin(FrozenModel):
     """The web page from which a video was downloaded. JSON leaves an unknown upload_date out."""
 
-    url: str = Field(
-        description="without user, password and query, but for the id of a page's video"
-    )
-    title: str | None = Field(None, description="of the video on its page")
-    uploader: str | None = Field(None, description="the person or channel that published it")
-    licence: str | None = Field(None, description="licence of the video, as the page names it")
-    chapters: tuple[LinkChapter, ...] = Field((), description="chapters, in the order of the page")
-    upload_date: Day | None = Field(None, description="day of the upload, YYYY-MM-DD")
+    url: str
+    """without user, password and query, but for the id of a page's video"""
+    title: str | None = None
+    """of the video on its page"""
+    uploader: str | None = None
+    """the person or channel that published it"""
+    licence: str | None = None
+    """licence of the video, as the page names it"""
+    chapters: tuple[LinkChapter, ...] = ()
+    """chapters, in the order of the page"""
+    upload_date: Day | None = None
+    """day of the upload, YYYY-MM-DD"""
 
 
 class Video(FrozenModel):
@@ -134,65 +140,70 @@ class Video(FrozenModel):
     not known.
     """
 
-    id: Annotated[str, Field(min_length=1)] = Field(
-        description="the dataset's own (a YouTube id), or the file's stem"
-    )
-    path: str | None = Field(None, description="of the file, absolute where Stepline read it")
-    duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] | None = Field(None, description="s")
-    title: str | None = Field(None, description="title_source says where it is from")
-    task: str | None = Field(None, description="what a dataset says the video shows")
-    sha256: str | None = Field(
-        None,
-        description="of the file's bytes, so that a rerun knows whether it is still the same video",
-    )
-    origin: LinkOrigin | None = Field(None, description="of a video named by its address")
+    id: Annotated[str, Field(min_length=1)]
+    """the dataset's own (a YouTube id), or the file's stem"""
+    path: str | None = None
+    """of the file, absolute where Stepline read it"""
+    duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] | None = None
+    """s"""
+    title: str | None = None
+    """title_source says where it is from"""
+    task: str | None = None
+    """what a dataset says the video shows"""
+    sha256: str | None = None
+    """of the file's bytes, so that a rerun knows whether it is still the same video"""
+    origin: LinkOrigin | None = None
+    """of a video named by its address"""
     title_source: TitleSource | None = Field(
         None,
         description="the title's source: the user, a link's page, the file's metadata, speech or "
         "the file's name, None from a dataset or an older version",
     )
-    author: str | None = Field(None, description="as its page or metadata says")
-    publication_date: Day | None = Field(None, description="as its page or metadata says")
-    tags: tuple[str, ...] = Field((), description="that people gave it")
-    metadata: dict[str, str] = Field(
-        default_factory=dict, description="people's own names and values"
-    )
+    author: str | None = None
+    """as its page or metadata says"""
+    publication_date: Day | None = None
+    """as its page or metadata says"""
+    tags: tuple[str, ...] = ()
+    """that people gave it"""
+    metadata: dict[str, str] = Field(default_factory=dict)
+    """people's own names and values"""
 
 
 class Word(FrozenModel):
     """One recognised word."""
 
-    text: str = Field(description="the word with the punctuation after it")
-    span: Span | None = Field(
-        None, description="when it is said, null where the recogniser gave no time"
-    )
-    confidence: Probability | None = Field(
-        None, description="P(this word was said), by the recogniser"
-    )
+    text: str
+    """the word with the punctuation after it"""
+    span: Span | None = None
+    """when it is said, null where the recogniser gave no time"""
+    confidence: Probability | None = None
+    """P(this word was said), by the recogniser"""
 
 
 class Sentence(FrozenModel):
     """One spoken sentence."""
 
-    text: str = Field(description="the words, as recognised or as captions have them")
-    span: Span = Field(description="when it is said")
-    words: tuple[Word, ...] = Field(
-        (), description="its words with their times, empty if these are not known"
-    )
-    confidence: Probability | None = Field(None, description="mean confidence of its words")
-    shown: Probability | None = Field(
-        None, description="P(the picture shows it), null until judged"
-    )
+    text: str
+    """the words, as recognised or as captions have them"""
+    span: Span
+    """when it is said"""
+    words: tuple[Word, ...] = ()
+    """its words with their times, empty if these are not known"""
+    confidence: Probability | None = None
+    """mean confidence of its words"""
+    shown: Probability | None = None
+    """P(the picture shows it), null until judged"""
 
 
 class Transcript(FrozenModel):
     """The transcript of a video: sentences sorted by start, which may overlap."""
 
-    language: str | None = Field(None, description="ISO 639-1 code")
-    sentences: tuple[Sentence, ...] = Field((), description="sorted by start")
-    recogniser: str | None = Field(
-        None, description='the model, or "captions"; null where nothing was listened to'
-    )
+    language: str | None = None
+    """ISO 639-1 code"""
+    sentences: tuple[Sentence, ...] = ()
+    """sorted by start"""
+    recogniser: str | None = None
+    """the model, or "captions"; null where nothing was listened to"""
 
     @model_validator(mode="after")
     def _require_sorted(self) -> "Transcript":
@@ -205,68 +216,69 @@ class Transcript(FrozenModel):
 class ScreenTarget(FrozenModel):
     """The screen element that a step of a screen recording clicks."""
 
-    label: str = Field(description="text on the element")
-    at: Seconds = Field(description="second in which it is seen, before the click")
-    box: tuple[Probability, Probability, Probability, Probability] = Field(
-        description="left, top, right, bottom, as fractions of the picture"
-    )
+    label: str
+    """text on the element"""
+    at: Seconds
+    """second in which it is seen, before the click"""
+    box: tuple[Probability, Probability, Probability, Probability]
+    """left, top, right, bottom, as fractions of the picture"""
 
 
 class Wait(FrozenModel):
     """How long a step lets a thing wait, apart from the work: "bake the cookies for 8 minutes"."""
 
-    low: Annotated[float, Field(gt=0.0)] = Field(description="shortest wait that is said, in s")
+    low: Annotated[float, Field(gt=0.0)]
+    """shortest wait that is said, in s"""
     high: Annotated[float, Field(gt=0.0)] | None = Field(
         description='longest, the same as `low` if one time is said, null after "at least"'
     )
-    what: str | None = Field(None, description="what waits, as the step names it")
+    what: str | None = None
+    """what waits, as the step names it"""
 
 
 class Step(FrozenModel):
     """One thing to do, or to avoid: a written, swapped, captioned or reference step."""
 
-    id: str = Field(description="unique in its record")
-    text: Annotated[str, Field(min_length=1)] = Field(description="one action, as an order")
-    kind: StepKind = Field("do", description='"avoid" for a warning ("don\'t move the person")')
-    spans: tuple[Span, ...] = Field(
-        (),
-        description="where it is shown, best first, empty until placed (a reference may hold "
-        "several)",
-    )
-    at: Seconds | None = Field(None, description="the most likely second")
-    said: Span | None = Field(None, description="where it is spoken")
+    id: str
+    """unique in its record"""
+    text: Annotated[str, Field(min_length=1)]
+    """one action, as an order"""
+    kind: StepKind = "do"
+    """ "avoid" for a warning ("don't move the person")"""
+    spans: tuple[Span, ...] = ()
+    """where it is shown, best first, empty until placed (a reference may hold several)"""
+    at: Seconds | None = None
+    """the most likely second"""
+    said: Span | None = None
+    """where it is spoken"""
     status: Status | None = Field(
         None,
-        description="seen: a picture decides; placed: where its words are; said_only: evidence that "
-        "it is not shown; not_found: in neither; null where no one judged",
+        description="seen: the pictures show it; placed: its span is where it is said; said_only: "
+        "evidence that it is not shown; not_found: neither said nor shown; null: not judged",
     )
     basis: Basis | None = Field(
         None,
-        description="what decides of a seen step: a trained network, an image-text network (CLIP), "
-        "a vision-language model, the screen, a person, or pictures (older records)",
+        description="which evidence made the step `seen`: a trained network, an image-text network "
+        "(CLIP), a vision-language model, the screen, a person, or pictures (older records)",
     )
-    doubt: str | None = Field(
-        None, description="of a placed step: why it may not be shown, null without a reason"
-    )
-    score: Probability | None = Field(None, description="P(it is shown at all)")
-    sources: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="indices of the sentences it rests on"
-    )
-    source_text: str | None = Field(None, description="where a swapped text comes from")
-    licence: str | None = Field(None, description="where a swapped text comes from")
-    alternatives: tuple[str, ...] = Field((), description="other wordings")
-    seen: tuple[str, ...] = Field(
-        (),
-        description="what the picture holds at that time that speaks for or against, in plain "
-        "words",
-    )
-    target: Annotated[ScreenTarget | None, Field(exclude_if=lambda target: target is None)] = Field(
-        None,
-        description="what is clicked, of a step in a screen recording (JSON holds it only there)",
-    )
-    wait: Annotated[Wait | None, Field(exclude_if=lambda wait: wait is None)] = Field(
-        None, description="how long it lets a thing wait (JSON holds it only where that is said)"
-    )
+    doubt: str | None = None
+    """of a placed step: why it may not be shown, null without a reason"""
+    score: Probability | None = None
+    """P(it is shown at all)"""
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """indices of the sentences it rests on"""
+    source_text: str | None = None
+    """where a swapped text comes from"""
+    licence: str | None = None
+    """where a swapped text comes from"""
+    alternatives: tuple[str, ...] = ()
+    """other wordings"""
+    seen: tuple[str, ...] = ()
+    """what the picture holds at that time that speaks for or against, in plain words"""
+    target: Annotated[ScreenTarget | None, Field(exclude_if=lambda target: target is None)] = None
+    """what is clicked, of a step in a screen recording (JSON holds it only there)"""
+    wait: Annotated[Wait | None, Field(exclude_if=lambda wait: wait is None)] = None
+    """resting, baking or drying time that the step states (JSON holds it only then)"""
 
     @model_validator(mode="after")
     def _require_basis(self) -> "Step":
@@ -324,17 +336,18 @@ def _warn_of_earlier_status() -> None:
 class Amount(FrozenModel):
     """A spoken amount: a number or a range, low <= high, with its unit."""
 
-    low: Annotated[float, Field(ge=0.0)] = Field(description="the number, or the least of a range")
-    high: Annotated[float, Field(ge=0.0)] = Field(
-        description="the number, or the greatest of a range"
-    )
+    low: Annotated[float, Field(ge=0.0)]
+    """the number, or the least of a range"""
+    high: Annotated[float, Field(ge=0.0)]
+    """the number, or the greatest of a range"""
     unit: str | None = Field(
         None,
         description="short (g, ml, tsp, tbsp, cup, cm, inch) for mass, volume and length, "
         "singular for others (clove, can, pinch), with the size of each (14 oz can), None for a bare "
         "count",
     )
-    text: str = Field("", description="as it is said")
+    text: str = ""
+    """as it is said"""
 
     @model_validator(mode="after")
     def _require_order(self) -> "Amount":
@@ -346,35 +359,31 @@ class Amount(FrozenModel):
 class Material(FrozenModel):
     """An ingredient, material or tool of the work."""
 
-    name: Annotated[str, Field(min_length=1)] = Field(
-        description="as it is said, without an article"
-    )
-    amounts: tuple[Amount, ...] = Field(
-        (), description="those that are said of it, in order, empty where none is said"
-    )
-    at: Seconds = Field(description="second at which it is named first")
-    sources: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="indices of the sentences that name it so"
-    )
+    name: Annotated[str, Field(min_length=1)]
+    """as it is said, without an article"""
+    amounts: tuple[Amount, ...] = ()
+    """those that are said of it, in order, empty where none is said"""
+    at: Seconds
+    """second at which it is named first"""
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """indices of the sentences that name it so"""
 
 
 class WorkTime(FrozenModel):
     """The spoken duration of the work, or of a part of the work."""
 
-    kind: TimeKind = Field(
-        description="of the whole work, of what comes before cooking, or of cooking"
-    )
-    low: Annotated[float, Field(gt=0.0)] = Field(
-        description="shortest duration that is said, in seconds"
-    )
-    high: Annotated[float, Field(gt=0.0)] = Field(
-        description="longest duration that is said, in seconds; the same as `low` if one is said"
-    )
-    text: str = Field("", description="the sentence that says so")
-    at: Seconds = Field(description="second at which it is said")
-    sources: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="indices of the sentences that say so"
-    )
+    kind: TimeKind
+    """of the whole work, of what comes before cooking, or of cooking"""
+    low: Annotated[float, Field(gt=0.0)]
+    """shortest duration that is said, in seconds"""
+    high: Annotated[float, Field(gt=0.0)]
+    """longest duration that is said, in seconds; the same as `low` if one is said"""
+    text: str = ""
+    """the sentence that says so"""
+    at: Seconds
+    """second at which it is said"""
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """indices of the sentences that say so"""
 
     @model_validator(mode="after")
     def _require_order(self) -> "WorkTime":
@@ -383,7 +392,7 @@ class WorkTime(FrozenModel):
         return self
 
 
-RejectedKind: TypeAlias = Literal[
+RejectedKind = Literal[
     "video",
     "duration",
     "step",
@@ -426,35 +435,43 @@ def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
 
 
 class Record(FrozenModel):
-    """The result for one item, with one field per stage.
+    """The result for one video, with one field per stage.
 
     No stage reads `reference`.
     """
 
-    id: Annotated[str, Field(min_length=1)] = Field(
-        description="names the files of the item; a dataset may ask two things of one video"
-    )
-    video: Video = Field(description="the file, and what is known of it")
-    transcript: Transcript | None = Field(None, description="what is said in it")
-    steps: tuple[Step, ...] = Field((), description="what to do, in the order of saying")
-    materials: tuple[Material, ...] = Field((), description="what the speaker says the work needs")
-    tools: tuple[Material, ...] = Field((), description="what the speaker says the work needs")
-    yields: tuple[Material, ...] = Field((), description="how much it makes, where that is said")
-    times: tuple[WorkTime, ...] = Field((), description="how long it takes, where that is said")
-    recipe: tuple[str, ...] = Field((), description="the user's own lines")
-    captions: tuple[Step, ...] = Field((), description="steps described from the pictures")
-    reference: tuple[Step, ...] = Field((), description="human truth, read by no stage")
-    dropped: tuple[Rejected, ...] = Field((), description="what was left out, and why")
-    warnings: tuple[str, ...] = Field(
-        (), description="what the user should know (a truncated file)"
-    )
-    settings: dict[str, JsonValue] = Field(
-        default_factory=dict, description="what made it (plain values)"
-    )
-    models: dict[str, JsonValue] = Field(
-        default_factory=dict, description="what made it (plain values)"
-    )
-    version: Literal[1] = Field(RECORD_VERSION, description="of this form")
+    id: Annotated[str, Field(min_length=1)]
+    """names the files of the item; a dataset may ask two things of one video"""
+    video: Video
+    """the file, and what is known of it"""
+    transcript: Transcript | None = None
+    """what is said in it"""
+    steps: tuple[Step, ...] = ()
+    """what to do, in the order of saying"""
+    materials: tuple[Material, ...] = ()
+    """what the speaker says the work needs"""
+    tools: tuple[Material, ...] = ()
+    """what the speaker says the work needs"""
+    yields: tuple[Material, ...] = ()
+    """how much it makes, where that is said"""
+    times: tuple[WorkTime, ...] = ()
+    """how long it takes, where that is said"""
+    recipe: tuple[str, ...] = ()
+    """the user's own lines"""
+    captions: tuple[Step, ...] = ()
+    """steps described from the pictures"""
+    reference: tuple[Step, ...] = ()
+    """human truth, read by no stage"""
+    dropped: tuple[Rejected, ...] = ()
+    """what was left out, and why"""
+    warnings: tuple[str, ...] = ()
+    """what the user should know (a truncated file)"""
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """what made it (plain values)"""
+    models: dict[str, JsonValue] = Field(default_factory=dict)
+    """what made it (plain values)"""
+    version: Literal[1] = RECORD_VERSION
+    """of this form"""
 
     def to_text(self, output: str) -> str:
         """Return the record in a text format.

@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,29 +24,34 @@ from stepline.limits import MAX_DEPTH, MAX_SETTINGS_BYTES, LimitError, parse_tom
 
 # Every number has a range: far wider than is useful, far short of what overflows or takes the
 # machine.
-Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
-CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=10**9)]
-Bytes: TypeAlias = Annotated[int, Field(ge=1, le=2**50)]
-Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
-Threads: TypeAlias = Annotated[int, Field(ge=1, le=256)]
-ThreadsOrZero: TypeAlias = Annotated[int, Field(ge=0, le=256)]
-Processes: TypeAlias = Annotated[int, Field(ge=1, le=4096)]
-Batch: TypeAlias = Annotated[int, Field(ge=1, le=65_536)]  # items that a network takes together
-Width: TypeAlias = Annotated[int, Field(ge=1, le=65_536)]  # of a layer of a network
-Layers: TypeAlias = Annotated[int, Field(ge=1, le=256)]
-LayersOrZero: TypeAlias = Annotated[int, Field(ge=0, le=256)]
-Heads: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
-Fraction: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-NonNegative: TypeAlias = Annotated[float, Field(ge=0.0, le=1e9)]
-Positive: TypeAlias = Annotated[float, Field(ge=1e-9, le=1e9)]
-Offset: TypeAlias = Annotated[float, Field(ge=-3600.0, le=3600.0)]  # seconds
-LogProbability: TypeAlias = Annotated[float, Field(ge=-1e3, le=0.0)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+CountOrZero = Annotated[int, Field(ge=0, le=10**9)]
+Bytes = Annotated[int, Field(ge=1, le=2**50)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Threads = Annotated[int, Field(ge=1, le=256)]
+ThreadsOrZero = Annotated[int, Field(ge=0, le=256)]
+Processes = Annotated[int, Field(ge=1, le=4096)]
+Batch = Annotated[int, Field(ge=1, le=65_536)]  # items that a network takes together
+Width = Annotated[int, Field(ge=1, le=65_536)]  # of a layer of a network
+Layers = Annotated[int, Field(ge=1, le=256)]
+LayersOrZero = Annotated[int, Field(ge=0, le=256)]
+Heads = Annotated[int, Field(ge=1, le=1024)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+NonNegative = Annotated[float, Field(ge=0.0, le=1e9)]
+Positive = Annotated[float, Field(ge=1e-9, le=1e9)]
+Offset = Annotated[float, Field(ge=-3600.0, le=3600.0)]  # seconds
+LogProbability = Annotated[float, Field(ge=-1e3, le=0.0)]
 
 
 class Settings(BaseModel):
-    """Base of every settings class: frozen, strict, no unknown keys, no NaN."""
+    """Base of every settings class: frozen, strict, no unknown keys, no NaN.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    The docstring below a field is its meaning in help, docs and JSON Schema.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 T = TypeVar("T", bound=Settings)
@@ -248,9 +253,9 @@ def without_removed_settings(tree: Mapping[str, Any], section: str = "") -> dict
 
 
 def removed_setting_cure(path: str) -> str | None:
-    """Return what to use instead of a setting of 0.1.0. None for one that was not removed.
+    """Return what to use instead of a removed setting of version 0.1.0. None for other settings.
 
-    path: dotted name, from any section on.
+    path: dotted name of the setting, with or without the sections before it.
     """
     for name, cure in CURE_OF_REMOVED_SETTING.items():
         if f".{path}".endswith(f".{name}"):

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic.json_schema import DEFAULT_REF_TEMPLATE
@@ -29,7 +29,7 @@ class DamagedRecordError(StoreError):
     """A record that cannot be read, or a file that is not even JSON."""
 
 
-Tree: TypeAlias = dict[str, Any]  # parsed JSON of a record or of a part of it
+Tree = dict[str, Any]  # parsed JSON of a record or of a part of it
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
 # fields that JSON leaves out where they are empty
 OPTIONAL_FIELDS: dict[type, tuple[str, ...]] = {

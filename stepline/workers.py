@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from stepline.errors import format_error_line
 from stepline.processes import kill_group, start_module
 
-Send: TypeAlias = Callable[[object], None]
+Send = Callable[[object], None]
 
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
 POLL_SECONDS = 0.5  # between two checks of a worker that sends nothing

@@ -77,21 +77,20 @@ class Browser:
         os.close(to_read)
         os.close(to_write)
         self._buffer, self._last, self._pages = b"", 0, {}
+        self._idle_tabs = []  # of closed pages; a new tab costs as much as loading a page
 
     def open(self, path, *, width=1280, height=900, dark=False, scale=1):
-        """Open a file, or an address, in a new tab and wait until it has loaded."""
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        """Open a file, or an address, in a tab of its own and wait until it has loaded."""
+        if self._idle_tabs:
+            target = self._idle_tabs.pop()
+            self.send("Target.activateTarget", targetId=target)
+        else:
+            target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self._pages[session] = Page(self, session, target)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
-        screen = {
-            "width": width,
-            "height": height,
-            "deviceScaleFactor": scale,
-            "mobile": width < 600,
-        }
-        page.send("Emulation.setDeviceMetricsOverride", **screen)
+        page.set_screen(width, height, scale=scale)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.send("Emulation.setEmulatedMedia", features=features)
         page.send("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
@@ -122,6 +121,17 @@ class Browser:
         message, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
 
+    def leave(self, session, target):
+        """End the session of a tab, which may be used again."""
+        self.send("Target.detachFromTarget", sessionId=session)
+        del self._pages[session]
+        self._idle_tabs.append(target)
+
+    def close_pages(self):
+        """Close all pages that are open."""
+        for page in list(self._pages.values()):
+            page.close()
+
     def close(self):
         """End this Chromium, and only this one."""
         try:
@@ -139,8 +149,20 @@ class Page:
     def __init__(self, browser, session, target):
         self._browser, self._session, self._target, self.events = browser, session, target, []
 
+    def resize(self, width):
+        """Show the page that is open on a screen of another width, and wait until it is laid out
+        so."""
+        self.set_screen(width)
+        self.wait_until(f"matchMedia('(width: {width}px)').matches")
+
+    def set_screen(self, width, height=900, *, scale=1):
+        screen = {"width": width, "height": height, "deviceScaleFactor": scale}
+        self.send("Emulation.setDeviceMetricsOverride", **screen, mobile=width < 600)
+
     def close(self):
-        self._browser.send("Target.closeTarget", targetId=self._target)
+        """Leave the page, with all that this session set in its tab, which is used again."""
+        self.send("Page.navigate", url="about:blank")
+        self._browser.leave(self._session, self._target)
 
     def send(self, method, **parameters):
         return self._browser.send(method, self._session, **parameters)

@@ -1,4 +1,5 @@
 import contextlib
+import gc
 import logging
 import os
 import subprocess
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from browser import CHROMIUM, Browser
 from click.testing import CliRunner
 from forget import forget_file_systems
 from output_schemas import check_outputs
@@ -23,6 +25,18 @@ for variable in [name for name in os.environ if name.startswith("STEPLINE_") and
 # No example has a time limit: a busy machine takes seconds for what takes a quiet one microseconds.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Imported modules and collected tests live as long as the process: they are not searched for
+    garbage, which takes a third of the time of collecting them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # No test asks whether this machine is one of Google's; their client reads this as it is imported.
@@ -66,6 +80,23 @@ def shared():
     if not SHARED.is_dir():
         pytest.skip("needs the shared clips and annotations beside the checkout")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """One Chromium for all tests of pages."""
+    if CHROMIUM is None:
+        pytest.skip("no `chromium` on PATH; Debian: apt install chromium")
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def browser(chromium):
+    """The Chromium of all tests, whose pages are closed after this one."""
+    yield chromium
+    chromium.close_pages()
 
 
 @pytest.fixture

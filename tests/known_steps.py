@@ -59,8 +59,10 @@ def parts(body):
     ]
 
 
-def knows(r=1.0, kind=""):
-    """A behaviour: the truth with reliability r; else a wrong answer, or what its kind says."""
+def knows(r=1.0, kind="", wrong=()):
+    """A behaviour: the truth with reliability r; else a wrong answer, or what its kind says.
+
+    Of the steps in `wrong`, the first picture that does not show it."""
 
     def letter(step, seconds):
         rng = np.random.default_rng(zlib.crc32(f"{step} {seconds}".encode()))
@@ -74,8 +76,10 @@ def knows(r=1.0, kind=""):
             return kind
         if kind == "never none":
             return str(rng.choice(options[:-1]))
-        wrong = [each for each in options if each not in right]
-        return right[0] if rng.random() < r else str(rng.choice(wrong))
+        others = [each for each in options if each not in right]
+        if step in wrong:
+            return others[0]
+        return right[0] if rng.random() < r else str(rng.choice(others))
 
     def act(handler):
         steps, seconds = parts(handler.question)

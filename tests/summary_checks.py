@@ -40,14 +40,18 @@ def check_summary(record, out):
 def check_sync(path, film, spans):
     """Picture and sound of each segment are those of the source, at the same lag."""
     there, here = _sound(path), _sound(film)
-    offset = 0.0
+    middles, ours, offset = [], [], 0.0
     for span in spans:
-        middle = span.duration / 2
-        heard = _lag(there, here, span.start + middle, offset + middle)
-        seen = _seen(path, film, span.start + middle, offset + middle)
+        middles.append(span.start + span.duration / 2)
+        ours.append(offset + span.duration / 2)
+        offset += span.duration
+    assert middles == sorted(middles)
+    pictures = zip(_pictures_from(path, middles), _pictures_from(film, ours), strict=True)
+    for span, middle, own, (one, two) in zip(spans, middles, ours, pictures, strict=True):
+        heard = _lag(there, here, middle, own)
+        seen = float(np.abs(one - two).mean())  # 0 to 255
         assert abs(heard) < 0.05, f"sound is {heard:.3f} s off in {span}"
         assert seen < 12, f"the picture of {span} is another one (mean difference {seen:.1f})"
-        offset += span.duration
 
 
 def _sound(path):
@@ -67,10 +71,8 @@ def _lag(there, here, at, now, reach=0.2, window=1.0):
     return float(fit.argmax()) / rate - reach
 
 
-def _seen(path, film, at, now):
-    """Mean difference of the two pictures on screen, 0 to 255."""
-    one, two = (
-        next(f.image for f in read_frames(p, 10.0) if f.time >= t)
-        for p, t in ((path, at), (film, now))
-    )
-    return float(np.abs(one.astype(float) - two.astype(float)).mean())
+def _pictures_from(path, seconds):
+    """Yield the first picture at or after each of the sorted seconds."""
+    frames = read_frames(path, 10.0)
+    for second in seconds:
+        yield next(frame.image.astype(float) for frame in frames if frame.time >= second)

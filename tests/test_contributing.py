@@ -112,6 +112,8 @@ def test_the_file_to_cite_names_the_version_and_licence_of_the_package():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert citation["version"] == project["version"]
+    newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest.groups() == (project["version"], str(citation["date-released"]))
     assert citation["license"] == project["license"]
     assert [author["name"] for author in citation["authors"]] == [
         author["name"] for author in project["authors"]

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from stepline.cli import main
 from stepline.cli.steps import DEMO_VIDEO
-from stepline.curate.execution.local import gpus_a_worker, worker_devices
+from stepline.curate.execution.local import gpus_per_worker, worker_devices
 from stepline.curate.execution.scheduler import Phase, Scheduler, VideoInProgress
 from stepline.curate.execution.worker import TaskRequest, TaskRunner, WorkerSetup
 from stepline.curate.plan import Plan, StageTask
@@ -231,7 +231,7 @@ class Recorded:
 def voiced(monkeypatch):
     """Make all sound speech, as the detector sees it."""
     monkeypatch.setattr(
-        "stepline.speech.audio_windows.voice_probability",
+        "stepline.speech.audio_windows.detect_voice",
         lambda samples: np.ones(-(-len(samples) // 512), np.float32),
     )
 
@@ -315,10 +315,10 @@ def test_more_gpus_than_there_are_is_one_line(gpus):
 
 
 def test_workers_take_no_gpu_where_none_is_asked_for(gpus):
-    assert gpus_a_worker(0.0) == 1.0
-    assert gpus_a_worker(0.25) == 0.25
+    assert gpus_per_worker(0.0) == 1.0
+    assert gpus_per_worker(0.25) == 0.25
     set_device("cpu")
-    assert gpus_a_worker(0.25) == 0.0
+    assert gpus_per_worker(0.25) == 0.0
 
 
 def test_stages_without_a_network_run_on_the_cpu():

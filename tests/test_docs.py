@@ -1,5 +1,6 @@
 """What the documents show must exist: every command line parses, every link leads to a file."""
 
+import ast
 import json
 import os
 import re
@@ -51,6 +52,33 @@ def check(words, place):
         command.make_context(name, list(arguments))
     except click.UsageError as error:
         pytest.fail(f"{place}: stepline {name} {' '.join(arguments)}: {error}")
+
+
+def messages(file):
+    """Yield the texts of a module, with X for each value in them."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            values = [getattr(part, "value", "X") for part in node.values]
+            yield "".join(value if isinstance(value, str) else "X" for value in values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_every_command_that_a_message_names_is_there_with_its_options():
+    named = {
+        line
+        for file in (ROOT / "stepline").rglob("*.py")
+        for text in messages(file)
+        for line in re.findall(r"`stepline ([a-z][^`]+)`", " ".join(text.split()))
+    }
+    assert "steps --format json" in named
+    for line in named:
+        command, words = main, line.split()
+        while isinstance(command, click.Group) and words:
+            assert words[0] in command.commands, f"`stepline {line}`"
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, f"`stepline {line}`"
 
 
 def prose(page):

@@ -153,7 +153,6 @@ NETWORKS = {
     "NaSVA, released loss": nasva,
     "NaSVA, the paper's loss": lambda folder: nasva(folder, form="paper"),
     "ProcX": lambda folder: procx(folder, "key-aware", "transformer"),
-    "ProcX, vanilla attention": lambda folder: procx(folder, "vanilla", "transformer"),
     "PDVC": lambda folder: procx(folder, "vanilla", "lstm"),
     "WYS2": wys2,
     "WYS2, frozen texts": lambda folder: wys2(folder, "dot"),
@@ -184,7 +183,7 @@ def test_a_network_from_a_file_is_on_the_device(tmp_path):
     write_aligner(Aligner(tiny()), own)
     torch.save(released_layout(Aligner(tiny(width=64, heads=8))), released)
     with pretend_gpu():
-        assert [device_of(load_aligner(path).aligner).type for path in (own, released)] == [
+        assert [device_of(load_aligner(path).network).type for path in (own, released)] == [
             GPU,
             GPU,
         ]
@@ -207,7 +206,7 @@ MIXED = (
     "CLIP",
     "S3D",
     "NaSVA, released loss",
-    "ProcX, vanilla attention",
+    "ProcX",
     "WYS2",
     "WYS2, frozen texts",
 )

@@ -91,7 +91,7 @@ def plain(text, folder):
 
     text = text.replace(str(folder.resolve()), "FOLDER").replace(str(folder), "FOLDER")
     text = text.replace(str(ROOT), "ROOT")
-    text = re.sub(rf"(?<![\d.]){re.escape(__version__)}(?![\d.])", "VERSION", text)
+    text = re.sub(rf"(?<![\d.]){re.escape(__version__)}(?!\.?\d)", "VERSION", text)
     # of a record with its path
     text = re.sub(r'(name="stepline-record" content=")[0-9a-f]{64}', r"\1SHA256", text)
     return IMAGE.sub("data:image/jpeg;base64,PICTURE", text)
@@ -236,7 +236,7 @@ def curate(folder, engine):
         text = re.sub(r'("bytes": )\d+', r"\g<1>0", _shards(text))
         keep(made, name, text, folder)
     for path in sorted((out / "dataset" / "data").iterdir()):
-        made[f"{path.name.split('-')[0]}.json"] = table(path)
+        keep(made, f"{path.name.split('-')[0]}.json", json.dumps(table(path)), folder)
     shard = out / "dataset" / "features" / "shard-00000.parquet"
     made["features-parquet.json"] = table(shard)["columns"]
     made["features-safetensors.json"] = tensors(shard.with_suffix(".safetensors"))

@@ -16,13 +16,18 @@ import sys
 for package in sys.argv.pop(1).split(","):
     sys.modules[package] = None  # as if it were not installed
 from stepline.cli import main
-main()
+"""
+RUN_ALL = """
+import json
+from click.testing import CliRunner
+results = [CliRunner().invoke(main, call) for call in json.loads(sys.argv[1])]
+print(json.dumps([(result.exit_code, result.stderr) for result in results]))
 """
 
 
 def stepline_without(packages, *arguments):
     """Run a command in a process that cannot import some packages."""
-    program = [sys.executable, "-c", PROGRAM, ",".join(packages), *map(str, arguments)]
+    program = [sys.executable, "-c", f"{PROGRAM}main()", ",".join(packages), *map(str, arguments)]
     return subprocess.run(program, capture_output=True, text=True, check=False)
 
 
@@ -33,7 +38,7 @@ def job(small_video, captions_file):
 
 def test_the_main_job_imports_none_of_the_extras_and_finds_the_same(job, tmp_path, stepline):
     # torch blocked, for spaCy looks for it
-    told = "import atexit, sys\natexit.register(lambda: print(*sys.modules))\n" + PROGRAM
+    told = f"import atexit, sys\natexit.register(lambda: print(*sys.modules))\n{PROGRAM}main()"
     program = [sys.executable, "-c", told, "torch", *map(str, job), "--out", tmp_path / "without"]
     found = subprocess.run(program, capture_output=True, text=True, check=True)
     loaded = set(found.stdout.splitlines()[-1].split())
@@ -46,21 +51,26 @@ def test_the_main_job_imports_none_of_the_extras_and_finds_the_same(job, tmp_pat
     assert without == with_torch
 
 
+NEED_TRAIN = (
+    "steps {video} --aligner {folder}/official.pth",
+    "steps {video} --aligner {network}",
+    "steps {video} --describe {network}",
+    "steps {video} --set judge.detector={network}",
+    "steps {video} --set vision.backbone=s3d --set vision.path={network}",
+    "train nasva --features {folder} --steps {folder} --out {folder}/run",
+)
+NEED_DATA = (
+    "curate {videos} --recipe features --out {folder}/run",
+    "text-base build {texts} --out {folder}/base",
+)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "package", "extra"),
-    [
-        ("steps {video} --aligner {folder}/official.pth", "torch", "train"),
-        ("steps {video} --aligner {network}", "torch", "train"),
-        ("steps {video} --describe {network}", "torch", "train"),
-        ("steps {video} --set judge.detector={network}", "torch", "train"),
-        ("steps {video} --set vision.backbone=s3d --set vision.path={network}", "torch", "train"),
-        ("train nasva --features {folder} --steps {folder} --out {folder}/run", "torch", "train"),
-        ("curate {videos} --recipe features --out {folder}/run", "pyarrow", "data"),
-        ("text-base build {texts} --out {folder}/base", "pyarrow", "data"),
-    ],
+    ("commands", "package", "extra"),
+    [(NEED_TRAIN, "torch", "train"), (NEED_DATA, "pyarrow", "data")],
 )
 def test_what_needs_an_extra_says_which_in_one_line(
-    arguments, package, extra, small_video, tmp_path
+    commands, package, extra, small_video, tmp_path
 ):
     (tmp_path / "x.safetensors").write_bytes(b"x")
     (tmp_path / "official.pth").write_bytes(b"x")
@@ -71,11 +81,12 @@ def test_what_needs_an_extra_says_which_in_one_line(
         "network": tmp_path / "x.safetensors",
         "folder": tmp_path,
     }
-    found = stepline_without(
-        [package], *arguments.format(**names, texts=tmp_path / "texts.txt").split()
-    )
+    calls = [text.format(**names, texts=tmp_path / "texts.txt").split() for text in commands]
+    program = [sys.executable, "-c", PROGRAM + RUN_ALL, package, json.dumps(calls)]
+    told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
     cure = f"needs {package}, which is not installed; pip install -c constraints.txt 'stepline[{extra}]'"
-    assert (found.returncode, found.stderr.splitlines()[-1]) == (1, f"stepline: {cure}")
+    for command, (exit_code, said) in zip(commands, json.loads(told), strict=True):
+        assert (exit_code, said.splitlines()[-1]) == (1, f"stepline: {cure}"), command
 
 
 def test_doctor_misses_no_extra_for_the_main_job():

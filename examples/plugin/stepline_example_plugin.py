@@ -49,7 +49,7 @@ class SoundRecogniser:
 
     def read(self, window, *, beam=None):
         """Return what is said in the window."""
-        if window.voice.max(initial=0.0) < 0.5:
+        if window.voice_probabilities.max(initial=0.0) < 0.5:
             return WindowTranscript(())
         return WindowTranscript(
             (Word(text=" Speech.", span=Span(window.start, window.end), confidence=1.0),), "en", 0.0

@@ -87,7 +87,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     """
     from stepline.curate.driver import RunRequest
     from stepline.curate.driver import curate as carry_out
-    from stepline.curate.execution.local import gpus_a_worker
+    from stepline.curate.execution.local import gpus_per_worker
     from stepline.curate.stage import load_recipe
     from stepline.curate.stages import STAGE_TABLE
 
@@ -102,7 +102,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     run_recipe = load_recipe(recipe, overrides, preset=options["preset"])
     offer_weights()
     # How much of a GPU each worker takes, by the recipe or by what is here.
-    gpus = gpus_a_worker(run_recipe.engine.gpus)
+    gpus = gpus_per_worker(run_recipe.engine.gpus)
     run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
     run_recipe = run_recipe.model_copy(update={"engine": run_engine})
     with _sigterm_as_interrupt(), curation_progress() as report:

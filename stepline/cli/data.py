@@ -216,8 +216,7 @@ def check(store: Path, as_json: bool) -> None:
 
 def _format_value(value: Any) -> str:
     if isinstance(value, dict):
-        counts = [f"{count} x {reason}" for reason, count in value.items()]
-        return ", ".join(counts) or "none"
+        return ", ".join([f"{count} x {reason}" for reason, count in value.items()]) or "none"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return str(value)
@@ -333,8 +332,7 @@ def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
         print_data(f"{text}:")
         # Where there are too few steps, the rest of a row is -1.
         matches = nearest >= 0
-        steps = opened.steps(nearest[matches])
-        for step, cosine in zip(steps, similarity[matches], strict=True):
+        for step, cosine in zip(opened.steps(nearest[matches]), similarity[matches], strict=True):
             licence = step.licence or NO_LICENCE
             print_data(f"  {cosine:.2f}  {step.text}  [{step.source}, {licence}]")
 

@@ -103,13 +103,13 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 
 def _require_cut(scores: "Scores", other: "Scores | None") -> None:
     """Raise DatasetError if --cut had no effect on any predictions."""
-    from stepline.datasets.predictions import CUT_RULE
+    from stepline.datasets.predictions import PDVC_CUT_NOTE
     from stepline.errors import DatasetError
 
     notes = list(scores.notes)
     if other is not None:
         notes += other.notes
-    if not any(CUT_RULE in note for note in notes):
+    if not any(PDVC_CUT_NOTE in note for note in notes):
         raise DatasetError(
             "--cut pdvc: no prediction has PDVC's proposal_score, sentence_score and "
             "pred_event_count; leave --cut out"
@@ -229,8 +229,8 @@ def _predict_by_aligner(
     from stepline.models.nasva.benchmarks import write_alignments as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
-    questions, loaded, inputs = _inputs(benchmark, options)
-    return answer(benchmark, questions, loaded, inputs, out, settings)
+    questions, aligner, inputs = _read_benchmark_inputs(benchmark, options)
+    return answer(benchmark, questions, aligner, inputs, out, settings)
 
 
 def _predict_by_describer(
@@ -248,14 +248,14 @@ def _predict_by_describer(
     settings = settings_from_options({**options, "model": None}).procx
 
     # the network, and what it reads
-    loaded = load_model(options["model"])
+    describer = load_model(options["model"])
     features = StoredFeatures(options["features"])
 
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _print_skipped_videos(questions.count_reasons())
     prefix = id_prefix(options["reference"])
-    answers = answer(questions.questions, loaded, features, out, settings, prefix)
+    answers = answer(questions.questions, describer, features, out, settings, prefix)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
     return answers
@@ -277,15 +277,15 @@ def _predict_by_detector(
     from stepline.review.clips import read_clips
 
     # the detector, and what it sees
-    loaded = load_for_benchmarks(options["detector"])
+    detector = load_for_benchmarks(options["detector"])
     # A detector of frames reads the videos, another one their features.
-    if loaded.sees_frames:
+    if detector.sees_frames:
         videos = name_videos(find_videos([options["features"]]), options["features"])
         source: Any = partial(_find_video, videos)
     else:
         source = StoredFeatures(options["features"]).read
     if benchmark == "vnd":
-        return write_clip_scores(read_clips(options["reference"]), loaded, source, out)
+        return write_clip_scores(read_clips(options["reference"]), detector, source, out)
 
     # the sentences of the benchmark, and when they are said
     questions = read_benchmark_questions(
@@ -299,7 +299,7 @@ def _predict_by_detector(
         sentence_times = spoken_times(transcript, question.id)
         if sentence_times is not None:
             times[question.id] = sentence_times
-    return write_sentence_scores(texts, times, loaded, source, out)
+    return write_sentence_scores(texts, times, detector, source, out)
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
@@ -335,8 +335,8 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
     # the network, what it is asked, and the fit
     settings = settings_from_options(options).nasva.aligner
-    questions, loaded, inputs = _inputs(benchmark, options)
-    quality, missing = fit(benchmark, questions, loaded, inputs, settings)
+    questions, aligner, inputs = _read_benchmark_inputs(benchmark, options)
+    quality, missing = fit(benchmark, questions, aligner, inputs, settings)
     _report_missing(missing, None)
     if as_json:
         print_data(json.dumps(asdict(quality)))
@@ -350,7 +350,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     )
 
 
-def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
+def _read_benchmark_inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return the questions of a benchmark, the network, and its features and text vectors.
 
     A wrong path is reported before any work.
@@ -364,12 +364,12 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     from stepline.models.training.benchmark_answers import StoredFeatures
 
     # The network first: it is the cheapest to check.
-    loaded = load_aligner(options["aligner"])
+    aligner = load_aligner(options["aligner"])
     features = StoredFeatures(options["features"])
-    inputs = BenchmarkInputs(features, TextVectors(options["texts"], loaded))
+    inputs = BenchmarkInputs(features, TextVectors(options["texts"], aligner))
     questions = read_benchmark_questions(benchmark, options["reference"], options["subset"])
     _print_skipped_videos(questions.count_reasons())
-    return questions.questions, loaded, inputs
+    return questions.questions, aligner, inputs
 
 
 def _print_skipped_videos(reasons: dict[str, int]) -> None:

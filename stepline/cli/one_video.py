@@ -225,7 +225,7 @@ def _load_or_find_steps(
 @out_option("Folder for the results.", default="out")
 @click.option(
     "--length",
-    help="Longest summary: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.",
+    help="Longest summary: 45 (seconds), 1:30 or 25%. Default: every seen or placed step.",
 )
 @json_option
 @speech_options

@@ -136,17 +136,17 @@ class ResultPrinter:
         self._json_texts: dict[str, str] = {}  # by label. Empty for a video that failed
         self._prints_tables = not several or logging.getLogger().isEnabledFor(logging.INFO)
 
-    def print_all(
+    def print_outcomes(
         self,
-        start: "Callable[[Progress | None], Iterable[VideoOutcome | None]]",
+        iterate_outcomes: "Callable[[Progress | None], Iterable[VideoOutcome | None]]",
         labels: Sequence[str],
         folder: FolderProgress | None,
     ) -> None:
         """Print the outcomes of videos as they come.
 
         Args:
-            start: begins the work and yields outcomes, or None while there are none. It is given a
-                callback for progress, or None if each video shows its own.
+            iterate_outcomes: runs the videos and yields their outcomes, or None while there are none. Its
+                argument is a callback for progress, None if each video shows its own progress.
             labels: names of the videos, in their order.
             folder: shows the progress of several videos. None for one video.
         """
@@ -154,7 +154,7 @@ class ResultPrinter:
         self._labels.extend(labels)
         with folder or contextlib.nullcontext():
             # None comes now and then, so that the time left is right between two videos.
-            for outcome in start(folder.show_counts if folder is not None else None):
+            for outcome in iterate_outcomes(folder.show_counts if folder is not None else None):
                 if outcome is not None:
                     self._print(outcome)
                     is_earlier = outcome.result is not None and outcome.result.is_from_earlier_run

@@ -6,7 +6,7 @@ Each comes from the pydantic class. The record's is that of the studio's API too
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
@@ -14,7 +14,7 @@ from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import path_option
 from stepline.errors import SettingsError
 
-Schema: TypeAlias = dict[str, Any]
+Schema = dict[str, Any]
 
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

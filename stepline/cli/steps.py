@@ -69,7 +69,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
     metavar="FORMAT",
     help=f"Write only this output and the JSON. {FORMAT_NAMES}",
 )
-@click.option("--clips", is_flag=True, help="Cut an mp4 clip of every step that is shown.")
+@click.option("--clips", is_flag=True, help="Cut an mp4 clip of every step that is seen or placed.")
 @click.option(
     "--base-url",
     metavar="URL",
@@ -97,7 +97,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @speech_options
 def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
-    """Find the steps of videos and when each is shown.
+    """Find the steps of videos and the seconds of each.
 
     \b
     Example:
@@ -175,10 +175,10 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
             settings, output, request_parts, requested_device(), requested_compute(), levels
         )
         with VideoPool(setup, jobs) as pool:
-            printer.print_all(lambda _: pool.run(sources), labels, folder)
+            printer.print_outcomes(lambda _: pool.run(sources), labels, folder)
     else:
         run = partial(run_sequentially, sources, settings, output, networks, request_parts)
-        printer.print_all(run, labels, folder)
+        printer.print_outcomes(run, labels, folder)
     if options["browse"] and printer.last is not None:
         webbrowser.open((output.out / f"{safe_stem(printer.last.id)}.html").absolute().as_uri())
     sys.exit(printer.status)

@@ -7,7 +7,7 @@ N groups, D width of a vector.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,10 @@ class StepIndex(NamedTuple):
     step: int
 
 
-StepGroup: TypeAlias = list[StepIndex]  # steps that do the same, of one video or several
+StepGroup = list[StepIndex]  # steps that do the same, of one video or several
 # number of a step -> number of its group
-GroupNumbers: TypeAlias = dict[int, int]
-FirstSteps: TypeAlias = dict[int, int]  # number of a video -> its first step in a group
+GroupNumbers = dict[int, int]
+FirstSteps = dict[int, int]  # number of a video -> its first step in a group
 
 
 def video_similarities(vectors: Sequence[Matrix]) -> Matrix:

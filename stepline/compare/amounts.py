@@ -5,8 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pydantic import Field
-
 from stepline.records import FrozenModel, Material
 from stepline.writing.quantities import (
     COUNT_KIND,
@@ -55,18 +53,18 @@ class StatedAmount:
 class AmountSpread(FrozenModel):
     """The least, median and greatest amount of a thing over videos, in one unit."""
 
-    thing: str = Field(
-        "",
-        description='word for what is measured ("flour"), "" if the step is measured ("bake for '
-        '20 minutes")',
-    )
-    unit: str | None = Field(
-        None, description="unit of the amounts: the one that most videos use, None for a bare count"
-    )
-    low: float = Field(description="least amount")
-    median: float = Field(description="median amount. Of a range, its middle counts")
-    high: float = Field(description="greatest amount")
-    videos: tuple[str, ...] = Field(description="ids of the videos that state an amount")
+    thing: str = ""
+    """word for what is measured ("flour"), "" if the step is measured ("bake for 20 minutes")"""
+    unit: str | None = None
+    """unit of the amounts: the one that most videos use, None for a bare count"""
+    low: float
+    """least amount"""
+    median: float
+    """median amount. Of a range, its middle counts"""
+    high: float
+    """greatest amount"""
+    videos: tuple[str, ...]
+    """ids of the videos that state an amount"""
 
 
 def step_amounts(video: str, text: str) -> list[StatedAmount]:

@@ -2,16 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
-
-from pydantic import Field
 
 from stepline.compare.amounts import AmountSpread, amount_spreads, material_amounts
 from stepline.records import FrozenModel, Material, Matrix, Seconds
 
-Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
-NamedMaterial: TypeAlias = tuple[str, Material]  # with the id of the video
-VideoMaterials: TypeAlias = tuple[str, Sequence[Material]]  # id of a video, what it needs
+Embedder = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
+NamedMaterial = tuple[str, Material]  # with the id of the video
+VideoMaterials = tuple[str, Sequence[Material]]  # id of a video, what it needs
 
 # cosine from which two names are one thing: "egg" and "eggs", but not "red onion" and "onion soup"
 MIN_NAME_SIMILARITY = 0.85
@@ -20,18 +17,21 @@ MIN_NAME_SIMILARITY = 0.85
 class MaterialMention(FrozenModel):
     """A video that names a material or tool, and the second of the first mention."""
 
-    video: str = Field(description="id of the video")
-    at: Seconds = Field(description="second of the video at which the thing is named first")
+    video: str
+    """id of the video"""
+    at: Seconds
+    """second of the video at which the thing is named first"""
 
 
 class ComparedMaterial(FrozenModel):
     """A material or tool that videos need, by the name that most of them use."""
 
-    name: str = Field(description="the most frequent name, in lower case")
-    videos: tuple[MaterialMention, ...] = Field(description="the videos that name it")
-    amounts: tuple[AmountSpread, ...] = Field(
-        description="how much of it the videos use, one spread for each kind of unit (mass, volume)"
-    )
+    name: str
+    """the most frequent name, in lower case"""
+    videos: tuple[MaterialMention, ...]
+    """the videos that name it"""
+    amounts: tuple[AmountSpread, ...]
+    """how much of it the videos use, one spread for each kind of unit (mass, volume)"""
 
 
 def compare_materials(
@@ -47,18 +47,18 @@ def compare_materials(
     """
     # Names that mean the same become one, in the words of most videos.
     names = Counter(m.name.casefold() for _, materials in videos for m in materials)
-    main_names = _most_frequent_names(names, embedder)
+    canonical_names = _canonical_names(names, embedder)
     mentions: dict[str, list[NamedMaterial]] = {}
     for video, materials in videos:
         for material in materials:
-            name = main_names[material.name.casefold()]
+            name = canonical_names[material.name.casefold()]
             mentions.setdefault(name, []).append((video, material))
     # What each video says of a thing, joined.
     compared = [_compared_material(name, rows) for name, rows in mentions.items()]
     return tuple(sorted(compared, key=lambda material: len(material.videos), reverse=True))
 
 
-def _most_frequent_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:
+def _canonical_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:
     """Return name -> most frequent name with nearly the same meaning, which may be itself.
 
     Args:
@@ -69,20 +69,20 @@ def _most_frequent_names(name_counts: Counter[str], embedder: Embedder) -> dict[
     if not names:
         return {}
     vectors = embedder(names)
-    main_rows: list[int] = []
-    main_names = {}
+    canonical_rows: list[int] = []
+    canonical_names = {}
     # Frequent names come first, so that rare ones join them and not the other way.
     for row, name in enumerate(names):
-        main_row = row
-        if main_rows:
-            cosines = vectors[main_rows] @ vectors[row]
+        canonical_row = row
+        if canonical_rows:
+            cosines = vectors[canonical_rows] @ vectors[row]
             best = int(cosines.argmax())
             if cosines[best] >= MIN_NAME_SIMILARITY:
-                main_row = main_rows[best]
-        if main_row == row:
-            main_rows.append(row)
-        main_names[name] = names[main_row]
-    return main_names
+                canonical_row = canonical_rows[best]
+        if canonical_row == row:
+            canonical_rows.append(row)
+        canonical_names[name] = names[canonical_row]
+    return canonical_names
 
 
 def _compared_material(name: str, mentions: Sequence[NamedMaterial]) -> ComparedMaterial:

@@ -38,11 +38,16 @@ MIN_COMMON_VIDEOS = 2  # what one video does is not common
 class ComparedVideo(FrozenModel):
     """A video that shows the compared task."""
 
-    id: str = Field(description="id of the video's record")
-    title: str = Field(description="title of the video")
-    path: str | None = Field(description="path of the video file, as the record has it")
-    duration: float | None = Field(description="duration of the video in seconds")
-    steps: int = Field(description="number of steps of the video")
+    id: str
+    """id of the video's record"""
+    title: str
+    """title of the video"""
+    path: str | None
+    """path of the video file, as the record has it"""
+    duration: float | None
+    """duration of the video in seconds"""
+    steps: int
+    """number of steps of the video"""
     likeness: float = Field(
         description="mean similarity to the other videos: the mean cosine of each step with the "
         "most similar step of another video, in both directions"
@@ -52,61 +57,76 @@ class ComparedVideo(FrozenModel):
 class LeftOutVideo(FrozenModel):
     """A record that is not part of the procedure, and why."""
 
-    id: str = Field(description="id of the record")
-    title: str = Field(description="title of the video")
-    reason: str = Field(description="why it was left out, in words")
+    id: str
+    """id of the record"""
+    title: str
+    """title of the video"""
+    reason: str
+    """why it was left out, in words"""
 
 
 class Occurrence(FrozenModel):
     """A step of one video that was aligned with a step of the common procedure."""
 
-    video: str = Field(description="id of the video")
-    step: str = Field(description="id of the step in that video's record")
-    text: str = Field(description="the step in the words of that video")
-    start: Seconds | None = Field(
-        description="second at which the step begins to be shown, or else to be said"
-    )
-    end: Seconds | None = Field(description="second at which that ends")
+    video: str
+    """id of the video"""
+    step: str
+    """id of the step in that video's record"""
+    text: str
+    """the step in the words of that video"""
+    start: Seconds | None
+    """second at which the step begins to be shown, or else to be said"""
+    end: Seconds | None
+    """second at which that ends"""
 
 
 class SecondsSpread(FrozenModel):
     """How long a step is shown: the least, median and greatest seconds over its occurrences."""
 
-    low: float = Field(description="least number of seconds")
-    median: float = Field(description="median number of seconds")
-    high: float = Field(description="greatest number of seconds")
+    low: float
+    """least number of seconds"""
+    median: float
+    """median number of seconds"""
+    high: float
+    """greatest number of seconds"""
 
 
 class ProcedureStep(FrozenModel):
     """A step that several videos do, in the words of the most typical video."""
 
-    id: str = Field(description="id of the step, unique in the comparison")
-    text: str = Field(description="the step in its most typical wording")
-    kind: StepKind = Field(description='"do", or "avoid" for a warning')
-    videos: int = Field(description="number of videos that do it")
-    share: Probability = Field(description="fraction of all videos that do it")
-    common: bool = Field(description="whether enough videos do it for the common procedure")
-    place: Probability = Field(
-        description="mean position in the videos, 0 for their first step, 1 for their last"
-    )
-    seconds: SecondsSpread | None = Field(
-        description="how long it is shown, null if no video shows it"
-    )
-    amounts: tuple[AmountSpread, ...] = Field(
-        description="amounts and times in its wordings, with their spread over the videos"
-    )
-    occurrences: tuple[Occurrence, ...] = Field(
-        description="the steps of the videos that were aligned with it"
-    )
+    id: str
+    """id of the step, unique in the comparison"""
+    text: str
+    """the step in its most typical wording"""
+    kind: StepKind
+    """ "do", or "avoid" for a warning"""
+    videos: int
+    """number of videos that do it"""
+    share: Probability
+    """fraction of all videos that do it"""
+    common: bool
+    """whether enough videos do it for the common procedure"""
+    place: Probability
+    """mean position in the videos, 0 for their first step, 1 for their last"""
+    seconds: SecondsSpread | None
+    """how long it is shown, null if no video shows it"""
+    amounts: tuple[AmountSpread, ...]
+    """amounts and times in its wordings, with their spread over the videos"""
+    occurrences: tuple[Occurrence, ...]
+    """the steps of the videos that were aligned with it"""
 
 
 class OrderCount(FrozenModel):
     """The more frequent order of two steps over the videos that do both."""
 
-    first: str = Field(description="id of the step that more videos do first")
-    then: str = Field(description="id of the other step")
-    videos: int = Field(description="number of videos that do them in this order")
-    of: int = Field(description="number of videos that do both steps")
+    first: str
+    """id of the step that more videos do first"""
+    then: str
+    """id of the other step"""
+    videos: int
+    """number of videos that do them in this order"""
+    of: int
+    """number of videos that do both steps"""
 
 
 class Transition(FrozenModel):
@@ -117,32 +137,33 @@ class Transition(FrozenModel):
 
     source: str = Field(description='id of a step, or "start"')
     target: str = Field(description='id of a step, or "end"')
-    count: int = Field(description="how often `target` comes right after `source`, in all videos")
-    probability: Probability = Field(
-        description="`count` as a fraction of all arrows from `source`"
-    )
+    count: int
+    """how often `target` comes right after `source`, in all videos"""
+    probability: Probability
+    """`count` as a fraction of all arrows from `source`"""
 
 
 class TaskComparison(FrozenModel):
     """The steps of many videos of one task as one procedure, in the order most of them keep."""
 
-    version: Literal[1] = Field(1, description="version of this JSON form")
-    title: str = Field(description="title of the most typical video")
-    videos: tuple[ComparedVideo, ...] = Field(description="the videos of the task")
-    left_out: tuple[LeftOutVideo, ...] = Field(
-        description="records without steps, with a repeated id, or of another task"
-    )
-    steps: tuple[ProcedureStep, ...] = Field(
-        description="in the order in which most videos do them"
-    )
-    orders: tuple[OrderCount, ...] = Field(
-        description="the usual order of each pair of steps that two or more videos do"
-    )
-    transitions: tuple[Transition, ...] = Field(description="the arrows of the task graph")
-    materials: tuple[ComparedMaterial, ...] = Field(
-        description="ingredients and materials that the videos name"
-    )
-    tools: tuple[ComparedMaterial, ...] = Field(description="tools that the videos name")
+    version: Literal[1] = 1
+    """version of this JSON form"""
+    title: str
+    """title of the most typical video"""
+    videos: tuple[ComparedVideo, ...]
+    """the videos of the task"""
+    left_out: tuple[LeftOutVideo, ...]
+    """records without steps, with a repeated id, or of another task"""
+    steps: tuple[ProcedureStep, ...]
+    """in the order in which most videos do them"""
+    orders: tuple[OrderCount, ...]
+    """the usual order of each pair of steps that two or more videos do"""
+    transitions: tuple[Transition, ...]
+    """the arrows of the task graph"""
+    materials: tuple[ComparedMaterial, ...]
+    """ingredients and materials that the videos name"""
+    tools: tuple[ComparedMaterial, ...]
+    """tools that the videos name"""
 
     @property
     def common_steps(self) -> tuple[ProcedureStep, ...]:
@@ -257,8 +278,8 @@ def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list
     parts: list[StepGroup] = []
     for group in groups:
         of_kind: dict[StepKind, StepGroup] = {}
-        for place in group:
-            of_kind.setdefault(records[place.video].steps[place.step].kind, []).append(place)
+        for index in group:
+            of_kind.setdefault(records[index.video].steps[index.step].kind, []).append(index)
         parts += of_kind.values()
     return parts
 
@@ -300,14 +321,14 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
     least = max(MIN_COMMON_VIDEOS, settings.common_share * video_count)
     steps = []
     for number, group in enumerate(aligned.groups):
-        steps_of_group = [aligned.find_step(*place) for place in group]
+        steps_of_group = [aligned.find_step(*index) for index in group]
         # The wording that is nearest to the middle of its group.
         likeness = [float(aligned.vectors[v][s] @ centers[number]) for v, s in group]
         typical = steps_of_group[int(np.argmax(likeness))]
         # From 0 at the first step to 1 at the last. A video of one step has it at 0.
         counts = [len(aligned.records[video].steps) for video, _ in group]
-        places = [p.step / max(1, n - 1) for p, n in zip(group, counts, strict=True)]
-        count = len({place.video for place in group})
+        positions = [p.step / max(1, n - 1) for p, n in zip(group, counts, strict=True)]
+        count = len({index.video for index in group})
         occurrences = _make_occurrences(aligned, group)
         amounts = []
         for occurrence in occurrences:
@@ -319,7 +340,7 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
             videos=count,
             share=round(count / video_count, 3),
             common=count >= least,
-            place=round(statistics.mean(places), 3),
+            place=round(statistics.mean(positions), 3),
             seconds=_seconds_spread(steps_of_group),
             amounts=amount_spreads(amounts),
             occurrences=occurrences,
@@ -330,9 +351,9 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
 
 def _make_occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, ...]:
     occurrences = []
-    for place in sorted(group):
-        step = aligned.find_step(*place)
-        video = aligned.records[place.video].id
+    for index in sorted(group):
+        step = aligned.find_step(*index)
+        video = aligned.records[index.video].id
         # Where the step is shown, or else spoken.
         span = shown_span(step) or step.said
         start, end = (span.start, span.end) if span else (None, None)
@@ -374,17 +395,17 @@ def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple
 def _count_transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     """Return the transitions between steps, with their counts and probabilities."""
     # The group of each step, by which a video becomes a path through groups.
-    number_of = {place: number for number, group in enumerate(aligned.groups) for place in group}
+    number_of = {index: number for number, group in enumerate(aligned.groups) for index in group}
     # Arrows are counted along each path, from the start to the end.
     arrows: Counter[tuple[int, int]] = Counter()
     start = -1
     end = len(aligned.groups)
     paths: dict[int, list[int]] = {video: [start] for video in range(len(aligned.records))}
-    for place in sorted(number_of):
-        path = paths[place.video]
+    for index in sorted(number_of):
+        path = paths[index.video]
         # two steps of one group in a row are one visit
-        if path[-1] != number_of[place]:
-            path.append(number_of[place])
+        if path[-1] != number_of[index]:
+            path.append(number_of[index])
     # Probabilities are of all arrows that leave a step. Each visit of a step has one.
     transition_counts: Counter[int] = Counter()
     for path in paths.values():

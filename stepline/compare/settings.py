@@ -16,23 +16,16 @@ class CompareSettings(Settings):
         "of each step with the most similar step of another video, in both directions. See "
         "docs/results/compare.md",
     )
-    step_likeness: Fraction = Field(
-        0.55, description="least cosine of a step with a group of steps that it joins in order"
-    )
-    moved_likeness: Fraction = Field(
-        0.65, description="least cosine of a step with a group that it joins out of order"
-    )
-    repeated_likeness: Fraction = Field(
-        0.8, description="least cosine of a step with a group that has a step of the same video"
-    )
-    rounds: CountOrZero = Field(
-        2, description="how often each video is taken out of the alignment and aligned again"
-    )
-    common_share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        0.5,
-        description="least share of the videos, and never fewer than two, that do a step of the "
-        "common procedure",
-    )
+    step_likeness: Fraction = 0.55
+    """least cosine of a step with a group of steps that it joins in order"""
+    moved_likeness: Fraction = 0.65
+    """least cosine of a step with a group that it joins out of order"""
+    repeated_likeness: Fraction = 0.8
+    """least cosine of a step with a group that has a step of the same video"""
+    rounds: CountOrZero = 2
+    """how often each video is taken out of the alignment and aligned again"""
+    common_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    """least share of the videos, and never fewer than two, that do a step of the common procedure"""
 
 
 class CompareRunSettings(Settings):

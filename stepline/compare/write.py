@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from stepline.compare.amounts import AmountSpread, format_spread
 from stepline.compare.materials import ComparedMaterial
@@ -23,7 +23,7 @@ FILE_STEM = "comparison"  # of the files in the folder --out
 SAME_LENGTH_SECONDS = 1.0  # s by which the header of a video may differ from what was read
 MAX_NEXT_STEPS = 3  # of the steps that follow, the most probable ones
 
-View: TypeAlias = dict[str, Any]  # what the template page.html shows
+View = dict[str, Any]  # what the template page.html shows
 
 
 def to_json(comparison: TaskComparison) -> str:
@@ -251,14 +251,12 @@ def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[s
         texts: step id -> text of the step.
     """
     common_ids = {step.id for step in comparison.common_steps}
-    sentences = []
-    for order in comparison.orders:
-        if order.videos < order.of and {order.first, order.then} <= common_ids:
-            sentences.append(
-                f"“{texts[order.first]}” before “{texts[order.then]}”: {order.videos} of "
-                f"{order.of} videos that do both"
-            )
-    return sentences
+    return [
+        f"“{texts[order.first]}” before “{texts[order.then]}”: {order.videos} of "
+        f"{order.of} videos that do both"
+        for order in comparison.orders
+        if order.videos < order.of and {order.first, order.then} <= common_ids
+    ]
 
 
 def _material_rows(

@@ -245,8 +245,7 @@ class PhaseProgress:
         """Videos per hour that this run has finished itself. None before the first."""
         # What an earlier run did took no time of this one.
         worked = self.finished - self.finished_earlier
-        hours = max(self.seconds, 1e-9) / SECONDS_PER_HOUR
-        return worked / hours if worked else None
+        return worked / (max(self.seconds, 1e-9) / SECONDS_PER_HOUR) if worked else None
 
     @property
     def seconds_left(self) -> float | None:
@@ -388,7 +387,7 @@ def run_recipe(
                         results = ResultStore(out)  # other machines have written to it
                     continue
                 for stage in stages:
-                    lock.check()
+                    lock.require_ownership()
                     plan = run_dataset_stage(stage, plan, results, collection, run_log, request.say)
             run_log.write(
                 "ended",
@@ -407,7 +406,7 @@ def run_recipe(
             time.monotonic() - began,
         )
         if at_end is not None:
-            lock.check()
+            lock.require_ownership()
             at_end(outcome)
     return outcome
 
@@ -431,7 +430,7 @@ def _run_video_stages(
 
     def count(video: FinishedVideo) -> None:
         # Another driver may have taken the lock, if this machine seemed dead.
-        lock.check()
+        lock.require_ownership()
         progress.count(video.failure, earlier=not video.ran_any_task)
         request.on_progress(progress)
 

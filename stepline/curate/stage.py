@@ -12,13 +12,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
 from stepline.curate.settings import (
     CleanSettings,
-    CoarseStageSettings,
     EngineSettings,
     ExportSettings,
     FilterSettings,
@@ -27,6 +26,7 @@ from stepline.curate.settings import (
     PlacingSettings,
     ReportSettings,
     SourceSettings,
+    SpeechPlacingSettings,
     SwapStageSettings,
     VisibleSettings,
 )
@@ -96,7 +96,7 @@ def reject_video(id: str, reason: str) -> Rejected:
     return Rejected("video", reason, id=id)
 
 
-SourceEntry: TypeAlias = VideoItem | Rejected
+SourceEntry = VideoItem | Rejected
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ class Collection:
     refused: Sequence[Rejected]
 
 
-StageKind: TypeAlias = Literal["video", "dataset"]
-StageInput: TypeAlias = Literal["media", "speech", "picture", "about", "where"]
-FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
+StageKind = Literal["video", "dataset"]
+StageInput = Literal["media", "speech", "picture", "about", "where"]
+FailureKind = Literal["left out", "error", "hang", "crash", "memory"]
 
 
 class LeftOutError(Exception):
@@ -263,7 +263,7 @@ class Stage:
         return () if self.libraries is None else self.libraries(recipe)
 
 
-StageTable: TypeAlias = Mapping[str, Stage]
+StageTable = Mapping[str, Stage]
 
 
 DATASET_FOLDER = "dataset"  # below OUT: what is published
@@ -273,19 +273,15 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 class Recipe(Settings):
     """A recipe of `stepline curate`: the stages and all their settings."""
 
-    stages: tuple[str, ...] = Field(
-        (), description="names of the stages, each after those that it needs"
-    )
-    threads: Threads = Field(
-        1, description="threads of a dataset stage (training); they decide its last bits"
-    )
+    stages: tuple[str, ...] = ()
+    """names of the stages, each after those that it needs"""
+    threads: Threads = 1
+    """threads of a dataset stage (training); they decide its last bits"""
     source: SourceSettings = SourceSettings()
-    steps: StepsSettings = Field(
-        StepsSettings(),
-        description="recogniser, writer, backbone, coarse placing, grounding and judge",
-    )
+    steps: StepsSettings = StepsSettings()
+    """recogniser, writer, backbone, coarse placing, grounding and judge"""
     filter: FilterSettings = FilterSettings()
-    coarse: CoarseStageSettings = CoarseStageSettings()
+    coarse: SpeechPlacingSettings = SpeechPlacingSettings()
     gather: GatherSettings = GatherSettings()
     sieve_swap: SwapStageSettings = SwapStageSettings()
     train: AlignerRunSettings = AlignerRunSettings()

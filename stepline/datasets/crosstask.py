@@ -14,7 +14,6 @@ at random.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.datasets.files import find_file, read_headless_csv, read_text
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
@@ -23,8 +22,8 @@ from stepline.errors import DatasetError
 TASK_FILES = ("tasks_primary.txt", "tasks_related.txt")
 VIDEOS_FILE = "videos.csv"
 VALIDATION_FILE = "videos_val.csv"
-TASK_LINES = 5  # of a block: id, title, url, number of steps, steps
-VideoKey: TypeAlias = tuple[str, str]  # task, video
+LINES_PER_TASK = 5  # of a block: id, title, url, number of steps, steps
+VideoKey = tuple[str, str]  # task, video
 
 NO_FILE = "has no annotation file"
 NO_TASK = "its task is in no tasks file"
@@ -49,19 +48,19 @@ class TaskDescription:
 def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per (task, video) pair of videos.csv. path: the folder of the release."""
     primary_file, related_file = TASK_FILES
-    task_paths = [release_file(path, primary_file)]
+    task_paths = [find_release_file(path, primary_file)]
     related_path = find_file(path, related_file)
     if related_path is not None:
         task_paths.append(related_path)
     tasks = {task.id: task for task_path in task_paths for task in read_tasks(task_path)}
-    videos = _read_pairs(release_file(path, VIDEOS_FILE))
+    videos = _read_pairs(find_release_file(path, VIDEOS_FILE))
     validation = read_validation_pairs(path)
     for key in videos | validation:
         subset = "val" if key in validation else "train"
         yield _read_video(path, tasks.get(key[0]), key, subset)
 
 
-def release_file(folder: Path, name: str) -> Path:
+def find_release_file(folder: Path, name: str) -> Path:
     """Return the path of a file in the release's folder. Raises DatasetError if it is missing."""
     if not folder.is_dir():
         raise DatasetError(
@@ -98,7 +97,7 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
         rows = [line for line in block.split("\n") if line]
         if not rows:
             continue
-        if len(rows) != TASK_LINES or not rows[3].isdecimal():
+        if len(rows) != LINES_PER_TASK or not rows[3].isdecimal():
             raise DatasetError(
                 f"{path}: the block of {rows[0]!r} is not id, title, url, number of steps, steps "
                 "and an empty line; download it again"

@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.datasets.files import read_text
 from stepline.datasets.record_builder import strip_id_prefix
@@ -24,7 +23,7 @@ from stepline.files.atomic_files import write_atomic
 UNNAMED_SET = "unnamed"  # dataset of a line that names none
 TEST_PREFIX = "test"  # of the names of test splits: test, testing, test_seen
 MARKUP_BRACKETS = '{["<'  # what JSON and markup begin with, and no id does
-NamesById: TypeAlias = defaultdict[str, set[str]]  # video id -> names of its datasets
+NamesById = defaultdict[str, set[str]]  # video id -> names of its datasets
 LIST_HEADING = (
     "# Ids of evaluation videos and the datasets that hold them; "
     "made by `stepline curate excluded`\n"

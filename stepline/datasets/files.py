@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeAlias
+from typing import Any
 
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import files_below
@@ -30,7 +30,7 @@ from stepline.limits import (
 )
 from stepline.limits import parse_json as json_tree
 
-Tree: TypeAlias = Any  # a JSON value: the one place where no type is known yet
+Tree = Any  # a JSON value: the one place where no type is known yet
 
 TOO_LARGE_CURE = "so none of the files that are read; check which one it is"
 GZIP_MAGIC = b"\x1f\x8b"

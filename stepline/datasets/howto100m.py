@@ -10,7 +10,6 @@ A folder or a .tar.gz archive of such files is read as well.
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.datasets.files import Node, read_json_files
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
@@ -19,7 +18,7 @@ from stepline.errors import DatasetError
 VIDEO_KEYS = ("start", "end", "text", "segments")  # of one video's object
 
 
-CaptionRow: TypeAlias = tuple[str, float, float]  # text, start and end, NaN where not known
+CaptionRow = tuple[str, float, float]  # text, start and end, NaN where not known
 
 
 def read_steps(path: Path) -> Iterator[DatasetEntry]:

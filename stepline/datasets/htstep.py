@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.datasets.files import Node, find_file, find_required_file, read_csv, read_node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
@@ -51,7 +50,7 @@ class ArticleStep:
 
 
 # activity -> variation -> id -> headline
-Articles: TypeAlias = dict[str, dict[str, dict[str, ArticleStep]]]
+Articles = dict[str, dict[str, dict[str, ArticleStep]]]
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:

@@ -24,7 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from stepline.datasets.files import JSON_ENDINGS, Node, Tree, quote_value, read_node
 from stepline.datasets.record_builder import BAD_TEXT, NO_TEXT, shared_prefix
@@ -83,13 +83,13 @@ class SegmentPredictions:
 # ---------------------------------------------------------------- PDVC's proposals
 
 
-Cut: TypeAlias = Literal["pdvc"]
+Cut = Literal["pdvc"]
 
 CAPTION_WEIGHT = 1.0  # of a caption's likelihood next to its proposal's confidence
 LENGTH_POWER = 2.0  # of the words by which a likelihood is divided
 WORD_EPSILON = 1e-5  # against captions without a word
-CUT_RULE = "ranked and cut as PDVC does it"
-UNCUT_RULE = (
+PDVC_CUT_NOTE = "ranked and cut as PDVC does it"
+UNCUT_NOTE = (
     "proposals of PDVC, more than its event counts, scored as they are; --cut pdvc ranks and cuts "
     "them as PDVC does before it scores"
 )
@@ -127,8 +127,7 @@ def joint_score(row: Node) -> float:
     It is the proposal's confidence plus the length-normalised log-likelihood of its caption.
     """
     words = len(row["sentence"].text().split())
-    length = math.pow(words, LENGTH_POWER) + WORD_EPSILON
-    likelihood = row["sentence_score"].number() / length
+    likelihood = row["sentence_score"].number() / (math.pow(words, LENGTH_POWER) + WORD_EPSILON)
     return row["proposal_score"].number() + CAPTION_WEIGHT * likelihood
 
 
@@ -187,8 +186,8 @@ class _PredictionReader:
         prefix = shared_prefix(self.segments)
         rules = [UNPREFIXED_RULE] if prefix else []
         for count, rule in (
-            (self._cut_video_count, f"videos: {CUT_RULE}"),
-            (self._uncut_video_count, f"videos: {UNCUT_RULE}"),
+            (self._cut_video_count, f"videos: {PDVC_CUT_NOTE}"),
+            (self._uncut_video_count, f"videos: {UNCUT_NOTE}"),
             (self._empty_text_count, "segments have an empty text and stay as they are"),
         ):
             if count:

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from stepline.datasets import (
     crosstask,
@@ -24,7 +24,7 @@ from stepline.datasets.record_builder import (
 )
 from stepline.errors import DatasetError
 
-Reader: TypeAlias = Callable[[Path], Iterator[DatasetEntry]]
+Reader = Callable[[Path], Iterator[DatasetEntry]]
 
 
 @dataclass(frozen=True)

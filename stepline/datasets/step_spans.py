@@ -104,8 +104,7 @@ def _read_recordings(file: Path) -> Iterator[Node]:
     from stepline.files.parquet import ParquetError, ParquetReader
 
     try:
-        rows = ParquetReader(file).rows(list(MESSAGE_COLUMNS))
-        for index, row in enumerate(rows):
+        for index, row in enumerate(ParquetReader(file).rows(list(MESSAGE_COLUMNS))):
             yield Node(row, f"{file}: row {index}")
     except (ParquetError, KeyError) as error:
         reason = first_line(error)

@@ -17,7 +17,7 @@ actions of the same miniclip by the same text. Without it they are matched by th
 import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from stepline.datasets.files import Node, find_file, find_required_file, read_node
 from stepline.datasets.record_builder import REPEATED_SPAN, DatasetEntry, RecordBuilder
@@ -29,7 +29,7 @@ VISIBILITY_LABELS = (VISIBLE_LABEL, 1)
 MIN_SIMILARITY = 0.75  # difflib ratio from which a window's text is taken for the action's
 UNMATCHED_WINDOW = "no action of the miniclip is worded like it"
 
-Window: TypeAlias = tuple[float, float]  # start and end in seconds
+Window = tuple[float, float]  # start and end in seconds
 
 
 class Action(NamedTuple):

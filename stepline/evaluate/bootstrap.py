@@ -7,14 +7,13 @@ With weights of one a score is the usual one.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Integers: TypeAlias = npt.NDArray[np.int64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 BOOTSTRAP_DRAWS = 1000  # of videos; the interval's ends then move by about a twentieth of its width
 INTERVAL_PERCENT = 95.0  # percent of the draws inside the interval
@@ -130,7 +129,7 @@ def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
 
 
 def bootstrap_scores(
-    statistics: Mapping[str, Statistic], *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
+    statistics: Mapping[str, Statistic], *, draws: int, seed: int = 0
 ) -> dict[str, Floats]:
     """Return name -> (draws,) bootstrap scores. All statistics are scored on the same draws.
 

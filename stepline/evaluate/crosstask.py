@@ -19,10 +19,10 @@ import numpy as np
 from stepline.datasets.crosstask import (
     TASK_FILES,
     VideoKey,
+    find_release_file,
     read_annotation,
     read_tasks,
     read_validation_pairs,
-    release_file,
 )
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
@@ -339,7 +339,7 @@ def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
     """Return (task id, video id) -> annotation, for the primary tasks without the validation
     videos.
     """
-    tasks = read_tasks(release_file(folder, TASK_FILES[0]))
+    tasks = read_tasks(find_release_file(folder, TASK_FILES[0]))
     step_counts = {task.id: len(task.steps) for task in tasks}
     validation = read_validation_pairs(folder)
     annotations = {}

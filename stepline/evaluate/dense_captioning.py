@@ -23,7 +23,7 @@ or reversed ones. Predictions are segments with texts, in any form that
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -50,10 +50,10 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.soda import SodaKind, harmonic_mean, soda
 
-Version: TypeAlias = Literal["stepline", "2018", "2021", "vidchapters"]
-Row: TypeAlias = tuple[float, ...]  # one value per tIoU
-Rows: TypeAlias = dict[str, Row]  # by metric
-CaptionPair: TypeAlias = tuple[tuple[str, ...], str]  # references and prediction, tokenized
+Version = Literal["stepline", "2018", "2021", "vidchapters"]
+ScorePerTiou = tuple[float, ...]  # one value per tIoU
+ScoresByMetric = dict[str, ScorePerTiou]
+CaptionPair = tuple[tuple[str, ...], str]  # references and prediction, tokenized
 
 TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
 MAX_PREDICTIONS = 1000  # per video; what follows is not scored, as in every version
@@ -79,9 +79,9 @@ class DensevidScore:
         per_video: video id -> metric -> one value per threshold.
     """
 
-    per_tiou: Rows
+    per_tiou: ScoresByMetric
     mean: dict[str, float]
-    per_video: dict[str, Rows]
+    per_video: dict[str, ScoresByMetric]
 
 
 def densevid(
@@ -132,7 +132,7 @@ class _DensevidScorer:
         self._garbage = self._tokenizer.caption_tokens(garbage)
         self._tious = tious
 
-    def score(self, reference: Sequence[Event], events: Sequence[Event]) -> Rows:
+    def score(self, reference: Sequence[Event], events: Sequence[Event]) -> ScoresByMetric:
         """Return metric -> one value per tIoU threshold for one video, without F1."""
         if not events:
             return dict.fromkeys(
@@ -142,7 +142,7 @@ class _DensevidScorer:
         captions = self._tokenizer.tokens(reference)
         texts = self._tokenizer.tokens(events)
         # Neighbouring tIoUs often hold the same pairs.
-        scores: dict[tuple[CaptionPair, ...], Row] = {}
+        scores: dict[tuple[CaptionPair, ...], ScorePerTiou] = {}
         columns = []
         for tiou in self._tious:
             pairs = tuple(self._pair_captions(iou >= tiou, captions, texts))
@@ -174,7 +174,7 @@ class _DensevidScorer:
                 yield (partner,), text
 
 
-def caption_scores(pairs: Sequence[CaptionPair]) -> Row:
+def caption_scores(pairs: Sequence[CaptionPair]) -> ScorePerTiou:
     """Return CIDEr-D, BLEU-1 to BLEU-4 and ROUGE-L of all caption pairs, by pycocoevalcap.
 
     CIDEr-D is in [0, 10], and its idf comes from these references: it is 0 for a single pair, even

@@ -7,7 +7,6 @@ give them a value. So events are plain tuples, and only an event without finite 
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from stepline.evaluate.ptb import Tokenizer, replace_non_ascii
 
 logger = logging.getLogger(__name__)
 
-Event: TypeAlias = tuple[float, float, str]
-EventsByVideo: TypeAlias = Mapping[str, Sequence[Event]]
+Event = tuple[float, float, str]
+EventsByVideo = Mapping[str, Sequence[Event]]
 
 # pairs of segments compared in one video. 5,000 events on either side, 1 GB
 MAX_SEGMENT_PAIRS = 25_000_000

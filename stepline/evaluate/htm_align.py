@@ -31,7 +31,7 @@ per sentence, null where it was not found. Or it is {"scores": matrix, "seconds"
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
@@ -52,7 +52,7 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.span_overlaps import Pairs, span_array
 
-HitRule: TypeAlias = Literal["tan", "nasva"]
+HitRule = Literal["tan", "nasva"]
 
 # TAN's score of a second that scores exactly 0, which means "not scored" there.
 UNSCORED_VALUE = -6e4
@@ -90,7 +90,7 @@ class Annotation:
         return cls(np.array([row.alignable for row in rows], dtype=bool), spans)
 
 
-def hits_span(seconds: Floats, spans: Floats, rule: HitRule = "tan") -> Flags:
+def hits_span(seconds: Floats, spans: Floats, rule: HitRule) -> Flags:
     """Return the mask (K,) of the sentences whose predicted second is inside the annotated span.
 
     Args:

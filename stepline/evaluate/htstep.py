@@ -11,7 +11,6 @@ facebookresearch/htstep, eval_article_grounding.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from stepline.evaluate.span_overlaps import is_inside_any, span_array
 MIN_SEGMENT_SECONDS = 1e-3
 TABLE_ENDINGS = (".csv", ".csv.gz", ".tsv")
 MAX_QUOTED_CHARS = 40  # of a faulty id in an error
-Taxonomy: TypeAlias = Mapping[int, ArticleStep]  # by global_step_index
+Taxonomy = Mapping[int, ArticleStep]  # by global_step_index
 
 
 @dataclass(frozen=True)

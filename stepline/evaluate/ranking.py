@@ -7,7 +7,6 @@ predictions are left out and listed.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ from stepline.evaluate.scoring_task import (
     require_length,
 )
 
-Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
+Numbers = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 
 
 def roc_auc_statistic(labels: Floats, scores: Floats, video: Integers, videos: int) -> Statistic:

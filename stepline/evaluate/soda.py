@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
@@ -44,8 +44,8 @@ from stepline.evaluate.events import (
 )
 from stepline.evaluate.meteor import Meteor
 
-SodaKind: TypeAlias = Literal["a", "b", "c", "d"]
-Triple: TypeAlias = tuple[float, float, float]  # precision, recall, F1
+SodaKind = Literal["a", "b", "c", "d"]
+PrecisionRecallF1 = tuple[float, float, float]
 
 A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
 
@@ -127,7 +127,7 @@ class SodaScore:
     precision: float
     recall: float
     f1: float
-    per_video: dict[str, Triple]
+    per_video: dict[str, PrecisionRecallF1]
 
 
 def soda(
@@ -157,7 +157,7 @@ def soda(
             per_video[video] = _video_score(events, predicted, kind, similarity)
         except DatasetError as error:  # METEOR's and the IoU's do not name the video
             raise DatasetError(f"{video}: {error}") from error
-    return SodaScore(*_mean_triple(list(per_video.values())), per_video)
+    return SodaScore(*_mean_scores(list(per_video.values())), per_video)
 
 
 class _CaptionSimilarity:
@@ -191,17 +191,17 @@ def _video_score(
     predictions: Sequence[Event],
     kind: SodaKind,
     similarity: _CaptionSimilarity | None,
-) -> Triple:
+) -> PrecisionRecallF1:
     if not predictions:
         return 0.0, 0.0, 0.0
     truth = sorted(reference, key=itemgetter(0))
     events = sorted(predictions, key=itemgetter(0))
-    triples = []
+    scores = []
     for worth in _pairing_sums(truth, events, kind, similarity):
         precision = worth / len(events)
         recall = worth / len(truth)
-        triples.append((precision, recall, harmonic_mean(precision, recall)))
-    return _mean_triple(triples)
+        scores.append((precision, recall, harmonic_mean(precision, recall)))
+    return _mean_scores(scores)
 
 
 def _pairing_sums(
@@ -230,6 +230,6 @@ def _pairing_sums(
     return [float(sum(scores[pair] for pair in pairs)) for pairs in pairings]
 
 
-def _mean_triple(triples: Sequence[Triple]) -> Triple:
-    precision, recall, f1 = np.array(triples).mean(axis=0).tolist()
+def _mean_scores(scores: Sequence[PrecisionRecallF1]) -> PrecisionRecallF1:
+    precision, recall, f1 = np.array(scores).mean(axis=0).tolist()
     return precision, recall, f1

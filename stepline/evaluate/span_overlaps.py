@@ -6,7 +6,6 @@ each one counts. V videos, K texts.
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,9 @@ from stepline.evaluate.bootstrap import Floats, Statistic, ratio_statistic
 
 # Of intersection over union, usual in moment retrieval and HiREST.
 IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
-FloatArray: TypeAlias = npt.NDArray[np.floating]
-Pair: TypeAlias = Sequence[float] | FloatArray
-Pairs: TypeAlias = Sequence[Sequence[float]] | FloatArray
+FloatArray = npt.NDArray[np.floating]
+Pair = Sequence[float] | FloatArray
+Pairs = Sequence[Sequence[float]] | FloatArray
 
 
 def span_array(spans: Pairs, location: str = "spans") -> Floats:
@@ -51,8 +50,7 @@ def temporal_iou(first: Floats, second: Floats) -> Floats:
     second_starts, second_ends = second.T  # (M,)
     start = np.maximum(first_starts, second_starts)  # (N, M)
     shared = _lengths(start, np.minimum(first_ends, second_ends))
-    first_lengths = _lengths(first_starts, first_ends)
-    union = first_lengths + _lengths(second_starts, second_ends) - shared
+    union = _lengths(first_starts, first_ends) + _lengths(second_starts, second_ends) - shared
     overlaps = np.zeros_like(shared)
     np.divide(shared, union, out=overlaps, where=union > 0)
     # Rounding may leave a ratio just above 1.

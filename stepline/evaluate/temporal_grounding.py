@@ -25,7 +25,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -55,7 +54,7 @@ from stepline.evaluate.span_overlaps import (
 )
 from stepline.records import Record, Step
 
-Columns: TypeAlias = dict[str, Floats]  # per-video numbers
+Columns = dict[str, Floats]  # per-video numbers
 
 # what WhenAct writes behind the name of a clip's source video
 CLIP_SUFFIX = re.compile(r"mini_\d+\.mp4$")

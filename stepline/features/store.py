@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ BACKBONE_WIDTHS = {
 }
 
 
-Half: TypeAlias = npt.NDArray[np.float16]
+Half = npt.NDArray[np.float16]
 
 # ---------------------------------------------------------------- the index of a shard
 
@@ -64,7 +64,7 @@ VALUE_DTYPE = "float16"
 SHARD_NAME = "shard-{:05d}"
 LOCATION_COLUMNS = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
 TEXT_COLUMNS = ("text", "start", "end")
-Digests: TypeAlias = npt.NDArray[np.uint64]
+Digests = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from stepline.errors import StoreError
 PARTIAL_SUFFIX = ".partial"
 MAX_STEM_BYTES = 80  # of a file's stem in its temporary name; a name may have 255
 OWNER_ONLY_MODE = 0o600  # rights of a file that no one else can read
-OWNER_MASK = 0o077  # the umask that gives them
+OWNER_ONLY_UMASK = 0o077  # the umask that gives them
 _serial = itertools.count()
 _umask_lock = threading.Lock()  # the umask can only be read by a change
 
@@ -123,7 +123,7 @@ def atomic_files() -> Iterator[FileSet]:
 def _new_file_mode() -> int:
     """Return the permission bits of a new file of this process, by its umask."""
     with _umask_lock:
-        mask = os.umask(OWNER_MASK)
+        mask = os.umask(OWNER_ONLY_UMASK)
         os.umask(mask)
     return 0o666 & ~mask
 

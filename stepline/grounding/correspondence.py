@@ -187,8 +187,7 @@ def _topic_cosine(pictures: Matrix, speech: Matrix, centre: Array) -> float | No
     is_known = np.isfinite(pictures).all(axis=1)
     if not is_known.any() or not len(speech):
         return None
-    mean_picture = pictures[is_known].mean(axis=0)
-    return cosine(mean_picture - centre, speech.mean(axis=0))
+    return cosine(pictures[is_known].mean(axis=0) - centre, speech.mean(axis=0))
 
 
 def _said_line_evidence(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # standard deviation over the parts of a thumbnail. Black, one colour and noise have less than .006,
 # real pictures more than .026
-MIN_PICTURE_SPREAD = 0.015
+MIN_PICTURE_DEVIATION = 0.015
 # largest change of a spot between frames, below which a picture counts as unchanged
 MAX_STILL_CHANGE = 0.01
 # after a frame, in which its picture still counts. Files with rarer frames show stills
@@ -42,7 +42,7 @@ WEIGHT_STEP = 0.1  # of the grid of weights
 # a video whose picture never changes for this many seconds in a row, and mostly shows text, is slides
 SLIDE_SECONDS = 3
 SLIDE_TEXT_FRACTION = 0.75  # of the seconds of slides that show text
-MIN_SPREAD = 1e-6  # standard deviation of similarity; less is rounding error
+MIN_STANDARD_DEVIATION = 1e-6  # of the similarity; less is rounding error
 
 
 class TimedText(Protocol):
@@ -111,10 +111,10 @@ def center_similarity(scores: Array) -> Array:
     # A single step would have nothing left.
     if len(z) > 1:
         z = z - z.mean(axis=0, keepdims=True)
-    spread = z[:, is_known].std()
-    if spread <= MIN_SPREAD:
+    deviation = z[:, is_known].std()
+    if deviation <= MIN_STANDARD_DEVIATION:
         return np.zeros(z.shape)
-    return np.asarray(np.clip(z / spread, -MAX_DEVIATIONS, MAX_DEVIATIONS))
+    return np.asarray(np.clip(z / deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS))
 
 
 def informative_seconds(
@@ -138,8 +138,8 @@ def informative_seconds(
 
     # plain pictures and noise
     parts = thumbnails.reshape(seconds, -1, 3)
-    spread = parts.std(axis=1).max(axis=1)  # NaN where no frame fell
-    informative = np.where(spread < MIN_PICTURE_SPREAD, 0.0, 1.0)
+    deviation = parts.std(axis=1).max(axis=1)  # NaN where no frame fell
+    informative = np.where(deviation < MIN_PICTURE_DEVIATION, 0.0, 1.0)
 
     # seconds without a frame, and stretches without a change
     informative[_seconds_since(has_frame) > MAX_PICTURE_AGE_SECONDS] = 0.0

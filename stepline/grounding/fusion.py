@@ -4,7 +4,7 @@ Example: "drain the pasta" is said. P(shown at t) is 0.2 and 0.6 in seconds 8 an
 cut. Seconds 10 to 14 have 0.9, 1.0, 0.9, 0.6 and 0.2:
 
     P(shown) 0.8  ->  "placed" (10, 14), at 11.5. It begins at the cut and ends below half the peak
-    P(shown) 0.1  ->  "said_only", no span
+    P(shown) 0.1  ->  "placed" by its words, with a doubt
     neighbours (8, 20) at 12.5 and (15, 24) at 19.5  ->  (8, 16) and (16, 24)
 
 `fuse`          the prior of speech times the likelihood of the picture, while steps compete for seconds
@@ -19,7 +19,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +38,11 @@ MIN_UNCLAIMED_PROBABILITY = 1e-3  # of a second, even if a step is certainly sho
 # below it, the product of probabilities is computed in logarithms, against underflow
 MIN_PRODUCT = 1e-200
 # standard deviation of the logarithm of a shown duration, within one video. WhenAct, over all: 1.0
-LOG_LENGTH_SPREAD = 0.5
+LOG_LENGTH_DEVIATION = 0.5
 MIN_MASS = 1e-12  # against a division by zero
+# P(shown) of a calibrated network, up to which a step is only said: eight of ten such claims hold
+MAX_SAID_ONLY_PROBABILITY = 0.2
+UNCONFIRMED = "what compares the pictures does not find it"  # the doubt of a step
 # from the middle of a step's words to the second that shows it. Real clips: the least mean distance to
 # the seconds that are marked, for 203 steps, written and given. WhenAct: 1.0
 WORDS_LAG_SECONDS = 0.7
@@ -49,7 +51,7 @@ WORDS_LAG_SECONDS = 0.7
 BEFORE_WORDS_SECONDS = 0.5
 AFTER_WORDS_SECONDS = 4.0
 
-Flags: TypeAlias = npt.NDArray[np.bool_]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,8 @@ def occupancy(centers: Array, seconds: float) -> Array:
     # P(the duration is more than twice a distance from the center), (2 T - 1,)
     p_longer = np.ones(2 * count - 1)
     for distance in range(1, count):
-        spreads = math.log(2 * distance / seconds) / (LOG_LENGTH_SPREAD * math.sqrt(2))
-        p_longer[[count - 1 - distance, count - 1 + distance]] = 0.5 * math.erfc(spreads)
+        deviations = math.log(2 * distance / seconds) / (LOG_LENGTH_DEVIATION * math.sqrt(2))
+        p_longer[[count - 1 - distance, count - 1 + distance]] = 0.5 * math.erfc(deviations)
     rows = [np.convolve(row, p_longer)[count - 1 : 2 * count - 1] for row in centers]
     return np.asarray(np.minimum(1.0, np.array(rows).reshape(centers.shape)))
 
@@ -237,7 +239,7 @@ def with_status(
     probability: float = 1.0,
     doubt: str | None = None,
 ) -> Step:
-    """Return the step with spans, at, score and status. Only a seen or placed step has spans.
+    """Return the step with spans, at, score and status. Its words place what no picture shows.
 
     Args:
         step: a step that is not placed yet.
@@ -246,16 +248,20 @@ def with_status(
         shots: slices of whole seconds that cover the video. A span ends at a cut.
         duration: duration of the video in seconds.
         settings: thresholds of showing and of spans.
-        basis: which pictures placed the step. None: only its words did, so that it is not seen.
+        basis: what compared the pictures and gave the score, which is not calibrated. None: nothing
+            did, so that the step is not seen.
         probability: P(the pictures belong to the speech). It scales the score of a step that is said.
         doubt: why a step that is said may not be shown: the pictures may belong to other speech, or
             the speech may not instruct. Such a step is placed, whatever its basis. None: no doubt.
     """
     # The pictures may belong to another video, which matters for a step that is said.
     p_shown = probability * score if step.said is not None else score
-    # neither seen nor placed
-    if score < settings.shown_threshold or (step.said is None and basis is None):
-        return without_place(step, p_shown)
+    if basis is None or score < settings.shown_threshold:
+        if step.said is None:
+            return without_place(step, p_shown)
+        doubt = doubt if basis is None else doubt or UNCONFIRMED
+        status = picture_status(None, doubt)
+        return place_by_words(step, duration).model_copy(update={"score": p_shown, **status})
     # its most likely second, and the spans around it
     best = int(row.argmax())
     spans = shown_spans(row, shots, duration, settings)

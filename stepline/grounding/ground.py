@@ -38,10 +38,9 @@ from stepline.grounding.fusion import (
     SpeechPrior,
     fuse,
     occupancy,
-    picture_status,
-    place_by_words,
     separate_overlapping_spans,
     with_status,
+    without_place,
 )
 from stepline.grounding.inputs import (
     GroundingInputs,
@@ -53,7 +52,7 @@ from stepline.grounding.inputs import (
 )
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
-from stepline.records import Alignment, FeatureSequence, Matrix, Step, Transcript
+from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
 from stepline.writing.types import under_condition
 
 if TYPE_CHECKING:
@@ -67,10 +66,12 @@ PLACED_BY_WORDS = "steps are placed where they are said, and may not be shown"
 log = logging.getLogger(__name__)
 # P(the last step is shown), if it is said under a condition. In real clips 0 of 2 are
 LAST_CASE_PROBABILITY = 0.5
-# P(a step is shown) without visual evidence: of a step that is said (real clips: 0.92), and of one that
-# is not (a guess)
-SHOWN_RATE = 0.9
-UNSAID_SHOWN_RATE = 0.3
+# prior P(a step is shown), without visual evidence: of a step that is said (real clips: 0.92), and of
+# one that is not (a guess)
+SAID_SHOWN_PRIOR = 0.9
+UNSAID_SHOWN_PRIOR = 0.3
+# P(a user's line that counts as not said is shown where the sentences fit it best). YouCook2: 20 of 53
+UNSAID_AT_PROBABILITY = 0.4
 # P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
 # and the log odds above which steps are placed without a doubt. 73 how-to transcripts all instruct by the second
 BELONG_PRIOR = 0.95
@@ -179,7 +180,7 @@ def ground(
         activity: motion, cuts and thumbnails of the pictures.
         sentence_vectors: (S, D) text vectors of the sentences, in the space of the features.
         on_screen: lines of text in the picture.
-        written: whether the steps are all that the transcript says, not a user's own lines.
+        written: True if the steps were written from the transcript, False for a user's own lines.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences
             (`writing.extractive.writer.narration_instruction`). None: by the number of sentences
             that written steps cite.
@@ -287,7 +288,8 @@ def ground_window(
     if not by_similarity:
         posterior = by_words
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
-    posterior = posterior.masked(np.concatenate([video.informative, future]))
+    mask = np.concatenate([video.informative, future])
+    posterior, by_words = posterior.masked(mask), by_words.masked(mask)
 
     # whether the pictures of the whole video belong to the speech, and whether it instructs
     log_odds = video.correspondence_log_odds
@@ -312,25 +314,25 @@ def ground_window(
         instructs=video.instruction is None or video.instruction > MIN_INSTRUCTS_LOG_ODDS,
     )
     steps = []
-    for step, row, score in zip(
-        inputs.steps, posterior.occupancy, posterior.score.tolist(), strict=True
+    scores = zip(posterior.score.tolist(), by_words.score.tolist(), strict=True)
+    for step, row, (score, words_score) in zip(
+        inputs.steps, posterior.occupancy, scores, strict=True
     ):
-        if by_similarity or step.said is None or score < settings.shown_threshold:
-            placed = with_status(
-                step,
-                row,
-                score,
-                inputs.shots,
-                inputs.end,
-                settings,
-                basis="image_text" if by_similarity else None,
-                probability=probability,
-                doubt=report.doubt,
-            )
-        else:
-            placed = place_by_words(step, inputs.end)
-            update = {"score": probability * score, **picture_status(None, report.doubt)}
-            placed = placed.model_copy(update=update)
+        # said while the picture shows nothing, and seen nowhere else
+        if step.said is not None and max(score, words_score) < settings.shown_threshold:
+            steps.append(without_place(step, probability * score))
+            continue
+        placed = with_status(
+            step,
+            row,
+            score,
+            inputs.shots,
+            inputs.end,
+            settings,
+            basis="image_text" if by_similarity else None,
+            probability=probability,
+            doubt=report.doubt,
+        )
         steps.append(placed)
     p_possible = np.where(speech.is_said, probability, 1.0)  # (K,)
     shown_at = posterior.shown_at * p_possible[:, None]  # (K, T)
@@ -340,13 +342,18 @@ def ground_window(
 def speech_prior(inputs: GroundingInputs) -> SpeechPrior:
     """Return when and whether each step is shown, as predicted from the speech only."""
     prior = load_prior()
-    rows = [
-        prior.distribution(spans, inputs.seconds, lag=WORDS_LAG_SECONDS)
-        for spans in inputs.passages
-    ]
+    rows = []
+    for step, spans in zip(inputs.steps, inputs.passages, strict=True):
+        weights = None
+        if step.said is None and step.at is not None:
+            spans = [Span(step.at, step.at + 1.0)]
+            weights = np.array([UNSAID_AT_PROBABILITY])
+        rows.append(
+            prior.distribution(spans, inputs.seconds, weights=weights, lag=WORDS_LAG_SECONDS)
+        )
     return SpeechPrior(
         prior=np.array(rows).reshape(-1, inputs.seconds),
-        shown_prior=np.where(inputs.is_said, SHOWN_RATE, UNSAID_SHOWN_RATE),
+        shown_prior=np.where(inputs.is_said, SAID_SHOWN_PRIOR, UNSAID_SHOWN_PRIOR),
         is_said=inputs.is_said,
         past_seconds=inputs.past_seconds,
     )

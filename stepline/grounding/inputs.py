@@ -164,7 +164,7 @@ class GroundingInputs:
         activity: motion, cuts and thumbnails of the pictures.
         sentence_vectors: (S, D) text vectors in the space of the features.
         on_screen: lines of text in the picture.
-        written: whether the steps are all that the transcript says, not a user's own lines.
+        written: True if the steps were written from the transcript, False for a user's own lines.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences. None:
             by the number of sentences that steps cite.
         ahead: seconds after `duration` in which a running video may still show a step.
@@ -349,5 +349,4 @@ def _instruction_log_bayes(inputs: GroundingInputs) -> float | None:
     sources = {source for step in inputs.steps for source in step.sources}
     if not (inputs.transcript and sources and inputs.transcript.sentences):
         return None
-    sentences = len(inputs.transcript.sentences)
-    return round(instruction_log_bayes(len(sources), sentences), 3)
+    return round(instruction_log_bayes(len(sources), len(inputs.transcript.sentences)), 3)

@@ -42,7 +42,8 @@ class OnlineGrounder:
 
         Args:
             settings: settings of grounding. None: the defaults.
-            written: whether the steps are all that the transcript says, not a user's own lines.
+            written: True if the steps were written from the transcript, False for a user's own
+                lines.
         """
         self._settings = settings or GroundSettings()
         self._inputs = GroundingInputs((), 0.0, written=written)

@@ -17,7 +17,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ import numpy.typing as npt
 from stepline.numeric import sum_to_one
 from stepline.records import Span
 
-Array: TypeAlias = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,7 @@ class ShownPrior:
         fraction = (numbers + 0.5) / count  # (P, 1)
         starts = span.start + lag + fraction * (span.duration - length)
         middles = np.arange(0.5, seconds)
-        distance = signed_distance(middles, starts, starts + length)
-        return sum_to_one(self.density(distance))
+        return sum_to_one(self.density(signed_distance(middles, starts, starts + length)))
 
 
 def signed_distance(t: Array, start: Array, end: Array) -> Array:

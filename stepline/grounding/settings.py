@@ -1,14 +1,14 @@
 """Settings of coarse alignment (where steps are said) and of grounding (where they are shown)."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from stepline.settings import Count, Fraction, NonNegative, Positive, Settings
 
-Window: TypeAlias = Annotated[float, Field(ge=1.0, le=1e9)]
-LabelRule: TypeAlias = Literal["covering", "inclusive"]
-MatchRule: TypeAlias = Literal["softmax", "line-model"]
+Window = Annotated[float, Field(ge=1.0, le=1e9)]
+LabelRule = Literal["covering", "inclusive"]
+MatchRule = Literal["softmax", "line-model"]
 
 
 class CoarseSettings(Settings):
@@ -25,34 +25,29 @@ class CoarseSettings(Settings):
         "internvideo:WEIGHTS or s3d:WEIGHTS. backbone: that of the step vectors (refine) or of "
         "vision.backbone (curate), minilm where they have none",
     )
-    temperature: Positive = Field(
-        0.07, description="nu. The paper gives none, 0.07 is its tau elsewhere. Smaller is sharper"
-    )
-    grow: Fraction = Field(
-        0.7,
-        description="zeta, share of the peak at which the window stops growing, NaSVA section 4.2",
-    )
-    floor: Fraction = Field(
-        0.20, description="eps1, a step whose best score stays below is dropped, NaSVA section 4.2"
-    )
+    temperature: Positive = 0.07
+    """nu. The paper gives none, 0.07 is its tau elsewhere. Smaller is sharper"""
+    grow: Fraction = 0.7
+    """zeta, share of the peak at which the window stops growing, NaSVA section 4.2"""
+    floor: Fraction = 0.20
+    """eps1, a step whose best score stays below is dropped, NaSVA section 4.2"""
 
 
 class GroundSettings(Settings):
     """Settings of grounding: how speech and pictures decide where a step is shown."""
 
-    shown_threshold: Fraction = Field(0.5, description='P(shown) below which a step is only "said"')
-    typical: Positive = Field(8.0, description="seconds an action is shown; WhenAct's median")
-    grow: Fraction = Field(0.5, description="share of the peak at which a shown span stops growing")
-    window: Window = Field(
-        900.0,
-        description="seconds of a long video grounded together. Beyond 1.5 windows it is cut into "
-        "several",
-    )
+    shown_threshold: Fraction = 0.5
+    """P(shown) below which no picture counts as showing a step"""
+    typical: Positive = 8.0
+    """seconds an action is shown; WhenAct's median"""
+    grow: Fraction = 0.5
+    """share of the peak at which a shown span stops growing"""
+    window: Window = 900.0
+    """seconds of a long video grounded together. Beyond 1.5 windows it is cut into several"""
     context: NonNegative = Field(
-        120.0, description="seconds looked at on either side; WhenAct: 1 % lie farther off"
+        120.0,
+        description="seconds added before and after each window (see `window`). WhenAct: 1 % of the "
+        "steps are shown farther from their words",
     )
-    alternatives: Count = Field(
-        1,
-        description="most spans reported of a step, the best first. Of 135 further ones on real "
-        "clips 38 are right",
-    )
+    alternatives: Count = 1
+    """most spans reported of a step, the best first. Of 135 further ones on real clips 38 are right"""

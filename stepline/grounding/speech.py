@@ -13,6 +13,7 @@ A user's own lines, such as a recipe, become steps that are said where `line_mod
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +48,8 @@ MAX_EARLY_LEAD = 0.15
 # standard deviation in seconds of the sentences that count for the place of a line: of the mean distance
 # of lines, and at most. YouCook2: 427 of 806 lines are placed right, by the passage alone 410. Real clips:
 # as many
-LINE_SPREAD = 0.3
-MAX_LINE_SPREAD = 12.0
+LINE_DEVIATION_FRACTION = 0.3
+MAX_LINE_DEVIATION_SECONDS = 12.0
 SHIFT_ROUNDS = 3
 
 
@@ -150,14 +151,16 @@ def _align_by_weights(
     duration: float,
     settings: CoarseSettings,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` set to where Y_SV is high, and the dropped steps.
+    """Return the steps with `said` set to the seconds around their best coarse score, and the steps that
+    were dropped because that score is too low.
 
     Args:
         steps: K steps.
         sentences: S sentences with their times.
-        weights: T_SN, (K, S), weight of each sentence for each step.
+        weights: (K, S) weight of each sentence for each step, NaSVA's T_SN. `coarse_scores` makes its
+            Y_SV, (K, T), of them.
         duration: duration of the video in seconds.
-        settings: thresholds.
+        settings: least score of a step, and fraction of its best score at which its span ends.
     """
     scores = coarse_scores(weights, sentences, duration)
     placed: list[Step] = []
@@ -249,7 +252,8 @@ def steps_from_texts(
 ) -> tuple[Step, ...]:
     """Return a user's own lines as steps, with `said` set to where the narration says them.
 
-    Of a finished narration, `at` is the second around which sentences say the line.
+    Of a finished narration, `at` is the second around which sentences say the line, also where that is
+    too unlikely for `said`.
 
     `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence that the line cites is
     like it: MIN_LINE_LIKENESS, or MIN_LINE_COSINE while the narration is still running.
@@ -297,24 +301,23 @@ def steps_from_texts(
         is_said |= (best_cosines >= EARLY_COSINE) & is_near
     centers = np.array([sentence.span.center for sentence in sentences])
     line_seconds = (sentences[-1].span.end - sentences[0].span.start) / len(steps)
-    spread = min(LINE_SPREAD * line_seconds, MAX_LINE_SPREAD)
+    deviation = min(LINE_DEVIATION_FRACTION * line_seconds, MAX_LINE_DEVIATION_SECONDS)
     placed = []
     for k, step in enumerate(steps):
+        first = sentences[passages[k][0]].span
+        last = sentences[passages[k][-1]].span
+        said_span = Span(first.start, max(first.end, last.end))
+        update: dict[str, Any] = {}
         if is_said[k]:
-            sources = passages[k]
-            first = sentences[sources[0]].span
-            last = sentences[sources[-1]].span
-            said_span = Span(first.start, max(first.end, last.end))
-            at = None
-            if not so_far:
-                at = shift_to_mean(said_span.center, centers, match.posterior[k], spread)
-            step = step.model_copy(update={"said": said_span, "sources": sources, "at": at})
-        placed.append(step)
+            update = {"said": said_span, "sources": passages[k]}
+        if not so_far:
+            update["at"] = shift_to_mean(said_span.center, centers, match.posterior[k], deviation)
+        placed.append(step.model_copy(update=update))
     return tuple(placed)
 
 
 def shift_to_mean(
-    start: float, centers: Array, weights: Array, spread: float, *, rounds: int = SHIFT_ROUNDS
+    start: float, centers: Array, weights: Array, deviation: float, *, rounds: int = SHIFT_ROUNDS
 ) -> float:
     """Return the second around which the weight of sentences is, near a first guess, by mean shift.
 
@@ -322,13 +325,13 @@ def shift_to_mean(
         start: the first guess in seconds.
         centers: (S,) middle of each sentence in seconds.
         weights: (S,) weight of each sentence.
-        spread: standard deviation of the Gaussian kernel in seconds.
+        deviation: standard deviation of the Gaussian kernel in seconds.
         rounds: number of shifts.
     Source: Fukunaga and Hostetler 1975.
     """
     second = start
     for _ in range(rounds):
-        near = weights * np.exp(-(((centers - second) / spread) ** 2) / 2)
+        near = weights * np.exp(-(((centers - second) / deviation) ** 2) / 2)
         if near.sum() < MIN_MASS:
             break
         second = float(np.average(centers, weights=near))
@@ -345,7 +348,7 @@ def _near_best(
     )
 
 
-def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
+def line_steps(texts: Sequence[str], graph: TaskGraph | None) -> tuple[Step, ...]:
     """Return a user's lines as steps without times, with ids from "1".
 
     Args:

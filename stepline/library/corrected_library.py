@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -40,7 +40,7 @@ from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import DamagedRecordError, from_json, read_record, to_json
 
-VideoState: TypeAlias = Literal["new", "corrected"]
+VideoState = Literal["new", "corrected"]
 
 MAX_RECORDS_IN_MEMORY = 64  # videos that were used last. A record takes about 1 MB
 MAX_VIDEOS_IN_MEMORY = 64  # whose corrections were read last
@@ -265,8 +265,7 @@ class CorrectedLibrary:
                 card = self._cards.get(video)
                 if video not in self._cards:
                     try:
-                        record = read_record(self.folder / name)
-                        card = _make_card(video, record, "new", revision=0)
+                        card = _make_card(video, read_record(self.folder / name), "new", revision=0)
                     except DamagedRecordError as error:
                         card = _make_damaged_card(video, str(error))
                     except StoreError:  # other JSON

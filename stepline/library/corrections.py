@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
@@ -36,11 +36,11 @@ from stepline.records import (
 )
 from stepline.writing.waits import with_wait
 
-StepId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
-StepText: TypeAlias = Annotated[str, Field(max_length=2000, pattern=r"\S")]
-PersonName: TypeAlias = Annotated[str, Field(max_length=80, pattern=r"\S")]
-CorrectionId: TypeAlias = Annotated[str, Field(min_length=1, max_length=80)]
-EditedField: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
+StepId = Annotated[str, Field(min_length=1, max_length=200)]
+StepText = Annotated[str, Field(max_length=2000, pattern=r"\S")]
+PersonName = Annotated[str, Field(max_length=80, pattern=r"\S")]
+CorrectionId = Annotated[str, Field(min_length=1, max_length=80)]
+EditedField = tuple[str, str]  # (step id, field) that a correction touches
 
 STEP_FIELDS = ("text", "kind", "span", "at", "status")  # that people correct
 STEP_ORDER_FIELD: EditedField = ("", "order")
@@ -149,8 +149,8 @@ class OrderEdit(FrozenModel):
         return self
 
 
-StepEdit: TypeAlias = ChangeEdit | AddEdit | DeleteEdit | SplitEdit | MergeEdit | OrderEdit
-Edit: TypeAlias = Annotated[StepEdit | SentenceEdit | VideoEdit, Field(discriminator="do")]
+StepEdit = ChangeEdit | AddEdit | DeleteEdit | SplitEdit | MergeEdit | OrderEdit
+Edit = Annotated[StepEdit | SentenceEdit | VideoEdit, Field(discriminator="do")]
 
 
 class NewCorrection(FrozenModel):

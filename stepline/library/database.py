@@ -23,17 +23,17 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any
 
 from stepline.errors import StoreError
 from stepline.files.atomic_files import check_plain_file, open_plain_file
 from stepline.limits import MAX_RECORD_BYTES
 
-Row: TypeAlias = tuple[Any, ...]
+Row = tuple[Any, ...]
 
 DATABASE_FILE = ".stepline-studio.sqlite"  # the file's name, in the folder of the records
 DATABASE_VERSION = 1  # version of the tables below. A file of a later one is refused
-MAX_WAIT_SECONDS = 30.0  # for another process that holds the file
+LOCK_TIMEOUT_SECONDS = 30.0  # while another process locks the file
 MAX_PORT = 65535
 LOST_FILE_CURE = "put a copy of the file back, or delete it and with it all corrections"
 # looks at a file of 0 bytes, 0.1 s apart: for milliseconds, a new database has none
@@ -169,7 +169,7 @@ class LibraryDatabase:
                 _make_private(self.path)
             connection = sqlite3.connect(
                 self.path if writable else ":memory:",
-                timeout=MAX_WAIT_SECONDS,
+                timeout=LOCK_TIMEOUT_SECONDS,
                 check_same_thread=False,
                 isolation_level=None,
             )

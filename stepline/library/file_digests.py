@@ -7,11 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Lock
-from typing import TypeAlias
 
 log = logging.getLogger(__name__)
 
-FileVersion: TypeAlias = tuple[Path, int, int]  # the path, the time of change (ns), the bytes
+FileVersion = tuple[Path, int, int]  # the path, the time of change (ns), the bytes
 
 MAX_DIGESTS_IN_MEMORY = 10_000
 BLOCK_BYTES = 2**20  # that are read at a time

@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as StillRunningError
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Scope: TypeAlias = MutableMapping[str, Any]  # of ASGI
-Second: TypeAlias = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Scope = MutableMapping[str, Any]  # of ASGI
+Second = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 CLIPS_FOLDER = "mcp-clips"  # in the library: the clips that assistants cut
 MAX_CLIP_SECONDS = 600.0
 MAX_QUOTE_CHARS = 200
 MAX_ID_CHARS = 40  # of an unknown id, in an error
 MAX_NAMED_VIDEOS = 5  # of one title, in an error
-MAX_WAIT_SECONDS = 45.0  # that `process_video` waits; clients commonly give a call 60
+REPLY_TIMEOUT_SECONDS = 45.0  # that `process_video` waits; clients commonly give a call 60
 PICTURE_PIXELS = 512  # across
 SERVER_INSTRUCTIONS = (
     "Moments of how-to videos. Cite the video's title and the clock time of what you tell. "
@@ -104,7 +104,7 @@ class Citation(BaseModel):
         clock: start and end as clock times, such as "0:12 – 0:20".
         sentence: the words of the speaker about it, None if there are none.
         status: of a step, "seen" in the picture, "placed" by its words, "said_only" or "not_found".
-        basis: what decides of a seen step.
+        basis: which evidence made the step `seen`.
         doubt: why a placed step may not be shown.
     """
 
@@ -253,14 +253,12 @@ class LibraryTools:
             )
 
         # what is said and shown then
-        steps = []
-        for step in record.steps:
-            if step.spans and second in step.spans[0]:
-                steps.append(step.text)
-        sentences = []
-        for sentence in record.sentences:
-            if second in sentence.span:
-                sentences.append(shorten(sentence.text, MAX_QUOTE_CHARS))
+        steps = [step.text for step in record.steps if step.spans and second in step.spans[0]]
+        sentences = [
+            shorten(sentence.text, MAX_QUOTE_CHARS)
+            for sentence in record.sentences
+            if second in sentence.span
+        ]
         text = (
             f"{_title(record)} (video {video}) at {clock(second)}; "
             f"said: {' '.join(sentences) or 'nothing'}; "
@@ -310,7 +308,7 @@ class LibraryTools:
             run = self._runs[video] = self._worker.submit(self._process, video)
         # Clients end a call that takes long, so this one answers in time.
         try:
-            file = run.result(timeout=MAX_WAIT_SECONDS)
+            file = run.result(timeout=REPLY_TIMEOUT_SECONDS)
         except StillRunningError:
             stage, second, seconds = self._progress.get(video, ("waiting", 0.0, 0.0))
             return ProcessedVideo(
@@ -371,10 +369,11 @@ class LibraryTools:
         with contextlib.suppress(LookupError):
             return self._library.video(video).id
         title = " ".join(video.casefold().split())
-        matches = []
-        for card in self._library.videos():
-            if " ".join(card.title.casefold().split()) == title:
-                matches.append(card.id)
+        matches = [
+            card.id
+            for card in self._library.videos()
+            if " ".join(card.title.casefold().split()) == title
+        ]
         if len(matches) > 1:
             ids = ", ".join(matches[:MAX_NAMED_VIDEOS])
             raise StoreError(f"{video[:MAX_ID_CHARS]!r}: {len(matches)} videos; take an id: {ids}")
@@ -461,9 +460,10 @@ def _citation_note(citations: Sequence[Citation]) -> str | None:
     """Return a note for the assistant about the moments it is given. None if there is none."""
     if not citations:
         return "nothing of the library answers this"
-    if citations[0].status == "said_only":
+    best = citations[0]
+    if best.status == "said_only":
         return "the most likely of these is said only: the picture does not show it"
-    return None
+    return best.doubt and f"the most likely of these may not be shown there: {best.doubt}"
 
 
 def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":

@@ -4,11 +4,10 @@ import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.outputs.shared_folder import SHARE_MARK
 
-Stamp: TypeAlias = tuple[int, int]  # of a file: modification time (ns) and size (bytes)
+Stamp = tuple[int, int]  # of a file: modification time (ns) and size (bytes)
 
 
 def record_files(folder: Path, allowed: Sequence[Path] = ()) -> dict[str, Stamp]:

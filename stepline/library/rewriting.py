@@ -15,7 +15,6 @@ from stepline.errors import SteplineError
 from stepline.library.corrections import (
     AddEdit,
     ChangeEdit,
-    CorrectedRecord,
     Correction,
     apply_corrections,
     check_correction,
@@ -66,7 +65,10 @@ def rewrite_steps(
     after = apply_corrections(record, [*earlier, correction])
 
     # the steps that rest on the changed sentences, and what is left of their words
-    cited = {step.id for step in before.record.steps if _cites(before, step, changed)} | {*added}
+    cited = {*added}
+    for step in before.record.steps:
+        if not changed.isdisjoint(before.sentences[source] for source in step.sources):
+            cited.add(step.id)
     steps = [step for step in after.record.steps if step.id in cited]
     kept = {step.id: DROPPED_REASON for step in steps if not step.sources}
     steps = [step for step in steps if step.sources]
@@ -95,10 +97,6 @@ def rewrite_steps(
                 ChangeEdit(do="change", step=step.id, text=new.text, kind=kind, is_written=True)
             )
     return correction.model_copy(update={"edits": (*correction.edits, *edits)}), kept
-
-
-def _cites(current: CorrectedRecord, step: Step, changed: set[int]) -> bool:
-    return any(current.sentences[source] in changed for source in step.sources)
 
 
 def _record_settings(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,17 +42,17 @@ from stepline.progress import Progress
 from stepline.records import Basis, Matrix, Probability, Record, Seconds, Span, Status
 from stepline.storage import DamagedRecordError, read_record
 from stepline.text import embed
-from stepline.writing.quantities import FUNCTION_WORDS
+from stepline.writing.quantities import STOP_WORDS
 
-Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
+Embedder = Callable[[Sequence[str]], Matrix]  # texts to unit rows (N, D)
 # a row of the table `file`: id, id of its first moment, number of its moments
-FileRow: TypeAlias = Sequence[int]
+FileRow = Sequence[int]
 # stored vectors of texts, and their similarity to null queries. None without an embedder
-VectorBytes: TypeAlias = tuple[bytes, bytes] | tuple[None, None]
+VectorBytes = tuple[bytes, bytes] | tuple[None, None]
 # ids (N,), vectors (N, D), and the similarity of each to null queries (N,)
-MomentRows: TypeAlias = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
+MomentRows = tuple[npt.NDArray[np.int64], Matrix, npt.NDArray[np.float32]]
 
-MAX_WAIT_SECONDS = 60.0  # for another process that holds the index
+LOCK_TIMEOUT_SECONDS = 60.0  # while another process locks the index
 RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
 # share of the moments with a word, "the" and the like, from which the word is not searched
 MAX_WORD_SHARE = 0.25
@@ -87,7 +87,7 @@ CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
 
 
-MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
+MomentKind = Literal["step", "sentence", "screen"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Moment:
         start: second of the video at which it is shown, else spoken. None if neither is known.
         end: second of the video at which it ends, None like `start`.
         status: status of a step, None for other kinds.
-        basis: what decides of a seen step.
+        basis: which evidence made the step `seen`.
         doubt: why a placed step may not be shown.
         score: P(the picture shows it) of a seen step, or of a sentence by a detector, else None.
         file: path of the record's JSON file, relative to the library's folder.
@@ -323,7 +323,7 @@ class SearchIndex:
         counts = {}
         query = "SELECT count(*) FROM words WHERE words MATCH ?"
         words = dict.fromkeys(term.lower() for term in terms)
-        for term in [word for word in words if word not in FUNCTION_WORDS] or words:
+        for term in [word for word in words if word not in STOP_WORDS] or words:
             # A quoted term is a word to FTS5, never one of its operators.
             ((counts[term],),) = self._rows(query, f'"{term}"')
         ((total,),) = self._rows("SELECT coalesce(sum(count), 0) FROM file")
@@ -527,7 +527,7 @@ class SearchIndex:
         with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)
-            database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
+            database = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_SECONDS)
             try:
                 limit_row_size(database)
                 version = database.execute("PRAGMA user_version").fetchone()[0]
@@ -547,7 +547,7 @@ class SearchIndex:
             if not is_valid:
                 database.close()
                 self.path.unlink()
-                database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
+                database = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_SECONDS)
                 database.executescript(
                     f"BEGIN; {INDEX_TABLES} PRAGMA user_version = {INDEX_VERSION}; COMMIT;"
                 )
@@ -647,7 +647,7 @@ def query_terms(query: str) -> list[str]:
     return terms
 
 
-def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:
+def open_index(folder: Path, corrections: CorrectedLibrary | None) -> SearchIndex:
     """Return the search index of a folder. Without the weights of MiniLM it searches words only.
 
     Args:

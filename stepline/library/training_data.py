@@ -29,7 +29,7 @@ from stepline.vision import Backbone, load_backbone
 
 
 def export_corrected(
-    library: CorrectedLibrary, out: Path, progress: Progress | None = None
+    library: CorrectedLibrary, out: Path, progress: Progress | None
 ) -> tuple[int, list[Rejected]]:
     """Write the records and features of a library's corrected videos into a new folder.
 
@@ -101,7 +101,7 @@ def _read_features(
     """
     if media is None:
         raise StoreError("its video is not there; put it where its record says")
-    settings = record_settings(record)
+    settings = settings_of_record(record)
     network = settings.vision.model_dump_json()
     if network not in backbones:
         backbones[network] = load_backbone(settings.vision)
@@ -113,7 +113,7 @@ def _read_features(
     return visual.features
 
 
-def record_settings(record: Record) -> StepsSettings:
+def settings_of_record(record: Record) -> StepsSettings:
     """Return the settings with which a record was made.
 
     Raises SettingsError if it was made without pictures, or from a part of the video.

@@ -11,7 +11,7 @@ joined sentence has the first of its indices.
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from statistics import fmean
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,7 @@ from stepline.records import FrozenModel, Sentence, Span, Word, covering_span
 
 MAX_SENTENCE_CHARS = 2000
 
-SentenceId: TypeAlias = Annotated[int, Field(ge=0)]  # index in the machine's record
+SentenceId = Annotated[int, Field(ge=0)]  # index in the machine's record
 
 
 class WordsEdit(FrozenModel):
@@ -66,7 +66,7 @@ class DropEdit(FrozenModel):
     sentence: SentenceId
 
 
-SentenceEdit: TypeAlias = WordsEdit | JoinEdit | DropEdit
+SentenceEdit = WordsEdit | JoinEdit | DropEdit
 
 
 def edited_sentences(edit: SentenceEdit) -> tuple[int, ...]:

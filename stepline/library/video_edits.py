@@ -8,7 +8,7 @@ Tags, and the names of metadata, that differ by the case of their letters alone 
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -23,9 +23,9 @@ MAX_VALUE_CHARS = 300
 MAX_TAGS = 30  # of a video
 MAX_METADATA = 30  # names of a video
 
-Tag: TypeAlias = Annotated[str, Field(max_length=MAX_TAG_CHARS, pattern=r"\S")]
-MetadataName: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS, pattern=r"\S")]
-MetadataValue: TypeAlias = Annotated[str, Field(max_length=MAX_VALUE_CHARS, pattern=r"\S")]
+Tag = Annotated[str, Field(max_length=MAX_TAG_CHARS, pattern=r"\S")]
+MetadataName = Annotated[str, Field(max_length=MAX_NAME_CHARS, pattern=r"\S")]
+MetadataValue = Annotated[str, Field(max_length=MAX_VALUE_CHARS, pattern=r"\S")]
 
 
 class TitleEdit(FrozenModel):
@@ -57,7 +57,7 @@ class MetadataEdit(FrozenModel):
     value: MetadataValue | None = None
 
 
-VideoEdit: TypeAlias = TitleEdit | TagEdit | UntagEdit | MetadataEdit
+VideoEdit = TitleEdit | TagEdit | UntagEdit | MetadataEdit
 
 
 def apply_video_edit(video: Video, edit: VideoEdit) -> Video:

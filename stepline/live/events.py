@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -39,7 +39,7 @@ from stepline.records import (
 if TYPE_CHECKING:
     from stepline.grounding.speech import TaskGraph
 
-Kind: TypeAlias = Literal[
+Kind = Literal[
     "started",
     "heard",
     "step_said",
@@ -53,7 +53,7 @@ Kind: TypeAlias = Literal[
     "gap",
     "finished",
 ]
-EmitEvent: TypeAlias = Callable[..., None]  # `LiveSession.emit_event`
+EmitEvent = Callable[..., None]  # `LiveSession.emit_event`
 
 SENTENCES_WITH_WORDS = 50  # last sentences whose words stay in memory
 
@@ -76,52 +76,53 @@ class LiveOptions:
 class LiveEvent(FrozenModel):
     """An event of a live run: one line of its log. Fields that are None are not stored."""
 
-    event: Kind = Field(description="kind of the event")
-    number: int = Field(description="number of the event, from 0 on, over all runs of one log")
-    at: Seconds = Field(description="second of the source at which the event was emitted")
-    settled: Seconds = Field(
-        0.0, description="second of the source before which no sentence changes any more"
-    )
-    wall: float | None = Field(
-        None, description='time of "started" in seconds since 1970, None for other events'
-    )
-    source: str | None = Field(
-        None, description="file, address (without password and query) or devices of the source"
-    )
-    digest: str | None = Field(
-        None, description="hash of an address with password and query, None if it has neither"
-    )
+    event: Kind
+    """kind of the event"""
+    number: int
+    """number of the event, from 0 on, over all runs of one log"""
+    at: Seconds
+    """second of the source at which the event was emitted"""
+    settled: Seconds = 0.0
+    """second of the source before which no sentence changes any more"""
+    wall: float | None = None
+    """time of "started" in seconds since 1970, None for other events"""
+    source: str | None = None
+    """file, address (without password and query) or devices of the source"""
+    digest: str | None = None
+    """hash of an address with password and query, None if it has neither"""
     sentence: Sentence | None = Field(None, description='the sentence of "heard"')
-    step: str | None = Field(None, description="id of the step that the event is about")
-    text: str | None = Field(
-        None, description='text of the step; without a text, "revised" takes the step back'
-    )
-    kind: StepKind | None = Field(None, description="kind of the step")
-    said: Span | None = Field(None, description="seconds in which the step is spoken")
-    sources: tuple[int, ...] | None = Field(
-        None, description="numbers of the sentences that the step comes from"
-    )
-    second: Seconds | None = Field(
-        None, description="second at which the step began to be shown, or is most likely shown"
-    )
-    spans: tuple[Span, ...] | None = Field(
-        None, description="seconds in which the step was shown, the best span first"
-    )
-    status: Status | None = Field(None, description="status of a step that is shown or has ended")
-    basis: Basis | None = Field(None, description="what decides of a seen step")
-    doubt: str | None = Field(None, description="why a placed step may not be shown")
-    score: Probability | None = Field(None, description="P(the step is shown)")
-    seconds: float | None = Field(
-        None, description="length of a gap, or of the whole source, in seconds"
-    )
-    reason: str | None = Field(None, description="why the event was emitted")
-    record: str | None = Field(None, description="path of the record that --at-end wrote")
-    follows: str | None = Field(
-        None, description='the most likely next line, in "line" events of earlier releases'
-    )
-    skipped: tuple[str, ...] | None = Field(
-        None, description='ids of lines that were passed over, in "line" events of earlier releases'
-    )
+    step: str | None = None
+    """id of the step that the event is about"""
+    text: str | None = None
+    """text of the step; without a text, "revised" takes the step back"""
+    kind: StepKind | None = None
+    """kind of the step"""
+    said: Span | None = None
+    """seconds in which the step is spoken"""
+    sources: tuple[int, ...] | None = None
+    """numbers of the sentences that the step comes from"""
+    second: Seconds | None = None
+    """second at which the step began to be shown, or is most likely shown"""
+    spans: tuple[Span, ...] | None = None
+    """seconds in which the step was shown, the best span first"""
+    status: Status | None = None
+    """status of a step that is shown or has ended"""
+    basis: Basis | None = None
+    """which evidence made the step `seen`"""
+    doubt: str | None = None
+    """why a placed step may not be shown"""
+    score: Probability | None = None
+    """P(the step is shown)"""
+    seconds: float | None = None
+    """length of a gap, or of the whole source, in seconds"""
+    reason: str | None = None
+    """why the event was emitted"""
+    record: str | None = None
+    """path of the record that --at-end wrote"""
+    follows: str | None = None
+    """the most likely next line, in "line" events of earlier releases"""
+    skipped: tuple[str, ...] | None = None
+    """ids of lines that were passed over, in "line" events of earlier releases"""
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> "LiveEvent":
@@ -139,11 +140,16 @@ class LiveEvent(FrozenModel):
 class LiveStep(FrozenModel):
     """The state of a step after the events of a live run."""
 
-    step: Step = Field(description="the step with the values of its last event")
-    revised: bool = Field(False, description="whether its text was changed or taken back")
-    shown: bool = Field(False, description="whether it was reported as shown")
-    ended: bool = Field(False, description="whether it was reported as ended")
-    withdrawn: bool = Field(False, description="whether it was taken back")
+    step: Step
+    """the step with the values of its last event"""
+    revised: bool = False
+    """whether its text was changed or taken back"""
+    shown: bool = False
+    """whether it was reported as shown"""
+    ended: bool = False
+    """whether it was reported as ended"""
+    withdrawn: bool = False
+    """whether it was taken back"""
 
     def with_changes(self, step_fields: dict[str, Any], **flags: bool) -> "LiveStep":
         """Return a copy with other values.

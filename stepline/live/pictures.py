@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # after which a new meter measures motion, since reading a meter takes longer the more it has seen
 METER_SECONDS = 120.0
 # of frames that the new meter sees again. Of the first half the old meter's values stay
-MARGIN_SECONDS = 8.0
+METER_OVERLAP_SECONDS = 8.0
 THUMBNAIL_WIDTH = 192  # values per thumbnail, 8 x 8 x 3
 # per row: motion, peak of motion, thumbnail
 MEASUREMENT_WIDTH = 2 + THUMBNAIL_WIDTH
@@ -83,7 +83,7 @@ class LiveVision:
 
     def _measure(self, frame: Frame) -> None:
         self._recent.append(frame)
-        while self._recent[0].time < frame.time - MARGIN_SECONDS:
+        while self._recent[0].time < frame.time - METER_OVERLAP_SECONDS:
             self._recent.popleft()
 
         # a new meter sees the last seconds again, since motion is measured between pictures
@@ -93,7 +93,7 @@ class LiveVision:
             rate = self._settings.rate
             # It begins at the start of a row, so that its rows match those of the old meter.
             self._meter_start = int(self._recent[0].time * rate) / rate
-            self._valid_from = self._meter_start + MARGIN_SECONDS / 2
+            self._valid_from = self._meter_start + METER_OVERLAP_SECONDS / 2
             self._meter = ActivityMeter(rate=self._settings.rate)
             new_frames = list(self._recent)
         for new_frame in new_frames:

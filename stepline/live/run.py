@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # An item that a source's thread queues for the caller's thread. None at the end of the source.
-QueuedItem: TypeAlias = AudioBlock | Gap | Exception | None
+QueuedItem = AudioBlock | Gap | Exception | None
 
 MIN_PASS_INTERVAL_SECONDS = 1.0  # of new sound, before the next pass of recognition
 MAX_WAITING_BLOCKS = 30  # blocks of sound in the queue; then the source waits

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from stepline.errors import MediaError, SettingsError
@@ -189,7 +189,7 @@ class SourceClock:
         return second if is_near and second > self.end - TRUSTED_SECONDS else wall_second
 
 
-SourceItems: TypeAlias = Iterator[Frame | AudioBlock | Gap]
+SourceItems = Iterator[Frame | AudioBlock | Gap]
 
 
 class LiveSource:

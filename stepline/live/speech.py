@@ -7,7 +7,7 @@ Each pass recognises all sound since the last committed sentence, in a bounded w
 detection. The words near the end of a pass may still change, because the next pass has more sound
 after them. After silence nothing can change, so the words of the last pass are committed. The same
 holds for words with some seconds of sound after them on which two passes keep differing. Committed
-words never change. Only their case and full stops follow the newest pass while their sentence is open.
+words never change. Only their case and full stops follow the newest pass while their sentence is unfinished.
 
 Source: Macháček, Dabre and Bojar, "Turning Whisper into Real-Time Transcription System", 2023,
 section 2. Differs: committed words that a pass repeats are found by the edit distance of words and
@@ -18,41 +18,40 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Rejected, Sentence, Span, Word
 from stepline.speech.audio_windows import (
+    EMPTY_SAMPLES,
     FRAME_SAMPLES,
     MAX_FILLED_SECONDS,
-    NO_SOUND,
     VOICE_PROBABILITY,
     AudioWindow,
     WindowTranscript,
+    detect_voice,
     detector_context,
     speech_seconds,
-    voice_probability,
 )
 from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.speech.second_pass import fit_to_voice
 from stepline.speech.sentences import ends_sentence, join_word_parts, split_sentences
 from stepline.speech.settings import AsrSettings
 
-Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
+Recognise = Callable[[AudioWindow], WindowTranscript]
 
 # silence at the end of the sound, after which all words are committed
-SILENCE_SECONDS = 0.6
+MIN_SILENCE_SECONDS = 0.6
 # voice after the last word of a pass, from which the recogniser has stopped too early
 UNREAD_SECONDS = 1.5
 # sound after a word, from which it is committed without agreement
 COMMIT_DELAY_SECONDS = 4.0
-# length of the sound, from which closed sentences at its start are dropped
+# length of the sound, from which final sentences at its start are dropped
 MIN_LEAVE_SECONDS = 8.0
 # maximal length of the sound in a pass
 MAX_PASS_SECONDS = 20.0
-MARGIN_SECONDS = 2.0  # silence that is kept before the next voice
+KEPT_SILENCE_SECONDS = 2.0  # silence that is kept before the next voice
 # cost in edits of a second between the times of a repeated word. Passes differ by some tenths
 EDITS_PER_SECOND = 3.0
 OVERLAP_SECONDS = 0.5  # committed words that end at most this long before the sound may be repeated
@@ -65,7 +64,7 @@ class RecognisedSentences:
 
     Attributes:
         words: words that this pass committed, which no later pass changes.
-        sentences: sentences that this pass closed, to which no later word is added.
+        sentences: sentences that this pass finished, to which no later word is added.
         dropped: sentences that are taken for hallucinations.
     """
 
@@ -92,11 +91,11 @@ class LiveTranscriber:
     language: str | None = None
     end: float = 0.0
     _start: float = 0.0  # second at which the sound in memory begins
-    _samples: np.ndarray = field(default_factory=lambda: NO_SOUND)  # (N,) float32
+    _samples: np.ndarray = field(default_factory=lambda: EMPTY_SAMPLES)  # (N,) float32
     # the sound before it, for the voice detector
-    _context_samples: np.ndarray = field(default_factory=lambda: NO_SOUND)
+    _context_samples: np.ndarray = field(default_factory=lambda: EMPTY_SAMPLES)
     _committed: list[Word] = field(default_factory=list)  # words that a pass may repeat
-    _open_count: int = 0  # number of last committed words whose sentence is not closed
+    _unfinished_word_count: int = 0  # number of last committed words whose sentence is not final
     _pending: list[Word] = field(default_factory=list)  # uncommitted words of the last pass
     _log_probability: float | None = None  # mean of the words of the last pass
     _quiet_voice_end: float = -1.0  # end of the voice in a pass after silence, -1 without one
@@ -122,11 +121,11 @@ class LiveTranscriber:
 
     @property
     def settled(self) -> float:
-        """Second of the source before which every sentence is closed."""
-        if not self._open_count:
+        """Second of the source before which every sentence is final."""
+        if not self._unfinished_word_count:
             return self._start
-        # The open sentence may still change.
-        first_word = self._committed[-self._open_count]
+        # The unfinished sentence may still change.
+        first_word = self._committed[-self._unfinished_word_count]
         if first_word.span is None:
             return self._start
         return min(self._start, first_word.span.start)
@@ -152,10 +151,10 @@ class LiveTranscriber:
             return RecognisedSentences()
         sentences = self._run_pass(last=True)
         # Nothing is kept for the next sound.
-        self._samples = NO_SOUND
-        self._context_samples = NO_SOUND
+        self._samples = EMPTY_SAMPLES
+        self._context_samples = EMPTY_SAMPLES
         self._committed = []
-        self._open_count = 0
+        self._unfinished_word_count = 0
         self._pending = []
         self._has_full_stop = False
         return sentences
@@ -167,19 +166,18 @@ class LiveTranscriber:
 
         # where the voice is
         sound = np.concatenate([self._context_samples, self._samples])
-        context_frames = len(self._context_samples) // FRAME_SAMPLES
-        voice = voice_probability(sound)[context_frames:]
+        voice = detect_voice(sound)[len(self._context_samples) // FRAME_SAMPLES :]
         window = AudioWindow(self._start, self._samples, voice, last)
         voiced = np.flatnonzero(voice >= VOICE_PROBABILITY)
         silent_frames = len(voice)
         if len(voiced):
             silent_frames = len(voice) - 1 - voiced[-1]
-        elif not self._pending and not self._open_count:
-            self._drop_sound_before(window, window.end - MARGIN_SECONDS)
+        elif not self._pending and not self._unfinished_word_count:
+            self._drop_sound_before(window, window.end - KEPT_SILENCE_SECONDS)
             return RecognisedSentences()
         silence = silent_frames * FRAME_SAMPLES / SAMPLE_RATE
         voice_end = window.start + (len(voice) * FRAME_SAMPLES / SAMPLE_RATE - silence)
-        is_quiet = last or silence >= SILENCE_SECONDS
+        is_quiet = last or silence >= MIN_SILENCE_SECONDS
 
         # its words, unless a pass would repeat the last result
         committed: tuple[Word, ...] = ()
@@ -191,17 +189,17 @@ class LiveTranscriber:
             is_unread = self._is_unread(words, window)
         self._quiet_voice_end = voice_end if is_quiet else -1.0
 
-        # which sentences are closed and accepted, and which sound is dropped
+        # which sentences are final and accepted, and which sound is dropped
         is_complete = has_agreed_stop or is_unread
-        sentences = self._close_sentences(silence, is_complete=is_complete, last=last)
+        sentences = self._take_final_sentences(silence, is_complete=is_complete, last=last)
         evidence = [self._speech_evidence(sentence, window) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, settings)
         if is_unread and self._committed:
             self._drop_sound_before(window, self._committed_end or window.start)
         else:
-            closed = sentences[-1].span.end if sentences else None
-            silent_from = voice_end if is_quiet and not self._open_count else None
-            self._drop_read_sound(window, closed, silent_from=silent_from)
+            final_until = sentences[-1].span.end if sentences else None
+            silent_from = voice_end if is_quiet and not self._unfinished_word_count else None
+            self._drop_read_sound(window, final_until, silent_from=silent_from)
         accepted_sentences = []
         dropped = []
         for sentence, reason in zip(sentences, reasons, strict=True):
@@ -221,7 +219,7 @@ class LiveTranscriber:
             window: sound of the pass.
         """
         words_end = words[-1].span.end if words and words[-1].span else window.end
-        seconds = speech_seconds(window.voice_between(words_end, window.end))
+        seconds = speech_seconds(window.voice_probabilities_between(words_end, window.end))
         return seconds > UNREAD_SECONDS and not self._pending
 
     def _recognise_window(self, window: AudioWindow) -> list[Word]:
@@ -274,7 +272,7 @@ class LiveTranscriber:
         had_full_stop = self._has_full_stop
         if 0 < count <= len(last_pending):
             had_full_stop = ends_sentence(last_pending[count - 1].text)
-        self._has_full_stop = self._open_count > 0 and ends_sentence(
+        self._has_full_stop = self._unfinished_word_count > 0 and ends_sentence(
             self._committed[-1].text, following
         )
         return committed, self._has_full_stop and had_full_stop and following is not None
@@ -285,12 +283,12 @@ class LiveTranscriber:
         return [word for word in self._committed if word.span and word.span.end > start]
 
     def _update_open_words(self, words: Sequence[Word]) -> None:
-        """Update case and full stops of the open sentence by the newest pass.
+        """Update case and full stops of the unfinished sentence by the newest pass.
 
         words: first words of the pass, which repeat the committed words.
         """
         # From the last word backwards, as long as both passes agree.
-        for words_back in range(1, min(self._open_count, len(words)) + 1):
+        for words_back in range(1, min(self._unfinished_word_count, len(words)) + 1):
             word = words[-words_back]
             committed = self._committed[-words_back]
             if normalized_text(word) != normalized_text(committed):
@@ -308,11 +306,13 @@ class LiveTranscriber:
                 span = Span(start, max(word.span.end, start + FRAME_SECONDS))
                 word = word.model_copy(update={"span": span})
             self._committed.append(word)
-        self._open_count += len(words)
+        self._unfinished_word_count += len(words)
         return tuple(self._committed[first:])
 
-    def _close_sentences(self, silence: float, *, is_complete: bool, last: bool) -> list[Sentence]:
-        """Return the sentences of the committed words that are complete, and mark them as closed.
+    def _take_final_sentences(
+        self, silence: float, *, is_complete: bool, last: bool
+    ) -> list[Sentence]:
+        """Return the sentences of the committed words that are complete, which makes them final.
 
         Every sentence before the last one is complete. The last one is complete after a silence,
         which may be shorter after a full stop.
@@ -325,62 +325,69 @@ class LiveTranscriber:
         """
         pause = self.settings.pause
 
-        # the words of the sentence that is open
-        words = self._committed[len(self._committed) - self._open_count :]
+        # the words of the unfinished sentence
+        words = self._committed[len(self._committed) - self._unfinished_word_count :]
         sentences = split_sentences(words, pause=pause, longest=self.settings.longest)
         has_ended = last or is_complete
-        # Silence closes the last sentence, sooner if it ends with a full stop.
+        # Silence ends the last sentence, sooner if it ends with a full stop.
         if words and not self._pending:
-            min_silence = min(SILENCE_SECONDS, pause) if ends_sentence(words[-1].text) else pause
+            min_silence = (
+                min(MIN_SILENCE_SECONDS, pause) if ends_sentence(words[-1].text) else pause
+            )
             has_ended |= silence >= min_silence
         if not has_ended:
             sentences = sentences[:-1]
         for sentence in sentences:
-            self._open_count -= len(sentence.words)
+            self._unfinished_word_count -= len(sentence.words)
         return sentences
 
     def _drop_read_sound(
-        self, window: AudioWindow, closed: float | None, *, silent_from: float | None
+        self, window: AudioWindow, final_until: float | None, *, silent_from: float | None
     ) -> None:
         """Drop sound that needs no other pass, and sound beyond MAX_PASS_SECONDS.
 
         Args:
             window: sound of the last pass.
-            closed: second up to which sentences are closed, None if no sentence is closed.
-            silent_from: second from which there is silence, None if a sentence is open.
+            final_until: second at which the last final sentence ends, None without one.
+            silent_from: second from which there is silence, None if a sentence is unfinished.
         """
         # Silence is dropped, except for a margin before the next voice.
         if silent_from is not None:
-            self._drop_sound_before(window, max(silent_from, window.end - MARGIN_SECONDS))
-        # Closed sentences are dropped from long sound, since each pass costs its whole length.
-        if closed is not None and window.end - self._start > MIN_LEAVE_SECONDS:
-            self._drop_sound_before(window, self._middle_of_pause(closed))
+            self._drop_sound_before(window, max(silent_from, window.end - KEPT_SILENCE_SECONDS))
+        # Final sentences are dropped from long sound, since each pass costs its whole length.
+        if final_until is not None and window.end - self._start > MIN_LEAVE_SECONDS:
+            self._drop_sound_before(window, self._middle_of_pause(final_until))
         # No pass is longer than the limit.
         if window.end - self._start > MAX_PASS_SECONDS:
             begin = max(self._committed_end, window.end - MAX_PASS_SECONDS / 2)
             self._drop_sound_before(window, begin)
         # Committed words stay while a pass may repeat them.
-        if not self._open_count:
+        if not self._unfinished_word_count:
             self._committed = self._context_words()
 
-    def _middle_of_pause(self, closed_until: float) -> float:
-        """Return the second in the middle of the pause after the last closed sentence.
+    def _middle_of_pause(self, final_until: float) -> float:
+        """Return the second in the middle of the pause after the last final sentence.
 
-        The pause lasts until the first open word. Without one, `closed_until` is returned.
+        No later pass changes a final sentence. The pause lasts until the first word after it, committed or
+        pending. Without such a word, `final_until` is returned.
 
-        closed_until: second at which the last closed sentence ends.
+        final_until: second at which the last final sentence ends.
         """
-        # the words of no closed sentence
-        words = self._committed[-self._open_count :] if self._open_count else self._pending
+        # the words after the final sentences
+        words = (
+            self._committed[-self._unfinished_word_count :]
+            if self._unfinished_word_count
+            else self._pending
+        )
         if not words:
-            return closed_until
+            return final_until
         span = words[0].span
-        return closed_until if span is None else max(closed_until, (closed_until + span.start) / 2)
+        return final_until if span is None else max(final_until, (final_until + span.start) / 2)
 
     def _speech_evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
         span = sentence.span
-        voice = window.voice_between(span.start, span.end)
-        voice_probability = float(voice.mean()) if len(voice) else 0.0
+        probabilities = window.voice_probabilities_between(span.start, span.end)
+        voice_probability = float(probabilities.mean()) if len(probabilities) else 0.0
         return SpeechEvidence(voice_probability, self._log_probability)
 
     def _drop_sound_before(self, window: AudioWindow, second: float) -> None:
@@ -390,8 +397,7 @@ class LiveTranscriber:
             window: sound of the last pass.
             second: second of the source.
         """
-        frames = int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)
-        count = max(0, frames) * FRAME_SAMPLES
+        count = max(0, int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)) * FRAME_SAMPLES
         # The detector needs the sound before, so that its frames are as in one pass.
         sound = np.concatenate([self._context_samples, window.samples[:count]])
         self._context_samples = detector_context(sound)

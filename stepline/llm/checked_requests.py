@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 from stepline.files.remote.retry import exponential_backoff, retry
 from stepline.llm.requests import NotSentError, ReplyCache, RequestLimits, cache_key
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 DEADLINE_PASSED = "the deadline passed"
 
 Reading = TypeVar("Reading")
-KeyParts: TypeAlias = Mapping[str, str | bool]
+KeyParts = Mapping[str, str | bool]
 
 
 @dataclass(frozen=True)

@@ -37,18 +37,18 @@ class ModelFiles(FrozenModel):
     """A GGUF model and how to load it.
 
     Attributes:
-        model: path of the GGUF file.
-        projector: path of the vision projector, None for a text-only model.
+        model_path: path of the GGUF file.
+        projector_path: path of the vision projector, None for a text-only model.
         context: context length in tokens.
         threads: number of CPU threads.
-        template: text of a Jinja chat template. None: the model's own.
+        chat_template: text of a Jinja chat template. None: the model's own.
     """
 
-    model: str
-    projector: str | None
+    model_path: str
+    projector_path: str | None
     context: int
     threads: int
-    template: str | None
+    chat_template: str | None
 
 
 class ModelQuestion(FrozenModel):
@@ -143,17 +143,17 @@ class LocalModel:
         """Return a process with the loaded model. Raises ModelError where it cannot be loaded."""
         start = time.perf_counter()
         settings = self.settings
-        template = None
+        chat_template = None
         if settings.chat_template is not None:
-            template = _read_chat_template(settings.chat_template, settings.section)
+            chat_template = _read_chat_template(settings.chat_template, settings.section)
         check_library()
         check_weights(self._path)
         files = ModelFiles(
-            model=str(self._path),
-            projector=None if self._projector is None else str(self._projector),
+            model_path=str(self._path),
+            projector_path=None if self._projector is None else str(self._projector),
             context=settings.context,
             threads=settings.threads or max(1, core_count() - 1),
-            template=template,
+            chat_template=chat_template,
         )
         process = WorkerProcess(f"{__name__}:LoadedModel")
         try:
@@ -162,11 +162,9 @@ class LocalModel:
             fault = error.reason
         if fault is not None:
             process.close()
-            problem = f"{files.model}: llama.cpp cannot load it"
-            if files.projector is not None:
-                problem = (
-                    f"{files.model} and {files.projector}: llama.cpp cannot load them together"
-                )
+            problem = f"{files.model_path}: llama.cpp cannot load it"
+            if files.projector_path is not None:
+                problem = f"{files.model_path} and {files.projector_path}: llama.cpp cannot load them together"
             raise ModelError(f"{problem} ({fault}); give another GGUF file")
         logger.info("loaded %s in %.1f s", self._path.name, time.perf_counter() - start)
         return process
@@ -238,9 +236,9 @@ def load_model(files: ModelFiles) -> Any:
     be loaded."""
     library = importlib.import_module("xllamacpp")
     parameters = library.CommonParams()
-    parameters.model.path = files.model
-    if files.projector is not None:
-        parameters.mmproj.path = files.projector
+    parameters.model.path = files.model_path
+    if files.projector_path is not None:
+        parameters.mmproj.path = files.projector_path
     parameters.n_ctx = files.context
     parameters.n_parallel = 1
     # The file is read, not mapped: it is stored in another order, and would be in memory twice.
@@ -251,9 +249,9 @@ def load_model(files: ModelFiles) -> Any:
     parameters.verbosity = -1
     # the library listens on a loopback port: no one else may ask there
     parameters.api_keys = [os.urandom(16).hex()]
-    if files.template is not None:
+    if files.chat_template is not None:
         parameters.use_jinja = True
-        parameters.chat_template = files.template
+        parameters.chat_template = files.chat_template
     return library.Server(parameters)
 
 

@@ -5,7 +5,7 @@ import base64
 import io
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from stepline.llm.servers import Content
 
@@ -16,7 +16,7 @@ CHARS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
 
 # Returns second -> JPEG for those of the given seconds that can be decoded.
-PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
+PictureReader = Callable[[Sequence[float]], dict[float, bytes]]
 
 
 def with_pictures(text: str, pictures: Sequence[bytes], *, in_one_image: bool = False) -> Content:

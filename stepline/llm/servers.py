@@ -15,7 +15,7 @@ import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from stepline.errors import WriterError
@@ -58,8 +58,8 @@ class Conversation:
 
 
 # What is asked: the text of a user's message, or its parts, pictures among them, or a whole chat.
-Content: TypeAlias = str | list[dict[str, Any]] | Conversation
-Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
+Content = str | list[dict[str, Any]] | Conversation
+Schema = dict[str, Any]  # JSON schema that a reply should follow
 
 
 @dataclass(frozen=True)

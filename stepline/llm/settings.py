@@ -20,23 +20,16 @@ class ChatServerSettings(Settings):
 
     section: ClassVar[str] = "chat"  # under which the user finds these settings, for errors
 
-    base_url: str | None = Field(
-        None, description="address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1"
-    )
-    gguf: Path | None = Field(
-        None, description="a GGUF model file, run on this machine through xllamacpp"
-    )
-    model: str = Field(
-        "default",
-        description="name of the model on the server. Servers of a single model take any name",
-    )
-    api_key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
-        None, description="environment variable that holds the server's API key"
-    )
-    chat_template: Path | None = Field(
-        None,
-        description="Jinja file that replaces the chat template of a GGUF. None: the model's own",
-    )
+    base_url: str | None = None
+    """address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1"""
+    gguf: Path | None = None
+    """a GGUF model file, run on this machine through xllamacpp"""
+    model: str = "default"
+    """name of the model on the server. Servers of a single model take any name"""
+    api_key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    """environment variable that holds the server's API key"""
+    chat_template: Path | None = None
+    """Jinja file that replaces the chat template of a GGUF. None: the model's own"""
 
     @field_validator("base_url")
     @classmethod
@@ -58,37 +51,27 @@ class ChatServerSettings(Settings):
 class ChatSettings(ChatServerSettings):
     """How a language model is asked: sampling, retries, timeouts and threads."""
 
-    max_tokens: Annotated[int, Field(ge=16, le=32768)] = Field(
-        512, description="maximal tokens of a reply. The steps of ten sentences need some 150"
-    )
-    temperature: Annotated[float, Field(ge=0.0, le=2.0)] = Field(
-        0.0, description="sampling temperature. 0: the most likely word each time, so runs repeat"
-    )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
-        2023, description="seed for servers that sample at random even so"
-    )
+    max_tokens: Annotated[int, Field(ge=16, le=32768)] = 512
+    """maximal tokens of a reply. The steps of ten sentences need some 150"""
+    temperature: Annotated[float, Field(ge=0.0, le=2.0)] = 0.0
+    """sampling temperature. 0: the most likely word each time, so runs repeat"""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 2023
+    """seed for servers that sample at random even so"""
 
-    concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
-        4, description="maximal parallel requests to a server. A GGUF answers one at a time"
-    )
-    retries: Annotated[int, Field(ge=0, le=10)] = Field(
-        2, description="retries after a transient error (429, 5xx, a lost connection)"
-    )
-    pause: Annotated[float, Field(ge=0.0, le=60.0)] = Field(
-        0.5, description="seconds before the first retry. It doubles each time"
-    )
-    timeout: Positive = Field(60.0, description="seconds for one request")
-    deadline: Positive = Field(
-        300.0,
-        description="seconds for all requests. Later ones are not sent (the extractive writer "
-        "replaces them)",
-    )
-    threads: Threads | None = Field(
-        None, description="CPU threads of a GGUF. None: one fewer than the cores, at least 1"
-    )
-    context: Annotated[int, Field(ge=512, le=2**20)] = Field(
-        4096, description="context length of a GGUF in tokens: prompt and reply"
-    )
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 4
+    """maximal parallel requests to a server. A GGUF answers one at a time"""
+    retries: Annotated[int, Field(ge=0, le=10)] = 2
+    """retries after a transient error (429, 5xx, a lost connection)"""
+    pause: Annotated[float, Field(ge=0.0, le=60.0)] = 0.5
+    """seconds before the first retry. It doubles each time"""
+    timeout: Positive = 60.0
+    """seconds for one request"""
+    deadline: Positive = 300.0
+    """seconds for all requests. Later ones are not sent (the extractive writer replaces them)"""
+    threads: Threads | None = None
+    """CPU threads of a GGUF. None: one fewer than the cores, at least 1"""
+    context: Annotated[int, Field(ge=512, le=2**20)] = 4096
+    """context length of a GGUF in tokens: prompt and reply"""
 
     @property
     def projector_file(self) -> Path | None:

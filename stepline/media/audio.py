@@ -13,7 +13,8 @@ SAMPLE_RATE = 16_000  # Hz. What Whisper and the voice detector hear
 # by which time stamps may disagree with the samples counted. Muxers round to a few ms
 MAX_STAMP_ERROR_SECONDS = 0.1
 
-QUIET_PEAK = 0.1  # of a second of audio, under which its channels may have cancelled each other
+# peak of a second of mixed audio, below which its channels may have cancelled each other
+MAX_QUIET_AMPLITUDE = 0.1
 # energy of the channels' sum over that of their difference, or the other way round, -14 dB
 MAX_CANCELLED_FRACTION = 0.04
 MIN_LOUDNESS = 0.003  # root mean square of channels that cancel each other, -50 dB. Noise is below
@@ -133,7 +134,7 @@ class AudioTimeline:
     def _next_block(self, count: int) -> tuple[float, Samples]:
         joined = np.concatenate(self._waiting, axis=1)
         if self._stereo_frames:
-            if joined.max() < QUIET_PEAK and _do_channels_cancel(
+            if joined.max() < MAX_QUIET_AMPLITUDE and _do_channels_cancel(
                 self._stereo_frames, self._is_inverted
             ):
                 joined = self._switch_between_mean_and_difference(joined)

@@ -99,16 +99,18 @@ def join_clips(
 
 
 @contextmanager
-def _open_copy(out: Path, format: str, problem: str, cure: str) -> Iterator[Any]:
-    """Yield PyAV's output container for packets that are copied without encoding.
+def _open_remux_container(
+    out: Path, format: str, error_start: str, error_cure: str
+) -> Iterator[Any]:
+    """Yield PyAV's output container for remuxing: packets are copied without encoding.
 
     The file is written atomically.
 
     Args:
         out: path of the file.
         format: FFmpeg's name of the container format.
-        problem: start of the error message if the format cannot hold a stream.
-        cure: end of that message.
+        error_start: start of the error message if the format cannot hold a stream.
+        error_cure: end of that message, which says what to do instead.
     """
     import av
 
@@ -119,7 +121,7 @@ def _open_copy(out: Path, format: str, problem: str, cure: str) -> Iterator[Any]
             ) as copy:
                 yield copy
         except (av.error.FFmpegError, ValueError) as error:
-            raise MediaError(f"{problem} ({failure_reason(error)}); {cure}") from error
+            raise MediaError(f"{error_start} ({failure_reason(error)}); {error_cure}") from error
 
 
 def join_tracks(video_path: Path, audio_path: Path, out: Path) -> None:
@@ -133,14 +135,14 @@ def join_tracks(video_path: Path, audio_path: Path, out: Path) -> None:
     Raises MediaError if a file lacks its stream or the stream cannot be copied, StoreError if `out`
     cannot be written.
     """
-    cure = "as its site says it does; download the video by other means"
+    error_cure = "as its site says it does; download the video by other means"
     settings = MediaSettings()
     with open_media(video_path, settings) as video, open_media(audio_path, settings) as audio:
         if video.video_stream is None:
-            raise MediaError(f"{video_path}: holds no picture, {cure}")
+            raise MediaError(f"{video_path}: holds no picture, {error_cure}")
         if audio.audio_stream is None:
-            raise MediaError(f"{audio_path}: holds no sound, {cure}")
-        with _open_copy(
+            raise MediaError(f"{audio_path}: holds no sound, {error_cure}")
+        with _open_remux_container(
             out,
             "matroska",
             f"{out.name}: picture and sound cannot be joined",
@@ -182,11 +184,14 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
 
     Raises MediaError if that format cannot hold the streams, StoreError if `out` cannot be written.
     """
-    format, cure = "mp4", "use --format mkv instead"
+    format, error_cure = "mp4", "use --format mkv instead"
     if out.suffix == ".mkv":
-        format, cure = "matroska", "convert it to mp4 (H.264, AAC) first"
-    problem = f"{path}: cannot be copied into {format} with chapters"
-    with open_media(path, MediaSettings()) as media, _open_copy(out, format, problem, cure) as copy:
+        format, error_cure = "matroska", "convert it to mp4 (H.264, AAC) first"
+    error_start = f"{path}: cannot be copied into {format} with chapters"
+    with (
+        open_media(path, MediaSettings()) as media,
+        _open_remux_container(out, format, error_start, error_cure) as copy,
+    ):
         source = media.container
         copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]
         targets = {stream.index: copy.add_stream_from_template(stream) for stream in copied}

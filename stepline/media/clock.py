@@ -322,7 +322,7 @@ class PacketClock:
             timing.restart(second, next_shift)
 
         # the clock of the file jumps
-        if not self._is_continuous(timing, second):
+        if not self._continues_stream(timing, second):
             self._handle_jump(packet, second, timing)
             if packet.pts is None and packet.dts is None:
                 return
@@ -389,7 +389,7 @@ class PacketClock:
         newest = [item.last_second for item in timings if item.shift == self._newest_shift]
         return max([*newest, self._newest_start])
 
-    def _is_continuous(self, timing: _StreamTiming, second: float) -> bool:
+    def _continues_stream(self, timing: _StreamTiming, second: float) -> bool:
         is_newest = timing.shift == self._newest_shift
         # once another stream has jumped, this one will
         back = MAX_BACKWARD_SECONDS if is_newest else 0.0
@@ -427,13 +427,13 @@ class PacketClock:
                 continue
             if other == index:
                 if (
-                    self._is_continuous(timing, item_second)
+                    self._continues_stream(timing, item_second)
                     and abs(item_second - second) > MAX_BACKWARD_SECONDS
                 ):
                     self._remove_stamps(packet)
                     return
                 after += 1
-            elif other in others and self._is_continuous(self._timings[other], item_second):
+            elif other in others and self._continues_stream(self._timings[other], item_second):
                 continuing_streams.add(other)
             elif other in others:
                 has_jumped.add(other)
@@ -476,7 +476,7 @@ class PacketClock:
             if item_second is None or other not in self._timings:
                 continue
             timing = self._timings[other]
-            is_new = other in part_start or not self._is_continuous(timing, item_second)
+            is_new = other in part_start or not self._continues_stream(timing, item_second)
             start = _packet_start(item)
             if is_new and abs(item_second - second) <= SUSPICIOUS_JUMP_SECONDS:
                 part_start.add(other)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from stepline.errors import MediaError, explain_missing_extra
@@ -26,8 +26,8 @@ from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 
 log = logging.getLogger(__name__)
 
-Info: TypeAlias = dict[str, Any]  # facts of yt-dlp about a page or a video
-Report: TypeAlias = Callable[[str, int], None]  # called with file name and bytes so far
+Info = dict[str, Any]  # facts of yt-dlp about a page or a video
+Report = Callable[[str, int], None]  # called with file name and bytes so far
 
 # Allowed protocols of a video. For others yt-dlp runs programs of this machine (rtmpdump, ffmpeg),
 # which check no address.
@@ -184,8 +184,8 @@ def fetch_page_video(
     folder: Path,
     limits: LinkLimits,
     *,
-    language: str | None = None,
-    report: Report | None = None,
+    language: str | None,
+    report: Report | None,
 ) -> LinkedVideo:
     """Return the video of a web page, downloaded by yt-dlp.
 

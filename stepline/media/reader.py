@@ -4,7 +4,7 @@ import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from stepline.errors import MediaError
 from stepline.media.audio import AudioBlock, AudioTimeline
@@ -34,11 +34,11 @@ MIN_KEY_SECONDS = 1.0  # s between two key frames that are decoded
 MAX_KEY_SECONDS = 12.5
 MIN_KEY_FRAMES = 3
 # s after a key frame at which a second frame shows whether the picture moves, and s between such pairs
-PAIR_SECONDS = 0.34
+LATER_PICTURE_SECONDS = 0.34
 PAIR_INTERVAL_SECONDS = 6.0
 
 # Start and duration in seconds, and PyAV's decoded frame.
-TimedFrame: TypeAlias = tuple[float, float, Any]
+TimedFrame = tuple[float, float, Any]
 
 
 class MediaReader:
@@ -190,7 +190,7 @@ class KeyFrameReader:
             if self._start > 0:
                 seek_before(media, self._start)
             if self._settings.skip_nonref:
-                skip_unreferenced_frames(media.video_stream, 1 / PAIR_SECONDS)
+                skip_unreferenced_frames(media.video_stream, 1 / LATER_PICTURE_SECONDS)
             scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
             shown: KeyFrame | None = None
             count = 0
@@ -240,7 +240,7 @@ class KeyFrameReader:
                 until = second
                 if second >= next_pair:
                     next_pair = second + PAIR_INTERVAL_SECONDS
-                    until = second + PAIR_SECONDS
+                    until = second + LATER_PICTURE_SECONDS
             elif second <= until:
                 run.append(packet)
         if run:
@@ -258,7 +258,7 @@ class KeyFrameReader:
         time = first.pts * tick - media.start - self._start
         if self._thumbnails is not None and time >= 0:
             self._thumbnails.add(time, first, scaler.aspect)
-        is_pair = (last.pts - first.pts) * tick >= PAIR_SECONDS / 2
+        is_pair = (last.pts - first.pts) * tick >= LATER_PICTURE_SECONDS / 2
         later = scaler.image(last) if is_pair else None
         return KeyFrame(time, time, scaler.image(first), later)
 
@@ -350,7 +350,7 @@ class AudioStreamReader(_PartReader):
             yield AudioBlock(start, samples[0])
 
 
-StreamReaders: TypeAlias = dict[int, VideoStreamReader | AudioStreamReader]  # by stream index
+StreamReaders = dict[int, VideoStreamReader | AudioStreamReader]  # by stream index
 
 
 def stream_readers(
@@ -472,10 +472,7 @@ def _decoded_frames(media: OpenMedia) -> Iterator[TimedFrame]:
 
 
 def frames_at(
-    path: Path | str,
-    times: Sequence[float],
-    width: int | None = None,
-    settings: MediaSettings | None = None,
+    path: Path | str, times: Sequence[float], width: int | None = None
 ) -> list[Frame | None]:
     """Return the frame on screen at each of the times, None if there is no frame.
 
@@ -485,9 +482,8 @@ def frames_at(
         path: path of the video.
         times: seconds, in any order.
         width: pixels of the width, None for full size.
-        settings: limits on the video. None means the default limits.
     """
-    frames = {frame.time: frame for frame in read_frames_at(path, times, width, settings)}
+    frames = {frame.time: frame for frame in read_frames_at(path, times, width)}
     return [frames.get(time) for time in times]
 
 
@@ -516,7 +512,7 @@ def read_frames_at(
     """
     with open_media(path, settings or MediaSettings()) as media:
         if not exact and media.video_stream is not None:
-            skip_unreferenced_frames(media.video_stream, 1 / PAIR_SECONDS)
+            skip_unreferenced_frames(media.video_stream, 1 / LATER_PICTURE_SECONDS)
         cursor = _FrameCursor(media)
         scaler = FrameScaler(shorter=shorter, width=width, longer=longer, aspect=media.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEVICE_PATTERN: Final = r"^(auto|cpu|mps|cuda(:\d+)?)$"
-DeviceName: TypeAlias = Annotated[str, Field(pattern=DEVICE_PATTERN)]
+DEVICE_PATTERN = r"^(auto|cpu|mps|cuda(:\d+)?)$"
+DeviceName = Annotated[str, Field(pattern=DEVICE_PATTERN)]
 # "auto": float32, of recognition float16
-ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]
+ComputeType = Literal["auto", "float32", "bf16", "float16"]
 
 # NVIDIA's driver. Where it is not, torch need not be loaded (1 s) to know that there is no GPU.
 CUDA_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"

@@ -13,7 +13,7 @@ buffers here.
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,26 +23,26 @@ from stepline.processes import loading_lock, trim_memory
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-Array: TypeAlias = npt.NDArray[Any]
+Array = npt.NDArray[Any]
 Batch = TypeVar("Batch")
-Message: TypeAlias = list[
+Message = list[
     bytes | memoryview
 ]  # parts that are joined at the end, so that weights are copied once
 
 MAX_BATCH_THREADS = 16  # batches in memory at the same time
-IR_VERSION: Final = 8
+IR_VERSION = 8
 # ONNX's own set, and ONNX Runtime's kernels for transformers
-OPERATOR_SETS: Final = (("", 17), ("com.microsoft", 1))
-TENSOR_TYPES: Final = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}  # TensorProto.DataType
+OPERATOR_SETS = (("", 17), ("com.microsoft", 1))
+TENSOR_TYPES = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7}  # TensorProto.DataType
 # AttributeProto.AttributeType
-FLOAT_TYPE: Final = 1
-INT_TYPE: Final = 2
-STRING_TYPE: Final = 3
-INTS_TYPE: Final = 7
+FLOAT_TYPE = 1
+INT_TYPE = 2
+STRING_TYPE = 3
+INTS_TYPE = 7
 # what a field of a message begins with, next to its number: the form of its value
-VARINT_FORM: Final = 0
-LENGTH_FORM: Final = 2
-FOUR_BYTES_FORM: Final = 5
+VARINT_FORM = 0
+LENGTH_FORM = 2
+FOUR_BYTES_FORM = 5
 
 
 class OnnxGraph:
@@ -136,8 +136,7 @@ class OnnxGraph:
         trim_memory()
 
         def run(**inputs: Array) -> Array:
-            outputs = session.run([output], inputs)
-            result: Array = outputs[0]
+            result: Array = session.run([output], inputs)[0]
             return result
 
         return run

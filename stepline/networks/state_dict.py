@@ -15,7 +15,7 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,8 @@ from stepline.errors import ModelError, first_line
 
 Array = npt.NDArray[Any]
 
-BFLOAT16_BITS: Final = np.dtype("<u2")  # numpy has no bfloat16, and torch's other types are signed
-STORAGE_DTYPES: Final = {
+BFLOAT16_BITS = np.dtype("<u2")  # numpy has no bfloat16, and torch's other types are signed
+STORAGE_DTYPES = {
     "DoubleStorage": np.dtype("<f8"),
     "FloatStorage": np.dtype("<f4"),
     "HalfStorage": np.dtype("<f2"),
@@ -37,11 +37,11 @@ STORAGE_DTYPES: Final = {
     "CharStorage": np.dtype("i1"),
     "ByteStorage": np.dtype("u1"),
 }
-TRAINER_KEY: Final = "state_dict"  # of a checkpoint that holds more than a network
-MAGIC_NUMBER: Final = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
-ZIP_MAGIC: Final = b"PK\x03\x04"
+TRAINER_KEY = "state_dict"  # of a checkpoint that holds more than a network
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
+ZIP_MAGIC = b"PK\x03\x04"
 # names of opcodes in the module `pickle`. BUILD is handled below
-ALLOWED_OPCODES: Final = """
+ALLOWED_OPCODES = """
     PROTO STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE
     SHORT_BINUNICODE EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 BINPUT
     LONG_BINPUT BINGET LONG_BINGET SETITEM SETITEMS APPEND APPENDS GLOBAL BINPERSID REDUCE
@@ -100,7 +100,7 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
     return tensors
 
 
-MAX_WRONG_WEIGHTS: Final = 3  # that an error names
+MAX_WRONG_WEIGHTS = 3  # that an error names
 
 
 def check_weights(

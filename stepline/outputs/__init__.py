@@ -13,7 +13,7 @@ from stepline.outputs.registry import (
     OutputExtras,
     find_outputs,
     output_path,
-    output_places,
+    output_paths,
 )
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.terminal import TRANSCRIPT_FORMATS, step_table
@@ -38,7 +38,7 @@ __all__ = [
     "jsonld",
     "missing_outputs",
     "output_path",
-    "output_places",
+    "output_paths",
     "page",
     "plan_chapters",
     "remove_clips",

@@ -66,14 +66,14 @@ def chapters(record: Record) -> str | None:
 
 
 def plan_chapters(record: Record) -> ChapterPlan:
-    """Return chapters of at least 10 s, each at the start of a shown step's best span.
+    """Return chapters of at least 10 s, each at the start of the best span of a seen or placed step.
 
     A step less than 10 s after the start of a chapter, or before the end, joins that chapter. Its
     title names the first steps, as many as fit, and counts the others: "Fold; Cut +2 more".
     An "Intro" comes before the first step. If the intro would be shorter than 10 s, the first
     chapter begins at 0:00 instead.
     """
-    # The steps that are shown, by whole seconds.
+    # The steps that are seen or placed, by whole seconds.
     last = 0.0
     numbered_titles: list[tuple[int, int, str]] = []
     for number, step in enumerate(record.steps, start=1):

@@ -1,4 +1,4 @@
-"""Each shown step as a clip: an mp4 of its best span."""
+"""Each seen or placed step as a clip: an mp4 of its best span."""
 
 import contextlib
 import re
@@ -20,7 +20,7 @@ MAX_NAME_BYTES = 150
 def write_clips(
     record: Record, path: Path, folder: Path, files: FileSet | None = None
 ) -> list[Path]:
-    """Cut a clip of every shown step, such as `<folder>/<id>.clips/03-fold-the-strip.mp4`.
+    """Cut a clip of every seen or placed step, such as `<folder>/<id>.clips/03-fold-the-strip.mp4`.
 
     Args:
         record: the record of the video.
@@ -54,7 +54,7 @@ def sound_track_settings(record: Record) -> "MediaSettings":
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
-    """Return a mapping from the path of each shown step's clip to the clip's span in the video.
+    """Return a mapping from the path of each seen or placed step's clip to its span in the video.
 
     A path is returned whether or not the clip exists.
     """

@@ -6,7 +6,6 @@ Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames o
 
 import json
 from pathlib import Path
-from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -23,7 +22,7 @@ from stepline.outputs.verdict import VERDICT_TEXTS, Verdict, step_verdict
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
-JsonObject: TypeAlias = dict[str, JsonValue]
+JsonObject = dict[str, JsonValue]
 
 INTRO_TITLE = "Intro"
 MIN_CHAPTER_SECONDS = 1.0  # a step that starts sooner after the last chapter joins it
@@ -38,8 +37,8 @@ TIME_BASE = 1000  # units of a second in OpenTimelineIO's times
 def file_chapters(record: Record) -> list[tuple[Span, str]]:
     """Return the span and title of each chapter of a media file.
 
-    A chapter lasts from the start of a shown step to the start of the next one, with an intro
-    before the first. Unlike YouTube's chapters, there may be few and short ones.
+    A chapter lasts from the start of a seen or placed step to the start of the next one, with an
+    intro before the first. Unlike YouTube's chapters, there may be few and short ones.
     """
     starts: list[float] = []
     texts: list[str] = []
@@ -66,7 +65,7 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
 
 
 def opentimelineio(record: Record, media: str | None = None, start: float = 0.0) -> str:
-    """Return a timeline of the whole video with a marker per shown step, as OpenTimelineIO's JSON.
+    """Return a timeline of the whole video with a marker per seen or placed step, as OpenTimelineIO's JSON.
 
     All times are in the media's own time code, as editors expect.
 
@@ -164,7 +163,7 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
 
 
 def _marker(span: Span, step: Step, start: float) -> JsonObject:
-    """Return the OpenTimelineIO marker of a shown step. start: time code of second 0, in seconds."""
+    """Return the OpenTimelineIO marker of a step. start: time code of second 0, in seconds."""
     verdict = step_verdict(step)
     metadata: JsonObject = {"id": step.id, "verdict": VERDICT_TEXTS[verdict]}
     return {

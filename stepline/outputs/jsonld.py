@@ -7,7 +7,6 @@ there where the page of a link or the file's metadata has them.
 """
 
 import json
-from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
@@ -15,16 +14,16 @@ from stepline.outputs.text import amount_text, material_text, one_line, shown_sp
 from stepline.outputs.web_addresses import RecordLinks
 from stepline.records import Record, Step, TimeKind
 
-JsonObject: TypeAlias = dict[str, JsonValue]
+JsonObject = dict[str, JsonValue]
 
 # escaped in JSON, so that no text can end the script element of a page
 UNSAFE_CHARACTERS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
-RECIPE_TIMES: Final[dict[TimeKind, str]] = {
+RECIPE_TIMES: dict[TimeKind, str] = {
     "total": "totalTime",
     "preparation": "prepTime",
     "cooking": "cookTime",
 }
-HOWTO_TIMES: Final[dict[TimeKind, str]] = RECIPE_TIMES | {"cooking": "performTime"}
+HOWTO_TIMES: dict[TimeKind, str] = RECIPE_TIMES | {"cooking": "performTime"}
 NO_LINKS = RecordLinks()
 
 
@@ -149,7 +148,7 @@ def _video_object(record: Record, links: RecordLinks) -> JsonObject:
 def _steps_and_clips(
     record: Record, links: RecordLinks, *, is_howto: bool
 ) -> tuple[list[JsonValue], list[JsonValue]]:
-    """Return a HowToStep for each step, and a Clip for each shown step.
+    """Return a HowToStep for each step, and a Clip for each that is seen or placed.
 
     Args:
         record: the steps of the video.
@@ -162,7 +161,7 @@ def _steps_and_clips(
     for number, step in enumerate(record.steps, start=1):
         text = step_line(step)
         entry: JsonObject = {"@type": "HowToStep", "position": number, "name": text, "text": text}
-        address = links.step(number)
+        address = links.step_link(number)
         if address is not None:
             entry["url"] = address
         if step.id in links.pictures:

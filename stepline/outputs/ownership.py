@@ -23,7 +23,7 @@ from stepline.outputs.registry import (
     OUTPUTS,
     OutputExtras,
     output_path,
-    output_places,
+    output_paths,
     page_digest,
 )
 from stepline.outputs.text import safe_stem
@@ -150,8 +150,8 @@ class OutputManifest:
         path = self.path_of(name)
         if not self._follows_from_record(name):
             files: list[Path] = []
-            for place in output_places(record, self.folder, name):
-                files += [place, *place.glob("*")]
+            for output in output_paths(record, self.folder, name):
+                files += [output, *output.glob("*")]
             entry = self._entry(record, name, {file: file for file in files if file.is_file()})
             # After these two digests the note may have those of earlier files.
             return self._entries(path)[0].split()[:2] == entry.split()
@@ -186,11 +186,11 @@ class OutputManifest:
                 if self.owns(name):
                     note[path.name] = next(filter(None, earlier), "") or sha256(path)
             elif not self._follows_from_record(name):
-                places = output_places(record, self.folder, name)
+                paths = output_paths(record, self.folder, name)
                 new_files = {
                     file: partial
                     for file, partial in files.partials.items()
-                    if file in places or file.parent in places
+                    if file in paths or file.parent in paths
                 }
                 # A kill may leave the file that is there until the new one appears.
                 before = [entry.partition(" ")[0] for entry in earlier]

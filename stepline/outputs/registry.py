@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from stepline.errors import SettingsError
 from stepline.outputs import documents, editing
@@ -51,8 +51,8 @@ class OutputExtras:
 
 
 # The content of a file, or a function that writes it to a path.
-Content: TypeAlias = str | bytes | Callable[[Path], None]
-Writer: TypeAlias = Callable[[Record, OutputExtras], Content | None]
+Content = str | bytes | Callable[[Path], None]
+Writer = Callable[[Record, OutputExtras], Content | None]
 
 
 class Output(NamedTuple):
@@ -244,7 +244,7 @@ def render(record: Record, name: str) -> str:
     return text
 
 
-def output_places(record: Record, folder: Path, name: str) -> list[Path]:
+def output_paths(record: Record, folder: Path, name: str) -> list[Path]:
     """Return the path of an output file and, if it links pictures, the path of their folder.
 
     Args:
@@ -252,10 +252,10 @@ def output_places(record: Record, folder: Path, name: str) -> list[Path]:
         folder: the folder of the outputs.
         name: key of OUTPUTS.
     """
-    places = [output_path(record, folder, name)]
+    paths = [output_path(record, folder, name)]
     if OUTPUTS[name].keyframes == "beside":
-        places.append(pictures_folder(record, folder))
-    return places
+        paths.append(pictures_folder(record, folder))
+    return paths
 
 
 def pictures_folder(record: Record, folder: Path) -> Path:

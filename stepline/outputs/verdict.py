@@ -10,14 +10,14 @@ unjudged    no one judged
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Literal
 
 from stepline.outputs.text import clock, from_pictures, shown_span
 from stepline.records import Record, Status, Step
 
-Verdict: TypeAlias = Status | Literal["doubtful", "unjudged"]
+Verdict = Status | Literal["doubtful", "unjudged"]
 
-VERDICT_TEXTS: Final[dict[str, str]] = {
+VERDICT_TEXTS: dict[str, str] = {
     "seen": "seen",
     "placed": "placed",
     "doubtful": "placed?",
@@ -28,12 +28,15 @@ VERDICT_TEXTS: Final[dict[str, str]] = {
 
 
 def verdict(status: Status | None, doubt: str | None) -> Verdict:
-    """Return the verdict of a status. doubt: of a placed step, why it may not be shown."""
+    """Return the status, "doubtful" for one with a doubt, or "unjudged" for None.
+
+    doubt: why a placed step may not be shown.
+    """
     return "doubtful" if doubt is not None else status or "unjudged"
 
 
 def step_verdict(step: Step) -> Verdict:
-    """Return the verdict on a step."""
+    """Return the status of a step, "doubtful" for one with a doubt, or "unjudged" for none."""
     return verdict(step.status, step.doubt)
 
 
@@ -55,14 +58,14 @@ def headline(steps: Iterable[Step]) -> str:
 
 
 def picture_scores(record: Record) -> dict[str, float]:
-    """Return step id -> P(shown) of the steps that a network saw.
+    """Return step id -> P(shown) of the steps that a calibrated network saw.
 
-    It is empty if they all have the same, and for the confidences of a network that describes
-    pictures, which are not calibrated.
+    A trained network decides what is seen only if it is calibrated, but for one that describes
+    pictures. It is empty for that, and if all steps have the same.
     """
     scores = {}
     for step in record.steps:
-        if step.status == "seen" and step.basis != "person" and step.score is not None:
+        if step.basis == "network" and step.score is not None:
             scores[step.id] = step.score
     is_informative = len(set(scores.values())) > 1 and not from_pictures(record)
     return scores if is_informative else {}

@@ -118,7 +118,7 @@ class RecordLinks:
         links += filter(None, (self.page, self.video))
         return all(map(is_address, links))
 
-    def step(self, number: int) -> str | None:
+    def step_link(self, number: int) -> str | None:
         """Return the link of a step in the page. number: number of the step, from 1 on."""
         if self.page is None:
             return None

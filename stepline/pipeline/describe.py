@@ -49,16 +49,19 @@ def describe_by_network(
     settings: DescribeSettings,
     duration: float,
 ) -> Descriptions:
-    """Describe the steps that the pictures of a video show, by a ProcX network.
+    """Return what a ProcX network describes in the pictures: the steps of the video if speech gives none,
+    else captions next to the spoken steps.
+
+    They are empty without network or features, and with spoken steps if `when` is "speechless".
 
     Args:
-        describer: the network. None: nothing is described.
-        features: (T rows, D) features of the pictures over time. None: nothing is described.
-        written: the steps that speech gives.
-        settings: settings of the description.
+        describer: the network, or None.
+        features: (T rows, D) features of the pictures over time, or None.
+        written: the steps that were written from the speech.
+        settings: when and how the network describes.
         duration: duration of the video in seconds.
 
-    Returns empty descriptions if none are needed. Raises ModelError if the backbone of the features
+    Raises ModelError if the backbone of the features
     is not the one for which the network was trained.
     """
     if describer is None or features is None or (written and settings.when == "speechless"):

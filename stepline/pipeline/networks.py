@@ -64,7 +64,7 @@ class Networks:
         if detector is not None and detector.network.settings.video == "s3d":
             detector = None  # it decodes the frames itself
         networks = (self.aligner, detector, self.describer)
-        return tuple(loaded for loaded in networks if loaded is not None)
+        return tuple(network for network in networks if network is not None)
 
     @cached_property
     def digests(self) -> dict[str, JsonValue]:
@@ -72,11 +72,11 @@ class Networks:
         from stepline.models.nasva.calibration import calibration_path
 
         digests: dict[str, JsonValue] = {}
-        for name, loaded in (("aligner", self.aligner), ("detector", self.detector)):
+        for name, network in (("aligner", self.aligner), ("detector", self.detector)):
             digests[name] = None
-            if loaded is not None:
+            if network is not None:
                 # A calibration next to a network changes its scores, so its digest counts as well.
-                digests[name] = [loaded.sha256, _file_digest(calibration_path(loaded.path))]
+                digests[name] = [network.sha256, _file_digest(calibration_path(network.path))]
         digests["describer"] = None if self.describer is None else self.describer.sha256
         if self.backbone_files:
             digests["backbone"] = [file_digest(path) for path in self.backbone_files]
@@ -207,11 +207,11 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
     return _require_features(load_aligner(path), vision, vision.text_space)
 
 
-def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
+def _require_features(network: N, vision: VisionSettings, *text_space: str) -> N:
     """Return the network, if it was trained on the features that the settings make.
 
     Args:
-        loaded: the network.
+        network: the network.
         vision: settings of the backbone that makes the features.
         text_space: name of the text encoder whose vectors the network takes. Not given for a
             network that takes no texts.
@@ -220,11 +220,11 @@ def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
     """
     if vision.backbone == "none":
         raise SettingsError(
-            f"{loaded.path}: a trained network needs pictures; take out vision.backbone=none"
+            f"{network.path}: a trained network needs pictures; take out vision.backbone=none"
         )
-    loaded.check_space(vision.backbone, *text_space, rate=vision.rate)
-    loaded.check_row_scale(unit=vision.unit_rows)
-    return loaded
+    network.check_space(vision.backbone, *text_space, rate=vision.rate)
+    network.check_row_scale(unit=vision.unit_rows)
+    return network
 
 
 def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetector | None":
@@ -233,9 +233,9 @@ def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "Loa
         return None
     from stepline.models.wys2.predict import check_backbone, load_detector
 
-    loaded = load_detector(settings.detector)
-    check_backbone(loaded, vision.backbone)
-    return loaded
+    network = load_detector(settings.detector)
+    check_backbone(network, vision.backbone)
+    return network
 
 
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":

@@ -43,7 +43,7 @@ class OutputOptions:
     Attributes:
         out: the folder of the files.
         formats: keys of `outputs.OUTPUTS`.
-        clips: whether an mp4 of each shown step is cut.
+        clips: whether an mp4 of each seen or placed step is cut.
         force: whether results of an earlier run are made again.
         overwrite: whether files that no earlier run wrote may be overwritten.
         web: web addresses at which the folder and the videos will be published. None: relative
@@ -71,10 +71,7 @@ class OutputOptions:
 
 
 def write_files(
-    request: Request,
-    result: StepsResult,
-    options: OutputOptions,
-    thumbnails: "Thumbnails | None" = None,
+    request: Request, result: StepsResult, options: OutputOptions, thumbnails: "Thumbnails | None"
 ) -> tuple[Path, ...]:
     """Write all files of one video, or none of them. Return their paths.
 
@@ -87,7 +84,7 @@ def write_files(
     """
     from stepline.outputs import (
         missing_outputs,
-        output_places,
+        output_paths,
         remove_clips,
         write_clips,
         write_outputs,
@@ -115,18 +112,18 @@ def write_files(
         )
     # of a run that was killed. Until now they showed whose the files in place are
     for name in options.formats:
-        for place in output_places(record, options.out, name):
-            if place.is_dir():
-                remove_partial_files(place)
+        for path in output_paths(record, options.out, name):
+            if path.is_dir():
+                remove_partial_files(path)
             else:
-                remove_partial_files(options.out, of=place)
+                remove_partial_files(options.out, of=path)
     return (*clips, *outputs)
 
 
 def extract_keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return step id -> JPEG for every shown step: the frame of its most likely second.
+    """Return step id -> JPEG for every seen or placed step: the frame of its most likely second.
 
     Args:
         record: the record with the steps.

@@ -1,10 +1,12 @@
 """When each step is shown: grounding by speech and pictures, and the text on the screen at each step.
 
-Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in which it is said:
+seen        a picture decides that the step is shown in its span
+placed      the words of the step place it, or a network that is not calibrated
+said_only   no picture can show the step, or a calibrated network rules it out
 
-    'slice the banana'                    said (10.3, 11.1)  ->  "placed" (9, 12), score 0.90
-    'pour the flour into the bowl'        said (34.6, 36.1)  ->  "seen" (43, 50), score 0.68
-    'let the batter rest for 10 minutes'  said (63.1, 65.1)  ->  "said_only", score 0.42
+The words place all 11 steps of stepline/cli/demo/demo.mp4, such as:
+
+    'slice the banana'   said (10.3, 11.1)  ->  "placed" (9.8, 15.1) at 11.5, score 0.88
 """
 
 import logging
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 from stepline.errors import ModelError, SettingsError
 from stepline.grounding.correspondence import MAX_TEXT_SECONDS, is_phrase, is_said
 from stepline.grounding.evidence import shot_slices
-from stepline.grounding.fusion import picture_status, without_place
+from stepline.grounding.fusion import MAX_SAID_ONLY_PROBABILITY, picture_status, without_place
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
 from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions
@@ -242,9 +244,9 @@ def describe_with_vlm(
     request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
 ) -> Descriptions:
     """Describe the steps of a video without speech by a vision-language model."""
-    from stepline.grounding.vision_language.describe import describe_places
+    from stepline.grounding.vision_language.describe import describe_silent_video
 
-    answer = describe_places(
+    answer = describe_silent_video(
         shot_slices(visual.cuts, math.ceil(duration)),
         _vlm_frame_reader(request, settings),
         duration=duration,
@@ -259,7 +261,7 @@ def describe_with_vlm(
 
 def _vlm_frame_reader(request: Request, settings: StepsSettings) -> "PictureReader":
     """Return a function that reads the pictures for a vision-language model."""
-    from stepline.grounding.vision_language.places import picture_reader
+    from stepline.grounding.vision_language.segments import picture_reader
 
     return picture_reader(
         request.path, settings.vision.vlm.picture_size, start=request.start, media=settings.media
@@ -316,10 +318,8 @@ def _screen_text_remarks(on_screen: "Sequence[ScreenText]", span: Span, words: s
 
 
 JUDGED_BY_DETECTOR = "detector"  # in `models["judge"]`
-# P(shown) by the detector from which a sentence is seen, and up to which it is only said. Of a
-# calibrated detector eight of ten such claims hold
+# P(shown) by the detector from which a sentence is seen: eight of ten such claims hold
 MIN_SEEN_PROBABILITY = 0.8
-MAX_SAID_ONLY_PROBABILITY = 0.2
 
 
 def judge_sentences(
@@ -393,7 +393,9 @@ def _apply_detector_status(step: Step, sentences: Sequence[Sentence]) -> Step:
         return step
     if status == "said_only":
         return without_place(step, max(p_shown))
-    spans = step.spans or (step.said,)
-    at = step.said.center if step.at is None else step.at
+    # The detector saw the seconds of the words.
+    is_there = any(span.overlap(step.said) > 0 for span in step.spans[:1])
+    spans = step.spans if is_there else (step.said,)
+    at = step.at if is_there else step.said.center
     update = {"spans": spans, "at": at, "score": max(p_shown), **picture_status("network")}
     return step.model_copy(update=update)

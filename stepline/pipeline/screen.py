@@ -13,10 +13,11 @@ from stepline.grounding.fusion import picture_status, separate_overlapping_spans
 from stepline.grounding.screens.captions import typed_captions, without_captions
 from stepline.grounding.screens.clicks import Click, place_clicks
 from stepline.grounding.screens.reading import (
-    TEXT_SAMPLES,
+    TEXT_SAMPLE_COUNT,
     ScreenEvent,
     ScreenReading,
     has_screen_text,
+    lines_with_new_text,
     read_screen,
     sampled_screen_statistics,
 )
@@ -38,7 +39,7 @@ SCREEN_NOTE = (
     "`--set vision.screen=off` places them as in a film"
 )
 CAPTIONS_NOTE = "no one speaks; the steps are the captions on the screen"
-CAPTIONS_READER = "captions on the screen"
+SCREEN_CAPTIONS_RECOGNISER = "captions on the screen"
 MAX_LABEL_CHARS = 60  # letters of a label or line in a remark
 SECONDS_BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
 
@@ -60,7 +61,7 @@ def transcript_from_screen(reading: ScreenReading, duration: float) -> Transcrip
     sentences = typed_captions(reading, duration)
     if not sentences:
         return None
-    return Transcript(sentences=sentences, recogniser=CAPTIONS_READER)
+    return Transcript(sentences=sentences, recogniser=SCREEN_CAPTIONS_RECOGNISER)
 
 
 def screen_report(reading: ScreenReading) -> JsonValue:
@@ -139,11 +140,13 @@ def click_remarks(click: Click) -> tuple[str, ...]:
 
 
 def _result(event: ScreenEvent) -> str:
-    if event.appeared:
+    appeared = lines_with_new_text(event.appeared, event.before)
+    vanished = lines_with_new_text(event.vanished, event.after)
+    if appeared:
         kind = "a new screen opens" if event.scene else "then appears"
-        return f"{kind}: {_quoted(event.appeared[0].text)}"
-    if event.vanished:
-        return f"then goes: {_quoted(event.vanished[0].text)}"
+        return f"{kind}: {_quoted(appeared[0].text)}"
+    if vanished:
+        return f"then goes: {_quoted(vanished[0].text)}"
     return "then the picture changes there"
 
 
@@ -193,8 +196,8 @@ def read_screen_recording(
             return None
         # The middles of equal pieces of the video.
         seconds = [
-            request.start + (sample + 0.5) * info.duration / TEXT_SAMPLES
-            for sample in range(TEXT_SAMPLES)
+            request.start + (sample + 0.5) * info.duration / TEXT_SAMPLE_COUNT
+            for sample in range(TEXT_SAMPLE_COUNT)
         ]
         if not has_screen_text(request.path, seconds):
             return None

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from stepline.errors import CaptionError, MediaError, StoreError
 from stepline.language_tags import split_language
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VideoArgument: TypeAlias = Path | str  # a path, or an address of http(s)
+VideoArgument = Path | str  # a path, or an address of http(s)
 
 # What a folder is searched for. A file that is named is tried whatever it is called.
 VIDEO_ENDINGS = (
@@ -46,7 +46,7 @@ VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv"))
 CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
 CAPTIONS_ALONE = (
-    "captions alone, no picture: steps are placed by their words, and none counts as shown"
+    "captions alone, no picture: steps are placed by their words, and none counts as seen"
 )
 
 LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -68,7 +68,7 @@ def is_link_page_option(option_path: Path | None) -> bool:
     return option_path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
 
-InputKind: TypeAlias = Literal["link", "folder", "captions", "video"]
+InputKind = Literal["link", "folder", "captions", "video"]
 
 
 def detect_input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind | None:
@@ -124,24 +124,24 @@ class VideoSource:
     """A video that the user gave: a file, or a link that is downloaded when it is opened.
 
     Attributes:
-        place: the file or the link.
+        location: the file or the link.
         kind: whether a file is a "video" or "captions".
         id: the id of the record of a file, as `name_videos` makes it. None for a link that is not
             downloaded yet.
     """
 
-    place: "Path | Link"
+    location: "Path | Link"
     kind: InputKind
     id: str | None = None
 
     @property
     def label(self) -> str:
         """The name in messages: its path, or its address without password and query."""
-        if isinstance(self.place, Path):
-            return str(self.place)
+        if isinstance(self.location, Path):
+            return str(self.location)
         from stepline.files.remote.addresses import display_url
 
-        return display_url(self.place.url)
+        return display_url(self.location.url)
 
     @contextmanager
     def open(
@@ -174,25 +174,25 @@ class VideoSource:
         # Checked here, since a result of an earlier run would hide that the file is missing.
         if captions is not None and not is_link_page_option(captions) and not captions.exists():
             raise CaptionError(f"{captions}: no such captions file; correct its path")
-        if isinstance(self.place, Path):
-            require_utf8_name(self.place)
+        if isinstance(self.location, Path):
+            require_utf8_name(self.location)
             if is_link_page_option(captions) or texts is None:
                 cure = "give captions and texts as files"
-                raise MediaError(f"{self.place}: a file, which has no page; {cure}")
+                raise MediaError(f"{self.location}: a file, which has no page; {cure}")
             if self.kind == "captions":
-                if captions not in (None, self.place):
+                if captions not in (None, self.location):
                     cure = "give the video, or leave --captions out"
-                    raise CaptionError(f"{self.place}: captions already; {cure}")
-                captions = self.place
-            id = self.id or self.place.stem
-            yield Request(self.place, id, captions, texts, **options)
+                    raise CaptionError(f"{self.location}: captions already; {cure}")
+                captions = self.location
+            id = self.id or self.location.stem
+            yield Request(self.location, id, captions, texts, **options)
             return
         from stepline.media.links import delete_downloads, fetch_link
 
         folder = out / DOWNLOADS_FOLDER
         with_captions = is_link_page_option(captions)
         video = fetch_link(
-            self.place,
+            self.location,
             folder,
             captions=with_captions,
             language=(settings.asr.language or "en").partition("-")[0],
@@ -211,7 +211,7 @@ class VideoSource:
             yield Request(video.path, id, captions, texts, video.origin, kept=keep, **options)
         finally:
             if not keep:
-                delete_downloads(self.place.url, folder)
+                delete_downloads(self.location.url, folder)
 
 
 def find_sources(

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from stepline.speech.whisper import Models
 
 # s past the claimed end of a file up to which words are read. A file may be longer than it claims
-MARGIN_SECONDS = 60.0
-NO_SOUND = "it has no sound track"
+MAX_OVERRUN_SECONDS = 60.0
+NO_SOUND_REASON = "it has no sound track"
 SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
 
 
@@ -61,7 +61,7 @@ def sentences_near_video(transcript: Transcript, duration: float) -> Transcript:
     """
     if duration <= 0:
         return transcript
-    return _sentences_before(duration + MARGIN_SECONDS, transcript)
+    return _sentences_before(duration + MAX_OVERRUN_SECONDS, transcript)
 
 
 def _sentences_before(second: float, transcript: Transcript) -> Transcript:
@@ -131,7 +131,7 @@ def _speech_without_recogniser(
         return Speech(transcript=transcript, dropped=captions.dropped, warnings=captions.warnings)
     if info.has_sound:
         return None
-    return Speech(transcript=Transcript(), warnings=(NO_SOUND,))
+    return Speech(transcript=Transcript(), warnings=(NO_SOUND_REASON,))
 
 
 def drop_speech_past_end(
@@ -247,7 +247,7 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
     """Return the seconds of speech at the beginning of a track."""
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
-    from stepline.speech.audio_windows import FRAME_SAMPLES, voice_probability
+    from stepline.speech.audio_windows import FRAME_SAMPLES, detect_voice
 
     # Only the beginning is decoded, without pictures.
     media = settings.media.model_copy(update={"audio_track": number})
@@ -260,7 +260,7 @@ def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> f
         if isinstance(block, AudioBlock):
             if block.start >= TRACK_SAMPLE_SECONDS:
                 break
-            voiced += int((voice_probability(block.samples) >= VOICE_PROBABILITY).sum())
+            voiced += int((detect_voice(block.samples) >= VOICE_PROBABILITY).sum())
     return voiced * FRAME_SAMPLES / SAMPLE_RATE
 
 

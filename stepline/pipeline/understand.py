@@ -2,7 +2,7 @@
 
 In the 100 s of stepline/cli/demo/demo.mp4 it finds 16 sentences and 11 steps. The sentence "First of
 all, slice the banana," is said (9.1, 11.1). Its step is "slice the banana", said (10.3, 11.1). It
-is shown (9, 12), most likely at 11.5, with score 0.90.
+is placed (9.8, 15.1), most likely at 11.5, with score 0.88.
 
     recognise_speech(...)        sound     -> sentences                              speech.py
     propose_steps(...)           sentences -> steps, each citing its sentences
@@ -585,5 +585,4 @@ def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
 
 def title_from_file_name(stem: str) -> str:
     """Return the name of a file as a title: "my_lemonade-v2" is "My lemonade v2"."""
-    words = one_line(WORD_SEPARATOR_PATTERN.sub(" ", stem))
-    return shorten(sentence_case(words), MAX_TITLE_CHARS)
+    return shorten(sentence_case(one_line(WORD_SEPARATOR_PATTERN.sub(" ", stem))), MAX_TITLE_CHARS)

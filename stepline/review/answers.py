@@ -23,10 +23,10 @@ from stepline.records import FrozenModel
 from stepline.review.clips import AnnotationClip, write_clips
 from stepline.settings import NonNegative
 
-Confidence: TypeAlias = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
-AnswerValue: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
+Confidence = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
+AnswerValue = Literal["aligned", "misplaced", "not shown", "unsure"]
 EARLIER_NAMES = {"clip": "item", "asked": "item", "said": "answer"}
-AnnotatorName: TypeAlias = Annotated[str, Field(pattern=r"^[\w][\w .@-]{0,59}$")]
+AnnotatorName = Annotated[str, Field(pattern=r"^[\w][\w .@-]{0,59}$")]
 Counts: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
 
 

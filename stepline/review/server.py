@@ -14,7 +14,7 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -34,7 +34,7 @@ from stepline.records import FrozenModel
 from stepline.review.answers import PAPER_RULE, AnnotatorName, Answer
 from stepline.review.clips import AnnotationClip
 
-Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
+Stage = Literal["qualify", "annotate", "done", "not qualified"]
 MIN_RIGHT_ANSWERS = 6  # of nine qualifying questions. WYS2, supplement 2
 CLOCK_TOLERANCE_SECONDS = 0.3  # by which a clip may seem to end too soon
 
@@ -47,12 +47,12 @@ class AnnotationTask:
         stage: "qualify" (a question of the qualification test), "annotate", "done" or "not
             qualified".
         clip: clip to watch, None at the end.
-        remaining: number of clips after this one.
+        remaining_count: number of clips after this one.
     """
 
     stage: Stage
     clip: AnnotationClip | None = None
-    remaining: int = 0
+    remaining_count: int = 0
 
 
 class AnnotationQueue:
@@ -124,7 +124,9 @@ class AnnotationQueue:
             return task
         is_qualifying = any(clip.id == again for clip in self._qualifying)
         stage: Stage = "qualify" if is_qualifying else "annotate"
-        return AnnotationTask(stage, self.clips[again], task.remaining + (task.clip is not None))
+        return AnnotationTask(
+            stage, self.clips[again], task.remaining_count + (task.clip is not None)
+        )
 
     def _choose_new_task(self, annotator: str) -> AnnotationTask:
         # How many answers each clip has, and what this person has said.
@@ -245,13 +247,12 @@ def serve_annotation_page(queue: AnnotationQueue, folder: Path, port: int = 0) -
     )
 
 
-def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> list[Route]:
+def annotation_routes(queue: AnnotationQueue, folder: Path) -> list[Route]:
     """Return the routes of the annotation page.
 
     Args:
         queue: clips and answers.
         folder: folder for clips, which are cut when they are first watched.
-        at: URL path of the page, which ends with a slash.
     """
     # A clip is asked for by its number, so no path of a video reaches the page.
     clips = list(queue.clips.values())
@@ -273,9 +274,9 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         # raises ValidationError for a missing name
         sender = Annotator(annotator=request.query_params.get("annotator", ""))
         task = queue.next_task(sender.annotator)
-        reply: dict[str, object] = {"stage": task.stage, "left": task.remaining}
+        reply: dict[str, object] = {"stage": task.stage, "left": task.remaining_count}
         if task.clip is not None:
-            media = f"{at}clip/{numbers[task.clip.id]}.mp4"
+            media = f"/clip/{numbers[task.clip.id]}.mp4"
             reply |= {"clip": task.clip.id, "text": task.clip.text, "media": media}
         return JSONResponse(reply)
 
@@ -291,13 +292,13 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         return file_response(request, path, "video/mp4")
 
     return [
-        Route(at, page),
-        *(Route(at + name, partial(file, name)) for name in PAGE_FILES),
-        Route(f"{at}next", next_task),
-        Route(f"{at}clip/{{name:path}}", clip),
+        Route("/", page),
+        *(Route(f"/{name}", partial(file, name)) for name in PAGE_FILES),
+        Route("/next", next_task),
+        Route("/clip/{name:path}", clip),
         post_route(
-            f"{at}begin", ClipStart, lambda start: queue.start_clip(start.annotator, start.clip)
+            "/begin", ClipStart, lambda start: queue.start_clip(start.annotator, start.clip)
         ),
-        post_route(f"{at}undo", Annotator, lambda sender: queue.undo(sender.annotator)),
-        post_route(f"{at}answer", Answer, queue.add_answer),
+        post_route("/undo", Annotator, lambda sender: queue.undo(sender.annotator)),
+        post_route("/answer", Answer, queue.add_answer),
     ]

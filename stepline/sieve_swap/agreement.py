@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from stepline.writing.extractive.english import word_set
 from stepline.writing.quantities import (
     COUNT_KIND,
-    FUNCTION_WORDS,
+    STOP_WORDS,
     Quantity,
     find_quantities,
     stem,
@@ -87,7 +87,7 @@ def text_polarity(text: str) -> NegationPolarity:
         elif word in NEGATIVE_WORDS or word.endswith("n't"):
             negated_words_left = MAX_NEGATED_WORDS
             is_negated = True
-        elif word[0].isalpha() and word not in FUNCTION_WORDS:
+        elif word[0].isalpha() and word not in STOP_WORDS:
             if negated_words_left:
                 negated.add(stem(word))
                 negated_words_left -= 1
@@ -163,10 +163,11 @@ def _has_same_thing_in_other_amounts(
     """
     spoken_with_thing = [amount for amount in spoken if amount.thing]
     for amount in written:
-        same = []
-        for other in spoken_with_thing:
-            if other.thing == amount.thing and other.kind == amount.kind:
-                same.append(other)
+        same = [
+            other
+            for other in spoken_with_thing
+            if other.thing == amount.thing and other.kind == amount.kind
+        ]
         if same and not any(amount.can_be_equal(other) for other in same):
             return True
     return False

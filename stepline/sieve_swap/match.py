@@ -7,7 +7,6 @@ aligns the narration with the steps of one document, by the model that aligns a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +82,7 @@ def join_segments(parts: Sequence[NarrationSegment]) -> NarrationSegment:
     return NarrationSegment(text, Span(start, end), tuple(sources))
 
 
-DocumentIds: TypeAlias = npt.NDArray[np.int64]
+DocumentIds = npt.NDArray[np.int64]
 
 MAX_ORDERED_DOCUMENTS = 20  # paired with a video, the most likely first, whose order is tried
 NO_SIMILAR_STEP = "no step is near enough"
@@ -138,7 +137,7 @@ class SieveRejection:
     reason: str
 
 
-SegmentOutcome: TypeAlias = StepMatch | UnswappedSegment | SieveRejection
+SegmentOutcome = StepMatch | UnswappedSegment | SieveRejection
 
 
 def match_nearest_steps(

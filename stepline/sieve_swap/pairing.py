@@ -13,7 +13,6 @@ of sets need neither objects nor time.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,8 @@ from scipy import sparse
 from stepline.errors import ShapeError
 from stepline.sieve_swap.settings import PairingSettings
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
-WordNumbers: TypeAlias = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int64]
+WordNumbers = npt.NDArray[np.int32]
 
 UNKNOWN_WORD = -1  # number of a word that a closed vocabulary lacks
 
@@ -254,9 +253,7 @@ class ThresholdRow:
 
 
 def threshold_table(
-    videos: Sequence[DocumentPairs],
-    ious: Sequence[float] = IOU_THRESHOLDS,
-    recalls: Sequence[float] = RECALL_THRESHOLDS,
+    videos: Sequence[DocumentPairs], ious: Sequence[float], recalls: Sequence[float]
 ) -> list[ThresholdRow]:
     """Return how many videos, documents and pairs are kept, one row per combination of thresholds.
 

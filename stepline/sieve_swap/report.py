@@ -24,7 +24,7 @@ from stepline.sieve_swap.pairing import (
 )
 from stepline.sieve_swap.part_files import TRAIN_SPLIT, VALIDATION_SPLIT, read_pairs
 from stepline.sieve_swap.run import NO_DOCUMENT_FITS, SieveSwapJob, SieveSwapResult
-from stepline.sieve_swap.statistics import SieveSwapStatistics
+from stepline.sieve_swap.statistics import SwappedDatasetStatistics
 from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, video_seconds
 from stepline.storage import read_parquet
 
@@ -60,7 +60,7 @@ def write_report(job: SieveSwapJob, outcome: SieveSwapResult) -> tuple[Path, ...
     return tuple(files)
 
 
-def require_training_videos(statistics: SieveSwapStatistics) -> None:
+def require_training_videos(statistics: SwappedDatasetStatistics) -> None:
     """Raise DatasetError, with the reasons and a cure, if no video is left to train on."""
     if statistics.videos.get(TRAIN_SPLIT):
         return

@@ -47,7 +47,11 @@ from stepline.sieve_swap.part_files import (
     write_records,
 )
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.sieve_swap.statistics import SieveSwapStatistics, add_statistics, count_statistics
+from stepline.sieve_swap.statistics import (
+    SwappedDatasetStatistics,
+    add_statistics,
+    count_statistics,
+)
 from stepline.sieve_swap.swap import EmbedTexts, sieve_and_swap
 from stepline.sieve_swap.text_base.base import TextBase
 from stepline.sieve_swap.videos import VIDEOS_FILE, VideoFilter, VideoOrRejected, read_videos
@@ -101,7 +105,7 @@ class SieveSwapResult:
         resumed_count: number of parts that an earlier run had finished.
     """
 
-    statistics: SieveSwapStatistics
+    statistics: SwappedDatasetStatistics
     parts: tuple[Path, ...]
     pairs: tuple[Path, ...]
     resumed_count: int
@@ -150,7 +154,7 @@ def run_job(job: SieveSwapJob) -> SieveSwapResult:
     for part in parts:
         for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
             records.append(job.out / split / f"{part.stem}.parquet")
-        part_statistics.append(SieveSwapStatistics.model_validate_json(part.read_bytes()))
+        part_statistics.append(SwappedDatasetStatistics.model_validate_json(part.read_bytes()))
     removed_count = remove_stale_files(job.out, [*pairs, *parts, *records])
     job.report(
         f"{len(parts)} parts, {resumed_count} of them done before, {removed_count} stale files removed"
@@ -361,7 +365,7 @@ def _swap_videos_of_part(
     part: Sequence[VideoOrRejected],
     rows: Sequence[PairedVideo],
     retained: DocumentIds | None,
-) -> SieveSwapStatistics:
+) -> SwappedDatasetStatistics:
     """Write the records of one part, one file per split, and return the statistics of the part.
 
     Args:
@@ -402,7 +406,7 @@ def _swap_videos_of_part(
         if row.reason:
             reasons[row.reason] += 1
         evaluation_sets.update(row.evaluation)
-    left_out = SieveSwapStatistics(videos=dict(reasons), excluded=dict(evaluation_sets))
+    left_out = SwappedDatasetStatistics(videos=dict(reasons), excluded=dict(evaluation_sets))
     return add_statistics([count_statistics(swapped, splits), left_out])
 
 

@@ -1,15 +1,15 @@
 """Settings of Sieve & Swap: what is paired, sieved, swapped, and how much is held together."""
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import Field
 
 from stepline.settings import Count, Fraction, Positive, Settings
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
-Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
-Scope: TypeAlias = Literal["retained", "paired", "all"]
-Method: TypeAlias = Literal["nearest", "line-model"]
+Variant = Literal["raw", "only-sieve", "swap", "mix"]
+Scope = Literal["retained", "paired", "all"]
+Method = Literal["nearest", "line-model"]
 
 # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
 FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
@@ -18,28 +18,22 @@ FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
 class PairingSettings(Settings):
     """Settings of pairing videos with documents of the text base (section 4.2, eq. 5)."""
 
-    longest_video: Positive = Field(
-        600.0, description="seconds; a longer video is left out (10 minutes in the paper)"
-    )
-    smallest_category: Count = Field(
-        5, description="least number of videos of a task; videos of rarer tasks are left out"
-    )
-    category: str = Field(
-        "",
-        description='only videos of this category_1 of HowTo100M, such as "Food and Entertaining". "": '
-        "all videos",
-    )
-    iou: Fraction = Field(0.1, description="least token-IoU of a transcript and a document")
-    recall: Fraction = Field(0.3, description="least token-recall of a transcript and a document")
-    recall_of: Literal["document", "transcript"] = Field(
-        "document", description="whose words the recall is a share of"
-    )
-    validation_iou: Fraction = Field(
-        0.2, description="token-IoU of the best pair from which a video is in the validation split"
-    )
-    numerals: bool = Field(
-        False, description="count numerals and units among the content words, as appendix A.1 does"
-    )
+    longest_video: Positive = 600.0
+    """seconds; a longer video is left out (10 minutes in the paper)"""
+    smallest_category: Count = 5
+    """least number of videos of a task; videos of rarer tasks are left out"""
+    category: str = ""
+    """only videos of this category_1 of HowTo100M, such as "Food and Entertaining". "": all videos"""
+    iou: Fraction = 0.1
+    """least token-IoU of a transcript and a document"""
+    recall: Fraction = 0.3
+    """least token-recall of a transcript and a document"""
+    recall_of: Literal["document", "transcript"] = "document"
+    """whose words the recall is a share of"""
+    validation_iou: Fraction = 0.2
+    """token-IoU of the best pair from which a video is in the validation split"""
+    numerals: bool = False
+    """count numerals and units among the content words, as appendix A.1 does"""
 
 
 class SwapSettings(Settings):
@@ -65,35 +59,25 @@ class SwapSettings(Settings):
         description="similarity: a sentence is kept if it is similar to a step. wording: if its words also "
         "sound like an instruction",
     )
-    similarity: Fraction | None = Field(
-        None,
-        description="least cosine of a kept sentence with a step (0.75 in the paper). None: the one that "
-        "fits `sieve`",
-    )
-    swap_similarity: Fraction = Field(
-        0.6, description="least cosine at which a kept sentence is swapped. 0: every kept sentence"
-    )
-    unswapped: Literal["own words", "drop"] = Field(
-        "own words",
-        description="whether a kept sentence without a fitting step stays as it is, or goes",
-    )
+    similarity: Fraction | None = None
+    """least cosine of a kept sentence with a step (0.75 in the paper). None: the one that fits `sieve`"""
+    swap_similarity: Fraction = 0.6
+    """least cosine at which a kept sentence is swapped. 0: every kept sentence"""
+    unswapped: Literal["own words", "drop"] = "own words"
+    """whether a kept sentence without a fitting step stays as it is, or goes"""
     merge: Literal["before", "after"] = Field(
         "after",
         description="before: adjacent short sentences merge before the search. after: adjacent sentences "
         "merge that are swapped for the same step",
     )
-    longest_merged: Positive = Field(
-        8.0, description="seconds; only shorter sentences merge before the search"
-    )
-    merge_gap: Positive = Field(
-        4.0, description="seconds of pause below which adjacent sentences merge"
-    )
-    candidates: Count = Field(
-        5, description="nearest steps that are tried, until one keeps numbers, units and negations"
-    )
-    check: bool = Field(
-        True, description="refuse a step that changes a number, a unit or a negation"
-    )
+    longest_merged: Positive = 8.0
+    """seconds; only shorter sentences merge before the search"""
+    merge_gap: Positive = 4.0
+    """seconds of pause below which adjacent sentences merge"""
+    candidates: Count = 5
+    """nearest steps that are tried, until one keeps numbers, units and negations"""
+    check: bool = True
+    """refuse a step that changes a number, a unit or a negation"""
 
     @property
     def floor(self) -> float:
@@ -114,17 +98,15 @@ class SwapSettings(Settings):
 class RunSettings(Settings):
     """Size of the parts of a run. It does not change the result of a video."""
 
-    shard: Count = Field(
-        256, description="number of videos per output file; they are in memory together"
-    )
+    shard: Count = 256
+    """number of videos per output file; they are in memory together"""
 
 
 class SieveSwapSettings(Settings):
     """All settings of `stepline sieve-swap`."""
 
-    text_base: TextBaseSettings = Field(
-        TextBaseSettings(), description="how a base is built from texts that are not one yet"
-    )
+    text_base: TextBaseSettings = TextBaseSettings()
+    """how a base is built from texts that are not one yet"""
     pairing: PairingSettings = PairingSettings()
     match: SwapSettings = SwapSettings()
     run: RunSettings = RunSettings()

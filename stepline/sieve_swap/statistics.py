@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
 
 from pydantic import Field
 
@@ -18,67 +17,49 @@ OWN_WORDS = "kept in its own words"
 MAX_WORDS = 2_000  # most frequent words of a part that are stored
 
 
-Counts: TypeAlias = dict[str, int]
+Counts = dict[str, int]
 
 
-class SieveSwapStatistics(FrozenModel):
+class SwappedDatasetStatistics(FrozenModel):
     """Counts of a swapped collection, or of a part of it. The counts of parts can be added.
 
     In a histogram, a key is the lower end of a bar, as text.
     """
 
-    videos: Counts = Field(
-        default_factory=dict,
-        description="split, or reason why a video was left out -> number of videos",
-    )
-    sentences: Counts = Field(
-        default_factory=dict,
-        description="SWAPPED_SENTENCE, OWN_WORDS, or reason of the sieve -> number of sentences",
-    )
-    steps_a_video: Counts = Field(
-        default_factory=dict, description="number of steps -> number of videos"
-    )
-    words_a_step: Counts = Field(
-        default_factory=dict, description="histogram of the words of a step"
-    )
-    seconds_a_step: Counts = Field(
-        default_factory=dict, description="histogram of the seconds of a step"
-    )
-    seconds_a_video: Counts = Field(
-        default_factory=dict,
-        description="histogram of the seconds of a video, in bars of ten seconds",
-    )
-    density_before: Counts = Field(
-        default_factory=dict,
-        description="twentieths of content words, 0..19 -> number of narration sentences",
-    )
-    density_after: Counts = Field(
-        default_factory=dict, description="twentieths of content words, 0..19 -> number of steps"
-    )
-    words_before: Counts = Field(
-        default_factory=dict, description="content word -> occurrences in the narration"
-    )
-    words_after: Counts = Field(
-        default_factory=dict, description="content word -> occurrences in the steps"
-    )
-    documents: Counts = Field(
-        default_factory=dict,
-        description='"source: id" of a document -> number of steps taken from it',
-    )
-    licences: Counts = Field(
-        default_factory=dict, description="licence -> number of steps taken under it"
-    )
-    excluded: Counts = Field(
-        default_factory=dict,
-        description="evaluation set -> number of its videos that were left out",
-    )
-    seconds: float = Field(0.0, description="total seconds of all steps")
+    videos: Counts = Field(default_factory=dict)
+    """split, or reason why a video was left out -> number of videos"""
+    sentences: Counts = Field(default_factory=dict)
+    """SWAPPED_SENTENCE, OWN_WORDS, or reason of the sieve -> number of sentences"""
+    steps_a_video: Counts = Field(default_factory=dict)
+    """number of steps -> number of videos"""
+    words_a_step: Counts = Field(default_factory=dict)
+    """histogram of the number of words per step"""
+    seconds_a_step: Counts = Field(default_factory=dict)
+    """histogram of the seconds per step"""
+    seconds_a_video: Counts = Field(default_factory=dict)
+    """histogram of the seconds per video, in bars of ten seconds"""
+    density_before: Counts = Field(default_factory=dict)
+    """twentieths of content words, 0..19 -> number of narration sentences"""
+    density_after: Counts = Field(default_factory=dict)
+    """twentieths of content words, 0..19 -> number of steps"""
+    words_before: Counts = Field(default_factory=dict)
+    """content word -> occurrences in the narration"""
+    words_after: Counts = Field(default_factory=dict)
+    """content word -> occurrences in the steps"""
+    documents: Counts = Field(default_factory=dict)
+    """ "source: id" of a document -> number of steps taken from it"""
+    licences: Counts = Field(default_factory=dict)
+    """licence -> number of steps taken under it"""
+    excluded: Counts = Field(default_factory=dict)
+    """evaluation set -> number of its videos that were left out"""
+    seconds: float = 0.0
+    """total seconds of all steps"""
 
 
-def add_statistics(parts: Sequence[SieveSwapStatistics]) -> SieveSwapStatistics:
+def add_statistics(parts: Sequence[SwappedDatasetStatistics]) -> SwappedDatasetStatistics:
     """Return the sums of the statistics of several parts."""
     totals: dict[str, object] = {}
-    for name in SieveSwapStatistics.model_fields:
+    for name in SwappedDatasetStatistics.model_fields:
         if name == "seconds":
             continue
         counts: Counter[str] = Counter()
@@ -86,7 +67,7 @@ def add_statistics(parts: Sequence[SieveSwapStatistics]) -> SieveSwapStatistics:
             counts.update(getattr(part, name))
         totals[name] = _sort_counts(+counts)
     totals["seconds"] = sum(part.seconds for part in parts)
-    return SieveSwapStatistics.model_validate(totals)
+    return SwappedDatasetStatistics.model_validate(totals)
 
 
 def _sort_counts(counts: Counter[str]) -> Counts:
@@ -98,7 +79,7 @@ def _count_values(values: Iterable[object]) -> Counts:
     return _sort_counts(Counter(map(str, values)))
 
 
-def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> SieveSwapStatistics:
+def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> SwappedDatasetStatistics:
     """Return the statistics of records that `sieve_and_swap` returned.
 
     Args:
@@ -132,7 +113,7 @@ def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> SieveS
             licences.append(step.licence or "not stated")
     words_before, density_before = _content_word_counts(sentence_texts)
     words_after, density_after = _content_word_counts([step.text for step in steps])
-    return SieveSwapStatistics(
+    return SwappedDatasetStatistics(
         videos=_count_values(splits),
         sentences=_count_values(outcomes),
         steps_a_video=_count_values(step_counts),

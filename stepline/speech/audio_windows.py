@@ -6,7 +6,6 @@ Memory never holds more than one window. faster-whisper contains the detector.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
 from stepline.records import Word
 from stepline.speech.settings import AsrSettings
 
-Run: TypeAlias = tuple[int, int]  # first, last + 1
+Run = tuple[int, int]  # first, last + 1
 
 FRAME_SAMPLES = 512  # samples per frame of the detector, 32 ms
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
@@ -29,10 +28,10 @@ MAX_FILLED_SECONDS = 1.0
 CONTEXT_SECONDS = 3.0
 CUT_SECONDS = 4.0  # at the end of a window, in which it is cut at a silence
 MIN_ADVANCE = 0.25  # fraction of a window that the next window does not repeat
-NO_SOUND: Samples = np.zeros(0, np.float32)
+EMPTY_SAMPLES: Samples = np.zeros(0, np.float32)
 
 
-def voice_probability(samples: Samples) -> Samples:
+def detect_voice(samples: Samples) -> Samples:
     """Return P(voice) of each frame of 512 samples, (ceil(N / 512),) float32.
 
     samples: (N,) audio at 16 kHz.
@@ -45,16 +44,21 @@ def voice_probability(samples: Samples) -> Samples:
     return np.asarray(get_vad_model()(padded), np.float32).reshape(-1)
 
 
-def speech_seconds(voice: Samples) -> float:
-    """Return the seconds of frames with speech. voice: (F,) P(voice) of each frame of 32 ms."""
-    return float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SECONDS
+def speech_seconds(voice_probabilities: Samples) -> float:
+    """Return the seconds of frames with speech.
+
+    voice_probabilities: (F,) P(voice) of each frame of 32 ms.
+    """
+    return float((voice_probabilities >= VOICE_PROBABILITY).sum()) * FRAME_SECONDS
 
 
-def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:
+def find_speech(
+    voice_probabilities: Samples, *, threshold: float, gap: float, pad: float
+) -> list[Run]:
     """Return the runs of speech as (first sample, last sample + 1).
 
     Args:
-        voice: (F,) P(voice) of each frame of 512 samples.
+        voice_probabilities: (F,) P(voice) of each frame of 512 samples.
         threshold: probability from which a frame starts a run.
         gap: seconds. Pauses shorter than this do not end a run.
         pad: seconds added before and after each run.
@@ -63,7 +67,7 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
     runs: list[list[int]] = []
     is_speech = False
     max_pause = gap * SAMPLE_RATE / FRAME_SAMPLES
-    for index, probability in enumerate(voice):
+    for index, probability in enumerate(voice_probabilities):
         min_probability = threshold - HYSTERESIS_PROBABILITY if is_speech else threshold
         is_speech = bool(probability >= min_probability)
         if not is_speech:
@@ -77,26 +81,26 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
     margin = round(pad * SAMPLE_RATE)
     spans = [(first * FRAME_SAMPLES, last * FRAME_SAMPLES) for first, last in runs]
     middles = [(before[1] + after[0]) // 2 for before, after in pairwise(spans)]
-    limits = pairwise([0, *middles, len(voice) * FRAME_SAMPLES])
+    limits = pairwise([0, *middles, len(voice_probabilities) * FRAME_SAMPLES])
     return [
         (max(low, first - margin), min(high, last + margin))
         for (first, last), (low, high) in zip(spans, limits, strict=False)
     ]
 
 
-def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
+def middle_of_longest_silence(voice_probabilities: Samples, threshold: float) -> int:
     """Return the index of the frame in the middle of the longest silence.
 
     Of equally long silences the last one counts. If no frame is silent, it is the frame with the
     lowest P(voice).
 
     Args:
-        voice: (F,) P(voice) of each frame.
+        voice_probabilities: (F,) P(voice) of each frame.
         threshold: P(voice) below which a frame is silent.
     """
-    silences = runs_of_true(voice < threshold)
+    silences = runs_of_true(voice_probabilities < threshold)
     if not silences:
-        return int(np.argmin(voice))
+        return int(np.argmin(voice_probabilities))
     first, last = max(silences, key=lambda run: (run[1] - run[0], run[0]))
     return (first + last) // 2
 
@@ -114,13 +118,13 @@ class AudioWindow:
     Attributes:
         start: seconds from the start of the video.
         samples: (N,) audio at 16 kHz.
-        voice: (F,) P(voice) of each frame of 32 ms (512 samples).
+        voice_probabilities: (F,) P(voice) of each frame of 32 ms (512 samples).
         last: whether the audio ends, or is interrupted, after this window.
     """
 
     start: float
     samples: Samples
-    voice: Samples
+    voice_probabilities: Samples
     last: bool
 
     @property
@@ -128,10 +132,17 @@ class AudioWindow:
         """Second of the video at which the window ends."""
         return self.start + len(self.samples) / SAMPLE_RATE
 
-    def voice_between(self, start: float, end: float) -> Samples:
+    @property
+    def voice(self) -> Samples:
+        """The name of `voice_probabilities` in version 0.1.0, for recogniser plugins."""
+        return self.voice_probabilities
+
+    def voice_probabilities_between(self, start: float, end: float) -> Samples:
         """Return P(voice) of each frame that overlaps the seconds [start, end) of the video,
         (frames,)."""
-        return self.voice[max(0, self._frame_index(start)) : self._frame_index(end) + 1]
+        return self.voice_probabilities[
+            max(0, self._frame_index(start)) : self._frame_index(end) + 1
+        ]
 
     def _frame_index(self, second: float) -> int:
         return int((second - self.start) * SAMPLE_RATE / FRAME_SAMPLES)
@@ -165,8 +176,8 @@ class AudioWindower:
         self._start = 0.0
         self._length = 0  # samples of the last window
         self._advance = 0  # samples from its start to that of the next window
-        self._samples = NO_SOUND
-        self._context = NO_SOUND
+        self._samples = EMPTY_SAMPLES
+        self._context = EMPTY_SAMPLES
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
         """Yield the windows of a stream of audio blocks.
@@ -179,8 +190,8 @@ class AudioWindower:
             if gap > MAX_FILLED_SECONDS or not len(self._samples):
                 yield from self._last_windows()
                 self._start = float(block.start)
-                self._samples = NO_SOUND
-                self._context = NO_SOUND
+                self._samples = EMPTY_SAMPLES
+                self._context = EMPTY_SAMPLES
                 gap = 0.0
             # A small hole before the block becomes silence. What it repeats is left out.
             gap_samples = round(gap * SAMPLE_RATE)
@@ -210,17 +221,21 @@ class AudioWindower:
         sample_count = len(self._samples)
         context_frames = len(self._context) // FRAME_SAMPLES
         detector_input = np.concatenate([self._context, self._samples[: self._max_samples]])
-        voice = voice_probability(detector_input)[context_frames:]
-        frame_count = len(voice)
+        voice_probabilities = detect_voice(detector_input)[context_frames:]
+        frame_count = len(voice_probabilities)
 
         # up to the middle of the longest silence near its end
         if not last or sample_count > self._max_samples:
             first = max(1, frame_count - int(CUT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES))
-            frame_count = first + middle_of_longest_silence(voice[first:], VOICE_PROBABILITY)
+            frame_count = first + middle_of_longest_silence(
+                voice_probabilities[first:], VOICE_PROBABILITY
+            )
         self._length = min(sample_count, frame_count * FRAME_SAMPLES)
         self._advance = self._length
         is_end = last and self._length == sample_count
-        yield AudioWindow(self._start, self._samples[: self._length], voice[:frame_count], is_end)
+        yield AudioWindow(
+            self._start, self._samples[: self._length], voice_probabilities[:frame_count], is_end
+        )
 
         # `set_next_start` may have been called in the meantime
         count = sample_count if is_end else self._advance

@@ -15,7 +15,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TypeAlias
 
 from stepline.errors import CaptionError
 from stepline.limits import MAX_SECOND, parse_json_text
@@ -38,7 +37,7 @@ MAX_WORD_SECONDS = 1.0  # mean length of segments that are single words
 WORDS_PER_CUE = 100  # of a file that has words alone
 MAX_COMPARED_IDS = 10_000  # of the videos in a file, for a hint in a message
 
-Json: TypeAlias = object  # any JSON value; every use checks its type
+Json = object  # any JSON value; every use checks its type
 
 
 def parse_seconds(value: object) -> float | None:
@@ -77,10 +76,11 @@ def milliseconds_as_seconds(cues: Sequence[Cue]) -> list[Cue] | None:
     times = [time for cue in cues for time in (cue.start, cue.end) if time is not None]
     if not all(time.is_integer() for time in times) or any(cue.words for cue in cues):
         return None
-    rates = []
-    for cue in cues:
-        if cue.start is not None and cue.end is not None and cue.start < cue.end:
-            rates.append(len(cue.text.split()) / (cue.end - cue.start))
+    rates = [
+        len(cue.text.split()) / (cue.end - cue.start)
+        for cue in cues
+        if cue.start is not None and cue.end is not None and cue.start < cue.end
+    ]
     if not rates or statistics.median(rates) >= MIN_WORDS_PER_SECOND:
         return None
     return [
@@ -293,10 +293,11 @@ def _is_one_word_each(segments: Sequence[Mapping[str, Json]]) -> bool:
     """Return whether each segment is one word, by its text and the mean length in seconds."""
     if any("words" in item or len(_text_of_word(item).split()) > 1 for item in segments):
         return False
-    lengths = []
-    for item in segments:
-        if isinstance(item["start"], float) and isinstance(item["end"], float):
-            lengths.append(item["end"] - item["start"])
+    lengths = [
+        item["end"] - item["start"]
+        for item in segments
+        if isinstance(item["start"], float) and isinstance(item["end"], float)
+    ]
     return len(lengths) > 1 and sum(lengths) <= MAX_WORD_SECONDS * len(lengths)
 
 

@@ -11,7 +11,6 @@ two words makes the end of a sentence more likely.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from stepline.records import Word
 from stepline.speech.sentences import ends_sentence
 from stepline.text.narration.punctuation import load_punctuation_model
 from stepline.text.narration.words import (
-    FUNCTION_WORDS,
+    COMMON_ENGLISH_WORDS,
     OUTER_PUNCTUATION,
     PUNCTUATION_CLASSES,
     bare_word,
@@ -28,21 +27,21 @@ from stepline.text.narration.words import (
     word_set,
 )
 
-MIN_STOPS_PER_WORD: Final = 0.02  # full stops of a text with punctuation
-MIN_WORDS: Final = 40  # of a text whose punctuation can be judged
+MIN_STOPS_PER_WORD = 0.02  # full stops of a text with punctuation
+MIN_WORDS = 40  # of a text whose punctuation can be judged
 # Log odds of a full stop per second of silence, fitted on six transcripts (docs/writing.md).
-STOP_LOG_ODDS: Final = 0.5  # speech has more full stops than written text
-STOP_LOG_ODDS_PER_SECOND: Final = 1.0
-MAX_SILENCE_SECONDS: Final = 3.0
-PUNCTUATION_MARKS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
-MIN_MARK_PROBABILITY: Final = 1e-6
+STOP_LOG_ODDS = 0.5  # speech has more full stops than written text
+STOP_LOG_ODDS_PER_SECOND = 1.0
+MAX_SILENCE_SECONDS = 3.0
+PUNCTUATION_MARKS = {"none": "", "comma": ",", "stop": ".", "question": "?"}
+MIN_MARK_PROBABILITY = 1e-6
 # English conjunctions that open a dependent clause, and words that may come before them.
-DEPENDENT_OPENERS: Final = word_set(
+DEPENDENT_OPENERS = word_set(
     "when whenever if unless once while as because since after before until till whereas which"
 )
-SENTENCE_OPENERS: Final = word_set("and so but now then or um uh well okay")
-MAX_DEPENDENT_WORDS: Final = 12  # longer clauses hold their main clause too often
-CERTAIN_STOP_PROBABILITY: Final = 0.9  # P(full stop) from which a full stop always stays
+SENTENCE_OPENERS = word_set("and so but now then or um uh well okay")
+MAX_DEPENDENT_WORDS = 12  # longer clauses hold their main clause too often
+CERTAIN_STOP_PROBABILITY = 0.9  # P(full stop) from which a full stop always stays
 
 
 def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
@@ -77,7 +76,7 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     best_marks = probabilities.argmax(axis=1)
     _join_dependent_clauses(texts, best_marks, probabilities[:, stop])
     # A caption may begin with a capital. Words that are lower-case elsewhere lose it.
-    lower_words = {text for text in texts if text.islower()} | FUNCTION_WORDS
+    lower_words = {text for text in texts if text.islower()} | COMMON_ENGLISH_WORDS
     punctuated = []
     starts_sentence = True
     for plain, number, word in zip(texts, best_marks, words, strict=True):

@@ -141,7 +141,7 @@ class RecogniserSwitch:
         """
         from stepline.speech.whisper import Whisper
 
-        if speech_seconds(window.voice) < SWITCH_SPEECH_SECONDS:
+        if speech_seconds(window.voice_probabilities) < SWITCH_SPEECH_SECONDS:
             return transcript
         self._may_switch = False
         log_probability = transcript.log_probability or 0.0

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +32,9 @@ from stepline.speech.whisper import MAX_WORD_SECONDS
 FRAMES_PER_SECOND = SAMPLE_RATE / FRAME_SAMPLES
 # of voice between two words from which something was left out. The pauses of speech hold up to
 # 0.9.
-MISSED_SECONDS = 1.2
+MIN_MISSED_VOICE_SECONDS = 1.2
 MIN_DOUBT_SECONDS = 0.3  # of such voice for which an utterance is recognised again
-SILENCE_SECONDS = 0.5  # without voice that separate two utterances
+MIN_SILENCE_SECONDS = 0.5  # without voice that separate two utterances
 PAD_SECONDS = 0.3  # of silence that an utterance keeps on either side
 # A longer utterance would give the same words again, so only its doubtful part is recognised.
 MAX_UTTERANCE_SECONDS = 15.0
@@ -47,13 +46,13 @@ MIN_COVERED_FRACTION = 0.5  # of a sentence that has words in the first pass too
 # of a sentence that only the second pass has: it is often a call behind the speaker
 MIN_CONFIDENCE = 0.7  # mean probability of its words
 MIN_WORDS = 3
-EDGE_FRAMES = 6  # 0.2 s; silence in a word from which it is cut off, to half of it
-EARLY_FRAMES = 16  # 0.5 s, by which a voice may begin before its first word
+MIN_EDGE_SILENCE_FRAMES = 6  # 0.2 s; silence in a word from which it is cut off, to half of it
+MAX_EARLY_VOICE_FRAMES = 16  # 0.5 s, by which a voice may begin before its first word
 
-RecogniseWindow: TypeAlias = Callable[[AudioWindow], WindowTranscript]
-Frames: TypeAlias = tuple[int, int]  # first, last + 1 frame of a window
-Mask: TypeAlias = npt.NDArray[np.bool_]
-Words: TypeAlias = list[Word]
+RecogniseWindow = Callable[[AudioWindow], WindowTranscript]
+Frames = tuple[int, int]  # first, last + 1 frame of a window
+Mask = npt.NDArray[np.bool_]
+Words = list[Word]
 
 
 def rerecognise_doubtful(
@@ -73,7 +72,7 @@ def rerecognise_doubtful(
             window contains that voice too.
     """
     words = list(first_pass.words)
-    is_voice = window.voice >= VOICE_PROBABILITY
+    is_voice = window.voice_probabilities >= VOICE_PROBABILITY
     for utterances in doubtful_utterances(window, words, trailing_voice=trailing_voice):
         second_words: Words = []
         for utterance in utterances:
@@ -112,7 +111,7 @@ def doubtful_utterances(
     if not timed:
         return []
     # frames of speech in stretched words
-    is_speech = window.voice >= VOICE_PROBABILITY
+    is_speech = window.voice_probabilities >= VOICE_PROBABILITY
     frame_count = len(is_speech)
     is_doubtful = np.zeros(frame_count, bool)
     for word, following in pairwise(timed):
@@ -127,14 +126,17 @@ def doubtful_utterances(
         has_word[slice(*_frames_of_word(window, word))] = True
     for first, last in runs_of_true(~has_word):
         counts = trailing_voice or last < frame_count
-        if counts and is_speech[first:last].sum() >= MISSED_SECONDS * FRAMES_PER_SECOND:
+        if counts and is_speech[first:last].sum() >= MIN_MISSED_VOICE_SECONDS * FRAMES_PER_SECOND:
             is_doubtful[first:last] = True
     is_doubtful &= is_speech
 
     # the utterances that hold them
     groups: list[list[Frames]] = [[]]
     for start, end in find_speech(
-        window.voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=PAD_SECONDS
+        window.voice_probabilities,
+        threshold=VOICE_PROBABILITY,
+        gap=MIN_SILENCE_SECONDS,
+        pad=PAD_SECONDS,
     ):
         first = start // FRAME_SAMPLES
         last = min(frame_count, -(-end // FRAME_SAMPLES))
@@ -154,7 +156,7 @@ def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
 
     A word that is stretched over a silence covers no frame, since its true time is unknown.
     """
-    confidence = np.zeros(len(window.voice), np.float32)
+    confidence = np.zeros(len(window.voice_probabilities), np.float32)
     for word in words:
         if word.span is not None and not _is_stretched(window, word):
             probability = 1.0 if word.confidence is None else word.confidence
@@ -176,7 +178,7 @@ def _is_stretched(window: AudioWindow, word: Word) -> bool:
     longest = MAX_WORD_SECONDS * FRAMES_PER_SECOND - 2  # frames, as rounded
     if last - first < longest:
         return False
-    is_speech = window.voice[first:last] >= VOICE_PROBABILITY
+    is_speech = window.voice_probabilities[first:last] >= VOICE_PROBABILITY
     return float(is_speech.mean()) <= MAX_STRETCHED_VOICE_FRACTION
 
 
@@ -184,7 +186,7 @@ def _cut_window(window: AudioWindow, frames: Frames) -> AudioWindow:
     first, last = frames
     samples = window.samples[first * FRAME_SAMPLES : last * FRAME_SAMPLES]
     start = window.start + first / FRAMES_PER_SECOND
-    return AudioWindow(start, samples, window.voice[first:last], last=True)
+    return AudioWindow(start, samples, window.voice_probabilities[first:last], last=True)
 
 
 def _split_words(words: Sequence[Word], start: float, end: float) -> tuple[Words, Words, Words]:
@@ -242,7 +244,7 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
     Silence at the ends of a word is cut off. After a silence, a word starts with the voice shortly
     before it. Whisper's own times have errors of some tenths of a second.
     """
-    is_voice = window.voice >= VOICE_PROBABILITY - HYSTERESIS_PROBABILITY
+    is_voice = window.voice_probabilities >= VOICE_PROBABILITY - HYSTERESIS_PROBABILITY
     fitted: Words = []
     last_word_end = 0  # the first frame after the last word
     for word in words:
@@ -258,16 +260,18 @@ def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
             voice_end = int(frames[-1]) + 1
 
             # the start: after the last silence before the word, or later in it
-            earliest = max(last_word_end, first_voiced - EARLY_FRAMES)
+            earliest = max(last_word_end, first_voiced - MAX_EARLY_VOICE_FRAMES)
             silence = np.flatnonzero(~is_voice[earliest:first_voiced])
             if len(silence) and first_voiced == first:
                 start = window.start + (earliest + int(silence[-1]) + 1) / FRAMES_PER_SECOND
-            elif first_voiced - first >= EDGE_FRAMES:
-                start = window.start + (first_voiced - EDGE_FRAMES / 2) / FRAMES_PER_SECOND
+            elif first_voiced - first >= MIN_EDGE_SILENCE_FRAMES:
+                start = (
+                    window.start + (first_voiced - MIN_EDGE_SILENCE_FRAMES / 2) / FRAMES_PER_SECOND
+                )
 
             # the end: where the voice ends before the word does
-            if last - voice_end >= EDGE_FRAMES:
-                end = window.start + (voice_end + EDGE_FRAMES / 2) / FRAMES_PER_SECOND
+            if last - voice_end >= MIN_EDGE_SILENCE_FRAMES:
+                end = window.start + (voice_end + MIN_EDGE_SILENCE_FRAMES / 2) / FRAMES_PER_SECOND
             word = word.model_copy(update={"span": Span(round(start, 3), round(end, 3))})
         last_word_end = last
         fitted.append(word)

@@ -9,11 +9,10 @@ Words with their seconds become sentences. Here a pause is 1 s or longer:
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TypeAlias
 
 from stepline.records import Sentence, Span, Word, covering_span
 
-Words: TypeAlias = list[Word]
+Words = list[Word]
 
 # A full stop after these ends nothing.
 _ABBREVIATIONS_TEXT = """

@@ -17,44 +17,34 @@ class AsrSettings(Settings):
     the video.
     """
 
-    recogniser: Annotated[str, choice("recognisers")] = Field(
-        "whisper", description="whisper, whisperx, or the name of a plugin"
-    )
-    model: str | None = Field(
-        None, description="a known name (whisper-tiny.en, whisper-base) or a CTranslate2 folder"
-    )
-    language: str | None = Field(
-        None, description="ISO 639-1 code; None = English for tiny.en, else detected"
-    )
+    recogniser: Annotated[str, choice("recognisers")] = "whisper"
+    """whisper, whisperx, or the name of a plugin"""
+    model: str | None = None
+    """a known name (whisper-tiny.en, whisper-base) or a CTranslate2 folder"""
+    language: str | None = None
+    """ISO 639-1 code; None = English for tiny.en, else detected"""
     encoding: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = Field(
         None,
         description="of captions that are not UTF-8: cp1251, gb18030, ... None = guessed, with a "
         "warning. Left out of records where it is None, so that those of earlier versions are the "
         "same.",
     )
-    translate: bool = Field(
-        False,
-        description="translate speech in other languages into English, by Whisper base or the named "
-        "model",
-    )
-    beam: Annotated[int, Field(ge=1, le=20)] = Field(
-        5, description="hypotheses of beam search. 5 costs a tenth more than 1, with fewer errors"
-    )
-    threads: Threads = Field(1, description="CPU threads of the recogniser")
-    compute: Literal["int8", "int8_float32", "float32"] = Field(
-        "int8", description="number format of CTranslate2 on a CPU"
-    )
-    window: Annotated[float, Field(ge=5.0, le=30.0)] = Field(
-        29.5, description="seconds of audio that are recognised together, Whisper takes up to 30"
-    )
-    pause: Positive = Field(1.0, description="seconds between two words that end a sentence")
-    longest: Positive = Field(
-        12.0,
-        description="seconds after which a sentence without punctuation is cut at its longest pause",
-    )
-    log_probability: LogProbability = Field(
-        -0.8, description="mean log-probability of tokens below which a window is dropped"
-    )
+    translate: bool = False
+    """translate speech in other languages into English, by Whisper base or the named model"""
+    beam: Annotated[int, Field(ge=1, le=20)] = 5
+    """hypotheses of beam search. 5 costs a tenth more than 1, with fewer errors"""
+    threads: Threads = 1
+    """CPU threads of the recogniser"""
+    compute: Literal["int8", "int8_float32", "float32"] = "int8"
+    """number format of CTranslate2 on a CPU"""
+    window: Annotated[float, Field(ge=5.0, le=30.0)] = 29.5
+    """seconds of audio that are recognised together, Whisper takes up to 30"""
+    pause: Positive = 1.0
+    """seconds between two words that end a sentence"""
+    longest: Positive = 12.0
+    """seconds after which a sentence without punctuation is cut at its longest pause"""
+    log_probability: LogProbability = -0.8
+    """mean log-probability of tokens below which a window is dropped"""
 
     @field_validator("language")
     @classmethod

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from stepline.limits import MAX_SECOND
 from stepline.records import Span, Word
@@ -47,7 +47,7 @@ class TimedText(NamedTuple):
     start: float | None = None
 
 
-ShownLine: TypeAlias = Sequence[TimedText]  # without its markup
+ShownLine = Sequence[TimedText]  # without its markup
 
 
 @dataclass(frozen=True)

@@ -97,14 +97,15 @@ FREQUENT_FIRST_BYTES = {
 MIN_FIRST_BYTE_SHARE = 0.9
 # of Japanese kana. Other texts have the bytes of some kana by chance, as in "It’s"
 MIN_KANA_SHARE = 0.3
-# from which one byte per character is more likely than East Asian text without frequent characters
-MIN_CLEAR_SHARE = 0.6
+# share of frequent characters from which one byte per character is more likely than East Asian text
+# without frequent characters
+MIN_FREQUENT_SHARE_ONE_BYTE = 0.6
 DEFAULT_ENCODING = LATIN_ENCODINGS[0]
 MAX_SAMPLE_BYTES = 65_536  # of the lines beyond ASCII by which an encoding is guessed
 MIN_FREQUENT_SHARE = 0.15  # of the letters, from which an encoding is believed
-# A word of another script: no letter of ASCII next to two bytes or more beyond it.
-FOREIGN_WORD = re.compile(rb"(?<![A-Za-z\x80-\xff])[\x80-\xff]{2,}(?![A-Za-z\x80-\xff])")
-WORD_WITH_FOREIGN_BYTES = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
+# a word in another script than Latin: at least two bytes beyond ASCII, next to no ASCII letter
+NON_ASCII_WORD = re.compile(rb"(?<![A-Za-z\x80-\xff])[\x80-\xff]{2,}(?![A-Za-z\x80-\xff])")
+WORD_WITH_NON_ASCII_BYTES = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
 INNER_CAPITAL_WEIGHT = 0.9  # a text in capitals is rare
 MAX_INVALID_SHARE = 0.1  # of the characters beyond ASCII in UTF-8 that counts as damaged
 
@@ -183,10 +184,9 @@ def guess_encoding(data: bytes) -> str:
     if east_asian is not None and _frequent_share(east_asian, sample) >= MIN_FREQUENT_SHARE:
         return east_asian.encoding
     # Another script, where most foreign words hold no letter of ASCII.
-    words = len(WORD_WITH_FOREIGN_BYTES.findall(sample))
-    if 2 * len(FOREIGN_WORD.findall(sample)) > words:
+    if 2 * len(NON_ASCII_WORD.findall(sample)) > len(WORD_WITH_NON_ASCII_BYTES.findall(sample)):
         other = _best_encoding(OTHER_ENCODINGS, sample)
-        if other is not None and _frequent_share(other, sample) >= MIN_CLEAR_SHARE:
+        if other is not None and _frequent_share(other, sample) >= MIN_FREQUENT_SHARE_ONE_BYTE:
             return other.encoding
         if east_asian or other:
             return (east_asian or other or DEFAULT_ENCODING).encoding

@@ -19,8 +19,8 @@ import numpy as np
 from stepline.media.audio import AudioBlock, Samples
 from stepline.records import Rejected, Sentence, Span, Transcript
 from stepline.speech.audio_windows import (
+    EMPTY_SAMPLES,
     FRAME_SECONDS,
-    NO_SOUND,
     VOICE_PROBABILITY,
     AudioWindow,
     AudioWindower,
@@ -158,7 +158,8 @@ class SentenceCollector:
         # Windows overlap.
         for window in windows:
             seconds = (
-                window.start + np.flatnonzero(window.voice >= VOICE_PROBABILITY) * FRAME_SECONDS
+                window.start
+                + np.flatnonzero(window.voice_probabilities >= VOICE_PROBABILITY) * FRAME_SECONDS
             )
             self._voiced.append(seconds[seconds >= self._voiced_until].astype(np.float32))
             self._voiced_until = window.end
@@ -230,7 +231,7 @@ class SentenceCollector:
             recogniser: the recogniser that was used.
         """
         warnings = []
-        voiced = np.concatenate([NO_SOUND, *self._voiced])
+        voiced = np.concatenate([EMPTY_SAMPLES, *self._voiced])
         unread = find_unrecognised_speech(voiced, [sentence.span for sentence in sentences])
         if unread:
             seconds = sum(count for _, count in unread)
@@ -290,9 +291,10 @@ def _measure_evidence(
         number for number, window in enumerate(windows) if window.start < end and start < window.end
     ]
     numbers = overlapping or [len(windows) - 1]
-    voice = np.concatenate([windows[number].voice_between(start, end) for number in numbers])
-    mean_voice = float(voice.mean()) if len(voice) else 0.0
-    return SpeechEvidence(mean_voice, transcripts[numbers[0]].log_probability)
+    rows = [windows[number].voice_probabilities_between(start, end) for number in numbers]
+    probabilities = np.concatenate(rows)
+    mean_probability = float(probabilities.mean()) if len(probabilities) else 0.0
+    return SpeechEvidence(mean_probability, transcripts[numbers[0]].log_probability)
 
 
 def _next_window_start(sentences: Sequence[Sentence], window: AudioWindow) -> float | None:
@@ -308,7 +310,10 @@ def _next_window_start(sentences: Sequence[Sentence], window: AudioWindow) -> fl
     if window.last or not sentences:
         return None
     last = sentences[-1]
-    if speech_seconds(window.voice_between(last.span.end, window.end)) > UNREAD_SECONDS:
+    if (
+        speech_seconds(window.voice_probabilities_between(last.span.end, window.end))
+        > UNREAD_SECONDS
+    ):
         return last.span.end
     if (not ends_sentence(last.text) or last.text.endswith("...")) and len(sentences) > 1:
         return max(sentences[-2].span.end, last.span.start - REREAD_SECONDS)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +31,13 @@ from stepline.text.narration.words import looks_english
 
 log = logging.getLogger(__name__)
 
-Models: TypeAlias = dict[str, Any]  # faster-whisper's models, by the name of their weights
+Models = dict[str, Any]  # faster-whisper's models, by the name of their weights
 MIN_WORD_SECONDS = 0.02  # one step of Whisper's clock
 BATCH_WINDOWS = 16  # that a GPU hears together; for speed only
 # of audio that Whisper hears. In a batch each window has a slot of its own, and silence before it.
 SLOT_SECONDS = 30
 SEEK_FRAMES_PER_SECOND = 100  # unit of the position where a segment's slot begins
-SILENCE_SECONDS = 2.0  # longer silence is left out of what the recogniser hears
+MAX_SILENCE_SECONDS = 2.0  # longer silence is left out of what the recogniser hears
 SPEECH_PAD_SECONDS = 0.4  # kept on either side of speech; faster-whisper's own default
 MAX_WORD_SECONDS = 1.5  # Whisper stretches a word over the silence behind it
 MIN_LANGUAGE_WORDS = 8  # of a transcript by which its language is known
@@ -250,7 +250,10 @@ class _SpeechTimestamps:
 def _speech_runs(window: AudioWindow) -> list[Run]:
     """Return the runs of speech in a window as (first sample, last sample + 1)."""
     runs = find_speech(
-        window.voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=SPEECH_PAD_SECONDS
+        window.voice_probabilities,
+        threshold=VOICE_PROBABILITY,
+        gap=MAX_SILENCE_SECONDS,
+        pad=SPEECH_PAD_SECONDS,
     )
     return [(first, min(last, len(window.samples))) for first, last in runs]
 

@@ -45,7 +45,7 @@ class WhisperX:
         """
         del beam  # whisperx takes it when it loads
         # It detects speech by itself, but fails for a window without any.
-        if not (window.voice >= VOICE_PROBABILITY).any():
+        if not (window.voice_probabilities >= VOICE_PROBABILITY).any():
             return WindowTranscript(())
         result = self._model.transcribe(
             window.samples, batch_size=BATCH_SIZE, language=self.language

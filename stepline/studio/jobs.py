@@ -271,7 +271,7 @@ class JobRunner:
         return JobTask(
             source=source,
             out=str(library.folder),
-            allowed=tuple(map(str, allowed)),
+            allowed_folders=tuple(map(str, allowed)),
             origin=origin,
             title=title,
             part=part,

@@ -14,7 +14,7 @@ import tempfile
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -24,7 +24,7 @@ from stepline.files.locks import lock_output
 from stepline.limits import LimitError, read_limited
 from stepline.records import FrozenModel
 
-Role: TypeAlias = Literal["read", "edit", "admin"]
+Role = Literal["read", "edit", "admin"]
 
 KEY_ROLES: tuple[Role, ...] = ("read", "edit", "admin")  # each may do what those before it may
 KEY_PREFIX = "stepline_"  # by which scanners of published code can find a key

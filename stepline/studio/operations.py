@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Body, Depends, FastAPI, Query
@@ -38,8 +38,8 @@ from stepline.version import __version__
 Model = TypeVar("Model")
 Result = TypeVar("Result")
 P = ParamSpec("P")
-Schema: TypeAlias = dict[str, Any]
-Responses: TypeAlias = dict[int | str, Schema]
+Schema = dict[str, Any]
+Responses = dict[int | str, Schema]
 
 # The threads of requests that read videos: all other requests have threads of their own.
 VIDEO_THREADS = CapacityLimiter(8)
@@ -83,14 +83,14 @@ async def _studio_api(request: Request) -> StudioApi:
     return api
 
 
-Api: TypeAlias = Annotated[StudioApi, Depends(_studio_api)]
+Api = Annotated[StudioApi, Depends(_studio_api)]
 
 
 def _known_video(id: str, api: Api) -> str:
     return api.studio.library.video(id).id
 
 
-VideoId: TypeAlias = Annotated[str, Depends(_known_video)]  # of a video of the library, else 404
+VideoId = Annotated[str, Depends(_known_video)]  # of a video of the library, else 404
 
 
 async def _requested_page(
@@ -104,7 +104,7 @@ async def _requested_page(
     return slice(first, None if most is None else first + most)
 
 
-Page: TypeAlias = Annotated[slice, Depends(_requested_page)]  # of a list, that a request asks for
+Page = Annotated[slice, Depends(_requested_page)]  # of a list, that a request asks for
 
 
 class _JsonBytes:
@@ -120,7 +120,7 @@ class _JsonBytes:
         return content
 
 
-JsonBody: TypeAlias = Annotated[Model, _JsonBytes(), Body()]  # a body of JSON, whatever its header
+JsonBody = Annotated[Model, _JsonBytes(), Body()]  # a body of JSON, whatever its header
 
 
 class _BytesRequest(Request):

@@ -195,7 +195,7 @@ class StudioServer(LocalServer):
             super().__init__,
             application,
             host=host,
-            connections=MAX_CONNECTIONS,
+            max_connections=MAX_CONNECTIONS,
             certificate=certificate,
         )
 

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter
 
@@ -27,9 +27,9 @@ from stepline.records import FrozenModel
 
 log = logging.getLogger(__name__)
 
-JobState: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
-EventName: TypeAlias = Literal["job", "video"]
-OwnId: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]  # as uuid4 makes one
+JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
+EventName = Literal["job", "video"]
+OwnId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]  # as uuid4 makes one
 
 StoredModel = TypeVar("StoredModel", "Job", "Upload", "OutboxEvent")
 

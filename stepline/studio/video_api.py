@@ -8,7 +8,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
 from pydantic import Field, JsonValue, WithJsonSchema, model_validator
@@ -51,7 +51,7 @@ router = api_router()
 # tables with rows of one video
 VIDEO_TABLES = ("correction", "machine", "waveform")
 VIDEO_PATH = "/api/videos/{id}"
-SortName: TypeAlias = Literal["title", "newest", "duration"]
+SortName = Literal["title", "newest", "duration"]
 SORT_KEYS: dict[SortName, Callable[[VideoCard], Any]] = {
     "title": lambda card: card.title.casefold(),
     "newest": lambda card: -card.written,
@@ -242,7 +242,7 @@ async def _card_labels(
     return CardFilter("", tags, list(filter(str.strip, metadata)), state or None)
 
 
-CardLabels: TypeAlias = Annotated[CardFilter, Depends(_card_labels)]
+CardLabels = Annotated[CardFilter, Depends(_card_labels)]
 
 
 @router.get("/api/videos")

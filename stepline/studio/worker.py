@@ -92,7 +92,7 @@ class JobTask(FrozenModel):
     Attributes:
         source: path or http(s) address of the video.
         out: the folder of the library.
-        allowed: folders from which files may be read.
+        allowed_folders: folders from which files may be read.
         options: options of the job.
         settings: settings of all stages of finding steps.
         origin: the web page from which the file of an earlier link came. None: no page.
@@ -102,7 +102,7 @@ class JobTask(FrozenModel):
 
     source: str
     out: str
-    allowed: tuple[str, ...]
+    allowed_folders: tuple[str, ...]
     options: JobOptions
     settings: StepsSettings
     origin: LinkOrigin | None = None
@@ -169,14 +169,14 @@ def run_task(task: JobTask, send: Send) -> None:
     settings = job_settings(task.settings, options)
     out = Path(task.out)
     captions = Path(options.captions) if options.captions is not None else None
-    allowed = [Path(folder) for folder in task.allowed]
+    allowed = [Path(folder) for folder in task.allowed_folders]
     reject_outside_links(out, allowed)
 
     # the videos, none of them outside the folders that are allowed
     sources = find_sources([task.source], out, settings, force=options.force)
     for source in sources:
-        if isinstance(source.place, Path):
-            check_allowed_path(source.place, allowed)
+        if isinstance(source.location, Path):
+            check_allowed_path(source.location, allowed)
 
     progress = progress_sender(send)
     networks = load_networks(settings, several=len(sources) > 1)

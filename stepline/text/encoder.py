@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from stepline.networks.device import Device, current_device
 from stepline.networks.onnx_graph import OnnxGraph
 from stepline.records import Matrix
 
-Array: TypeAlias = npt.NDArray[Any]
+Array = npt.NDArray[Any]
 KNOWN_ARCHITECTURES = ("bert", "mpnet")
 MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
 
@@ -274,7 +274,7 @@ def _load_tokenizer(path: Path) -> Tokenizer:
 # hidden (B, L, D): words and positions. keep (B, L) int32: 0 where a token is padding. MPNet's bias
 # (1, H, L, L).
 # Returns the last layer's token vectors (B, L, D).
-Transformer: TypeAlias = Callable[..., Array]
+Transformer = Callable[..., Array]
 
 
 def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Transformer:

@@ -6,7 +6,7 @@
 import logging
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from stepline.media import Frame
 
-Images: TypeAlias = npt.NDArray[np.uint8]  # (B, H, W, 3) RGB
-Clips: TypeAlias = npt.NDArray[np.uint8]  # (B, T, H, W, 3) RGB
+Images = npt.NDArray[np.uint8]  # (B, H, W, 3) RGB
+Clips = npt.NDArray[np.uint8]  # (B, T, H, W, 3) RGB
 
 log = logging.getLogger(__name__)
 

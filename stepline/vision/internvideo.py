@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CLIP_FRAMES = 8  # at one row per second that is 8 frames/s, the rate of the released features
 PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training images, by colour
-PIXEL_SPREAD = (0.26862954, 0.26130258, 0.27577711)
+PIXEL_DEVIATION = (0.26862954, 0.26130258, 0.27577711)
 TOWER_PREFIX = "clip."  # of the names of both towers' weights
 TOWER_NAMES = ("visual.", "transformer.")  # parts that must have no unknown weights
 
@@ -200,8 +200,8 @@ def prepare(clips: Tensor, side: int) -> Tensor:
     side: pixels per side of the input.
     """
     mean = torch.tensor(PIXEL_MEAN).view(3, 1, 1, 1)
-    spread = torch.tensor(PIXEL_SPREAD).view(3, 1, 1, 1)
-    return (square_clips(clips, min(clips.shape[2:4]), side) / 255 - mean) / spread
+    deviation = torch.tensor(PIXEL_DEVIATION).view(3, 1, 1, 1)
+    return (square_clips(clips, min(clips.shape[2:4]), side) / 255 - mean) / deviation
 
 
 def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:

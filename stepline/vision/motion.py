@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stepline.errors import SettingsError
 from stepline.media.frames import Frame
-from stepline.media.reader import PAIR_SECONDS
+from stepline.media.reader import LATER_PICTURE_SECONDS
 from stepline.records import Matrix
 from stepline.vision.encode import ROW_SLACK, Images
 
@@ -140,7 +140,7 @@ class KeyFrameMeter(ActivityMeter):
         self.add(Frame(key.time, key.image))
         if key.later is not None:
             self._pairs.append(len(self._changes))
-            self.add(Frame(key.time + PAIR_SECONDS, key.later))
+            self.add(Frame(key.time + LATER_PICTURE_SECONDS, key.later))
         last_row = max(self._thumbnails)
         self._row_count = max(math.ceil(key.end * self._rate), last_row + 1)
 

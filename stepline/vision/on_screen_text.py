@@ -41,7 +41,7 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels
 DETECTOR_SIDE = 128
 SIDE_MULTIPLE = 32  # px that the sides are multiples of
 CHANNEL_MEANS = (0.485, 0.456, 0.406)  # of ImageNet, for the detector
-CHANNEL_SPREADS = (0.229, 0.224, 0.225)
+CHANNEL_DEVIATIONS = (0.229, 0.224, 0.225)
 MIN_LETTER_PROBABILITY = 0.3  # from which a pixel belongs to letters
 MIN_LINE_AREA = 12  # pixels of the letter map that a line has at least
 LINE_HEIGHT = 48  # px of a line as the recogniser sees it
@@ -58,7 +58,7 @@ MIN_OUTLINE_CORRELATION = 0.8
 ROW_MIDDLE = 0.4
 ROWS_PER_FRAME = 2  # rows for which a frame stands: captions stay for 2 s or longer
 TEXT_WEIGHTS = "pp-ocr"
-MISSING_WEIGHTS = (
+MISSING_WEIGHTS_WARNING = (
     "text in the picture cannot be found without its weights; "
     f"`stepline weights get {TEXT_WEIGHTS}` fetches them"
 )
@@ -112,7 +112,7 @@ class TextDetector:
         height, width = (np.maximum(multiples, 1) * SIDE_MULTIPLE).tolist()
         pixels = resize(image, width, height)
         # The released network has these channel statistics in the order of its own channels.
-        normalised = (pixels - CHANNEL_MEANS[::-1]) / CHANNEL_SPREADS[::-1]
+        normalised = (pixels - CHANNEL_MEANS[::-1]) / CHANNEL_DEVIATIONS[::-1]
         return np.asarray(self._network(normalised)[0] > MIN_LETTER_PROBABILITY)
 
 
@@ -309,9 +309,8 @@ def start_text_meter(settings: VisionSettings) -> tuple[TextMeter | None, tuple[
     if not settings.screen_text:
         return None, ()
     if not weights_fetched(TEXT_WEIGHTS):
-        return None, (MISSING_WEIGHTS,)
-    networks = load_text_networks(find_weights(TEXT_WEIGHTS))
-    return TextMeter(*networks, rate=settings.rate), ()
+        return None, (MISSING_WEIGHTS_WARNING,)
+    return TextMeter(*load_text_networks(find_weights(TEXT_WEIGHTS)), rate=settings.rate), ()
 
 
 def _extend(text: ScreenText | None, end: float) -> ScreenText | None:

@@ -9,7 +9,7 @@ Source: Miech et al. 2020 (MIL-NCE). Its released code and TAN's differ in how t
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from stepline.vision.encode import Clips, Images, check_clips, square_clips, sti
 from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D
 from stepline.vision.settings import VisionSettings
 
-Tokenisation: TypeAlias = Literal["released", "tan"]
+Tokenisation = Literal["released", "tan"]
 
 EMBEDDING_WIDTH = 300
 HIDDEN_WIDTH = 2048
@@ -80,14 +80,14 @@ class TextTower(nn.Module):  # type: ignore[misc]
         Args:
             tokens: (K, N) token numbers.
             form: with "released", padding counts in the maximum like a word, so the number of words
-                matters a little. With "tan", padding and unknown words do not count. A text without
-                a known word then has the hidden vector 0.
+                matters a little. With "tan", they do not count where a text has a known word.
         """
         vectors = self.word_embd(tokens)
         hidden = torch.relu(self.fc1(vectors))  # (K, N, 2048)
         if form == "tan":
             # >= 0 after the ReLU, so that 0 never wins
-            hidden = hidden * (tokens != PADDING_TOKEN)[:, :, None]
+            known = tokens != PADDING_TOKEN  # (K, N)
+            hidden = hidden * (known | ~known.any(1, keepdim=True))[:, :, None]
         return self.fc2(hidden.amax(1))  # (K, 512)
 
 
@@ -99,8 +99,9 @@ def read_dictionary(path: Path) -> WordDictionary:
     try:
         words = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        reason = first_line(error)
-        raise ModelError(f"{path}: not S3D's dictionary ({reason}); give s3d_dict.npy") from error
+        raise ModelError(
+            f"{path}: not S3D's dictionary ({first_line(error)}); give s3d_dict.npy"
+        ) from error
     words = np.asarray(words)
     if words.ndim != 1 or words.dtype.kind != "U" or not len(words):
         raise ModelError(f"{path}: holds no list of words; give s3d_dict.npy")
@@ -165,8 +166,7 @@ def write_s3d(video: S3D, released: Path, path: Path) -> None:
     weights |= {name: value.detach().cpu() for name, value in video.state_dict().items()}
     with atomic_path(path) as partial:
         torch.save(weights, partial)
-    dictionary = (released.parent / DICTIONARY_FILE).read_bytes()
-    write_atomic(path.parent / DICTIONARY_FILE, dictionary)
+    write_atomic(path.parent / DICTIONARY_FILE, (released.parent / DICTIONARY_FILE).read_bytes())
 
 
 CLIP_SIDE = 224  # px
@@ -229,7 +229,7 @@ class S3DBackbone:
         with torch.inference_mode(), self._device.autocast():
             if self._pooled:
                 return np.asarray(self._video.pooled(inputs).float().cpu())
-            return _unit(self._video(inputs))
+            return _normalized_rows(self._video(inputs))
 
     def encode_images(self, images: Images) -> Matrix:
         """Return the vectors of images (B, H, W, 3), each repeated as a clip."""
@@ -242,7 +242,7 @@ class S3DBackbone:
         tokens = self._dictionary.tokens(texts, self._form)
         tokens = tokens.to(self._device.name)  # (K, N)
         with torch.inference_mode(), self._device.autocast():
-            return _unit(self._words(tokens, self._form))
+            return _normalized_rows(self._words(tokens, self._form))
 
 
 def prepare(clips: Tensor) -> Tensor:
@@ -267,8 +267,7 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
             f"vision.backbone={settings.backbone} needs vision.path=s3d_howto100m.pth, with "
             "s3d_dict.npy next to it"
         )
-    dictionary_path = settings.dictionary or settings.path.parent / DICTIONARY_FILE
-    dictionary = read_dictionary(dictionary_path)
+    dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY_FILE)
     video, words = read_s3d(settings.path, dictionary.size)
     device = current_device().name
     return S3DBackbone(
@@ -280,5 +279,5 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     )
 
 
-def _unit(vectors: Tensor) -> Matrix:
+def _normalized_rows(vectors: Tensor) -> Matrix:
     return np.asarray(F.normalize(vectors.float(), dim=1).cpu())

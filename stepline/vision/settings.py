@@ -1,7 +1,7 @@
 """Settings of the vision stage."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -22,40 +22,30 @@ class VisionLanguageSettings(ChatSettings):
 
     section: ClassVar[str] = "vision.vlm"
 
-    projector: Path | None = Field(
-        None, description="GGUF file of a local model's image projector (mmproj)"
-    )
-    requests: CountOrZero = Field(10, description="requests per video at most, with retries")
-    tokens: CountOrZero = Field(
-        100_000, description="tokens per video at most, of prompts, images and replies"
-    )
-    choices: Annotated[int, Field(ge=2, le=20)] = Field(
-        8, description="candidate times per prompt, with an image each"
-    )
-    steps: Annotated[int, Field(ge=1, le=10)] = Field(
-        3, description="steps per prompt, with the same images"
-    )
-    together: bool = Field(
-        False,
-        description="put the images of a prompt side by side in one, for servers that take only one",
-    )
-    picture_size: Annotated[int, Field(ge=64, le=2048)] = Field(
-        336, description="pixels of an image's shorter side"
-    )
-    least_gain: Fraction = Field(
-        0.005,
-        description="expected rise of P(a step's most likely time is right) from which a prompt is sent",
-    )
-    right: Positive = Field(
-        4.0, description="right answers of this model in other videos, by default 4 of 5"
-    )
-    wrong: Positive = Field(1.0, description="its wrong answers in other videos")
-    dry_run: bool = Field(False, description="send nothing, the record lists the prompts")
-    cache: bool = Field(
-        True,
-        description="store valid replies in the cache folder, keyed by model, settings, prompt and "
-        "images",
-    )
+    projector: Path | None = None
+    """GGUF file of a local model's image projector (mmproj)"""
+    requests: CountOrZero = 10
+    """requests per video at most, with retries"""
+    tokens: CountOrZero = 100_000
+    """tokens per video at most, of prompts, images and replies"""
+    choices: Annotated[int, Field(ge=2, le=20)] = 8
+    """candidate times per prompt, with an image each"""
+    steps: Annotated[int, Field(ge=1, le=10)] = 3
+    """steps per prompt, with the same images"""
+    together: bool = False
+    """put the images of a prompt side by side in one, for servers that take only one"""
+    picture_size: Annotated[int, Field(ge=64, le=2048)] = 336
+    """pixels of an image's shorter side"""
+    least_gain: Fraction = 0.005
+    """expected rise of P(a step's most likely time is right) from which a prompt is sent"""
+    right: Positive = 4.0
+    """right answers of this model in other videos, by default 4 of 5"""
+    wrong: Positive = 1.0
+    """its wrong answers in other videos"""
+    dry_run: bool = False
+    """send nothing, the record lists the prompts"""
+    cache: bool = True
+    """store valid replies in the cache folder, keyed by model, settings, prompt and images"""
 
     @property
     def named(self) -> bool:
@@ -83,60 +73,38 @@ class VisionLanguageSettings(ChatSettings):
 
 
 # Stored only where a model is named. Without one, these settings do not change the result.
-OptionalVlm: TypeAlias = Annotated[
-    VisionLanguageSettings, Field(exclude_if=lambda vlm: not vlm.named)
-]
+OptionalVlm = Annotated[VisionLanguageSettings, Field(exclude_if=lambda vlm: not vlm.named)]
 
 
 class VisionSettings(Settings):
     """Settings of the vision stage: backbone, features and visual cues."""
 
-    backbone: BackboneName = Field(
-        "conse",
-        description='conse, clip, internvideo, s3d, s3d-mixed5c, precomputed, or a plugin. "none": '
-        "speech only",
-    )
-    path: Path | None = Field(
-        None,
-        description="clip: checkpoint folder, internvideo and s3d: weights, precomputed: feature "
-        "file or folder",
-    )
-    texts: Path | None = Field(
-        None,
-        description="precomputed: text features (.pth, .npz, .safetensors) of the lines to ground",
-    )
-    unit: bool = Field(
-        True,
-        description="precomputed, internvideo: rows of length 1. false: for a network trained on "
-        "them as they are",
-    )
-    hub: str | None = Field(
-        None,
-        description="clip: a checkpoint's name on the model hub. Naming one allows the download",
-    )
-    dictionary: Path | None = Field(
-        None,
-        description="s3d: s3d_dict.npy, internvideo: bpe_simple_vocab_16e6.txt.gz. None: next to "
-        "the weights",
-    )
-    tokens: Literal["released", "tan"] = Field(
-        "released", description="s3d: tokenisation of texts. TAN's keeps unknown words"
-    )
-    rate: Annotated[float, Field(ge=0.01, le=240.0)] = Field(
-        1.0, description="rows of features per second, 1 in the NaSVA paper"
-    )
-    frame_size: Annotated[int, Field(ge=32, le=4096)] = Field(
-        256, description="pixels of a decoded frame's shorter side"
-    )
-    batch: Batch = Field(4, description="frames that are encoded together, for speed only")
-    classes: Annotated[int, Field(ge=1, le=1000)] = Field(
-        10, description="conse: most likely classes that are combined (T of Norouzi et al. 2013)"
-    )
-    text_model: str = Field(
-        "minilm",
-        description="conse: text encoder of class names and texts, as `text.embed` takes it",
-    )
-    screen_text: bool = Field(True, description="whether text on the screen is recognised")
+    backbone: BackboneName = "conse"
+    """conse, clip, internvideo, s3d, s3d-mixed5c, precomputed, or a plugin. "none": speech only"""
+    path: Path | None = None
+    """clip: checkpoint folder, internvideo and s3d: weights, precomputed: feature file or folder"""
+    texts: Path | None = None
+    """precomputed: text features (.pth, .npz, .safetensors) of the lines to ground"""
+    unit: bool = True
+    """precomputed, internvideo: rows of length 1. false: for a network trained on them as they are"""
+    hub: str | None = None
+    """clip: a checkpoint's name on the model hub. Naming one allows the download"""
+    dictionary: Path | None = None
+    """s3d: s3d_dict.npy, internvideo: bpe_simple_vocab_16e6.txt.gz. None: next to the weights"""
+    tokens: Literal["released", "tan"] = "released"
+    """s3d: tokenisation of texts. TAN's keeps unknown words"""
+    rate: Annotated[float, Field(ge=0.01, le=240.0)] = 1.0
+    """rows of features per second, 1 in the NaSVA paper"""
+    frame_size: Annotated[int, Field(ge=32, le=4096)] = 256
+    """pixels of a decoded frame's shorter side"""
+    batch: Batch = 4
+    """frames that are encoded together, for speed only"""
+    classes: Annotated[int, Field(ge=1, le=1000)] = 10
+    """conse: most likely classes that are combined (T of Norouzi et al. 2013)"""
+    text_model: str = "minilm"
+    """conse: text encoder of class names and texts, as `text.embed` takes it"""
+    screen_text: bool = True
+    """whether text on the screen is recognised"""
     screen: Annotated[
         Literal["auto", "on", "off"], Field(exclude_if=lambda screen: screen == "auto")
     ] = Field(
@@ -149,9 +117,8 @@ class VisionSettings(Settings):
         description="which frames of a film are looked at. auto: key frames, or three a second for a "
         "network or a model of yours. all: three a second. Left out of records where it is auto",
     )
-    vlm: OptionalVlm = Field(
-        VisionLanguageSettings(), description="a vision-language model (docs/eyes.md)"
-    )
+    vlm: OptionalVlm = VisionLanguageSettings()
+    """a vision-language model (docs/eyes.md)"""
 
     @model_validator(mode="before")
     @classmethod

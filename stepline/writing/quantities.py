@@ -9,15 +9,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from stepline.writing.extractive.english import word_set
 
 Value = TypeVar("Value")
 
-Range: TypeAlias = tuple[float, float]  # least and greatest: "8 to 10" is (8, 10), "5" is (5, 5)
-Number: TypeAlias = tuple[float, int]  # value, index of the token after it
-Unit: TypeAlias = tuple[str, str, int]  # kind, name, index of the token after it
+Range = tuple[float, float]  # least and greatest: "8 to 10" is (8, 10), "5" is (5, 5)
+Number = tuple[float, int]  # value, index of the token after it
+Unit = tuple[str, str, int]  # kind, name, index of the token after it
 
 # Ordered: the place of a word is its number, of a ten from "twenty" on.
 _SMALL_TEXT = """
@@ -208,7 +208,7 @@ def _leading_fraction(words: Sequence[str], index: int) -> Number | None:
     return None
 
 
-FUNCTION_WORDS = word_set(
+STOP_WORDS = word_set(
     """
     a an the this that these those it its he she they them we us you your i my our his her their some any all each
     every both few more most other such own same so than too very just only also then now here there when where why how
@@ -359,7 +359,7 @@ def _ranges_overlap(amounts: Range, others: Range, tolerance: float) -> bool:
     return amounts[0] <= others[1] + tolerance and others[0] <= amounts[1] + tolerance
 
 
-Amount: TypeAlias = tuple[Quantity, int]  # and the index of the token after it
+Amount = tuple[Quantity, int]  # and the index of the token after it
 
 
 def find_quantities(text: str) -> list[Quantity]:
@@ -539,6 +539,6 @@ def _measured_noun_after(words: Sequence[str], index: int) -> str | None:
     for word in words[index : index + MAX_THING_WORDS]:
         if word in ",.;:!?()" or word in CLAUSE_END_WORDS:
             return None
-        if word[0].isalpha() and word not in FUNCTION_WORDS:
+        if word[0].isalpha() and word not in STOP_WORDS:
             return stem(word)
     return None

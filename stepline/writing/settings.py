@@ -4,7 +4,7 @@ is asked."""
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from stepline.errors import ModelError
 from stepline.llm.settings import ChatServerSettings, ChatSettings
@@ -22,7 +22,7 @@ WORDS_PER_DEADLINE = 1500  # for which `writing.llm.deadline` is meant; more hav
 EARLIER_PROMPTS = {"steps": "edit", "whole": "write", "nasva": "nasva"}
 
 
-class FormSettings(ChatServerSettings):
+class PromptSettings(ChatServerSettings):
     """What a language model is asked for, and how long its parts of a transcript are."""
 
     form: Literal["auto", "edit", "write", "nasva"] = Field(
@@ -32,9 +32,8 @@ class FormSettings(ChatServerSettings):
         "chooses, citing sentences. auto: the one of these that fits what the model answers to a "
         "short narration. nasva: NaSVA Table 6, third row.",
     )
-    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = Field(
-        PAPER_SENTENCES, description="of form=nasva. NaSVA section 3.1: around 10 sentences"
-    )
+    sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = PAPER_SENTENCES
+    """of form=nasva. NaSVA section 3.1: around 10 sentences"""
 
     @model_validator(mode="before")
     @classmethod
@@ -54,7 +53,7 @@ class FormSettings(ChatServerSettings):
         return values
 
 
-class LlmSettings(ChatSettings, FormSettings):
+class LlmSettings(ChatSettings, PromptSettings):
     """The language model that writes steps.
 
     Without `base_url` and `gguf` it is the one that `stepline weights get qwen2.5-coder-1.5b` fetches.
@@ -62,24 +61,15 @@ class LlmSettings(ChatSettings, FormSettings):
 
     section: ClassVar[str] = "writing.llm"
 
-    deadline: Positive = Field(
-        300.0,
-        description="s for up to 1,500 words of speech, longer for more. The extractive writer "
-        "serves what is left.",
-    )
-    floor: Annotated[float, Field(ge=-1.0, le=1.0)] = Field(
-        0.40, description="MiniLM cosine below which a sentence does not support a step"
-    )
-    cache: bool = Field(
-        True,
-        description="keep good replies in the cache folder, keyed by model, prompt, settings and "
-        "chunk",
-    )
-    dry_run: bool = Field(
-        False,
-        description="send no request. A note says what would be asked, the extractive writer "
-        "writes.",
-    )
+    deadline: Positive = 300.0
+    """s for up to 1,500 words of speech, longer for more. The extractive writer serves what is left."""
+    floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40
+    """MiniLM cosine below which a sentence does not support a step"""
+    cache: bool = True
+    """keep good replies in the cache folder, keyed by model, prompt, settings and chunk"""
+    # Stored only where it is on, so that older results stay equal.
+    dry_run: Annotated[bool, Field(exclude_if=lambda dry_run: not dry_run)] = False
+    """send no request. A note says what would be asked, the extractive writer writes."""
 
     def with_model(self) -> "LlmSettings":
         """Return the settings with the fetched model, if they name none.
@@ -99,14 +89,6 @@ class LlmSettings(ChatSettings, FormSettings):
         """Return the time limit for a number of spoken words, in seconds."""
         return self.deadline * max(1.0, words / WORDS_PER_DEADLINE)
 
-    @model_serializer(mode="wrap")
-    def _omit_unused_dry_run(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store `dry_run` only where it is on, so that older results stay equal."""
-        values: dict[str, Any] = serialize(self)
-        if not self.dry_run:
-            values.pop("dry_run", None)
-        return values
-
 
 WriterName = Annotated[str, choice("writers")]
 
@@ -114,23 +96,12 @@ WriterName = Annotated[str, choice("writers")]
 class WritingSettings(Settings):
     """How steps are written."""
 
-    writer: WriterName = Field(
-        "extractive",
-        description="extractive: spaCy, offline. llm: a language model. Or a plugin's.",
-    )
-    steps: Literal["few", "usual", "all"] = Field(
-        "usual",
-        description="how many sentences count as telling a step: the sure ones, as people mark "
-        "them, or all likely",
-    )
-    detail: Literal["brief", "usual", "full"] = Field(
-        "usual",
-        description='whether halves ("and stir it") are steps: joined freely, as in a recipe, or '
-        "each written alone",
-    )
-    step_scorer: Path | None = Field(
-        None,
-        description="a narration tagger that `python -m lab.writer_training.train` wrote. None: the "
-        "one that is shipped.",
-    )
+    writer: WriterName = "extractive"
+    """extractive: spaCy, offline. llm: a language model. Or a plugin's."""
+    steps: Literal["few", "usual", "all"] = "usual"
+    """how many sentences count as telling a step: the sure ones, as people mark them, or all likely"""
+    detail: Literal["brief", "usual", "full"] = "usual"
+    """whether halves ("and stir it") are steps: joined freely, as in a recipe, or each written alone"""
+    step_scorer: Path | None = None
+    """a narration tagger that `python -m lab.writer_training.train` wrote. None: the one that is shipped."""
     llm: LlmSettings = Field(LlmSettings(), description='read only when writer = "llm"')

@@ -8,7 +8,7 @@ from stepline.records import Rejected, Step, StepKind
 # Between two sentences about one action. After a longer pause it is done again.
 MAX_ACTION_PAUSE_SECONDS = 30.0
 
-# An order not to do: "don't move them", "be careful not to tear it". "don't forget to stir" is one
+# A negated imperative: "don't move them", "be careful not to tear it". "don't forget to stir" is one
 # to do.
 _CONDITION_PATTERN = re.compile(r"\b(?:if|unless|in (?:the )?(?:case|event) (?:of|that)|in case)\b")
 _AVOID_PATTERN = re.compile(

@@ -22,7 +22,7 @@ WAITING_VERBS = word_set(
     proof steep brew infuse rest wait leave let allow cook cool
     """
 )
-WAITING_PLACES = word_set("oven fridge refrigerator freezer")
+WAITING_APPLIANCES = word_set("oven fridge refrigerator freezer")
 STORING_VERBS = word_set("keep store last")
 # The work goes on: "simmer, stirring often, for 10 minutes", "hold it under the tap for 5 minutes".
 WORK_PATTERN = re.compile(
@@ -34,14 +34,14 @@ MINIMUM_PATTERN = re.compile(
     rf"|{TIME_PLACEHOLDER} (or (more|longer)|minimum|at least)\b"
 )
 CLAUSE_JOINTS = word_set("and then , ; . :")
-# What ends the name of the thing that waits.
-NAME_ENDS = WAITING_VERBS | word_set(
+# The name of the thing that waits ends before these words.
+WORDS_AFTER_NAME = WAITING_VERBS | word_set(
     """
     for in on at to into until about another overnight with by over under inside from while sit
     stand rise dry set ferment cure ,
     """
 )
-UNNAMING_WORDS = word_set("for about around another an a the or up to at least")
+NON_NAME_WORDS = word_set("for about around another an a the or up to at least")
 MIN_WAIT_SECONDS = 3.0  # "a second coat" is no wait
 
 
@@ -53,7 +53,7 @@ def with_wait(step: Step) -> Step:
 def find_wait(text: str) -> Wait | None:
     """Return the wait that a step states, several added up. None without one.
 
-    text: of a step, an English order.
+    text: of a step, an English imperative.
     """
     words, durations = mark_times(tokens(text))
     if WORK_PATTERN.search(" ".join(words)):
@@ -77,7 +77,7 @@ def _clause_before(words: list[str]) -> list[str]:
     """Return the words of the last clause that holds more than "for about"."""
     clause: list[str] = []
     for word in reversed(words):
-        is_empty = UNNAMING_WORDS.issuperset(clause)
+        is_empty = NON_NAME_WORDS.issuperset(clause)
         if word in CLAUSE_JOINTS and not is_empty:
             break
         if word not in CLAUSE_JOINTS:
@@ -93,12 +93,12 @@ def _is_wait(clause: list[str]) -> bool:
     if verb in WAITING_VERBS or verb in STORING_VERBS:
         return verb in WAITING_VERBS
     return any(
-        word in ("in", "into") and not WAITING_PLACES.isdisjoint(others[index + 1 : index + 4])
+        word in ("in", "into") and not WAITING_APPLIANCES.isdisjoint(others[index + 1 : index + 4])
         for index, word in enumerate(others)
     )
 
 
 def _waiting_thing(clause: list[str]) -> str | None:
     """Return the name of the thing that waits: what comes behind the verb of a clause."""
-    name = takewhile(lambda word: word not in NAME_ENDS, clause[1:])
+    name = takewhile(lambda word: word not in WORDS_AFTER_NAME, clause[1:])
     return " ".join(name) or None

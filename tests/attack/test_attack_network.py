@@ -25,7 +25,6 @@ from stepline.pages.web.local_server import Certificate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "studio"))
 
-from browser import CHROMIUM, Browser
 from route_table import web_server_of
 from studio_server import library, serving
 
@@ -307,17 +306,12 @@ def test_a_burst_of_connections_neither_fills_the_log_nor_ends_the_server(
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
-def test_a_file_that_leads_to_the_studio_lets_the_browser_in(server, tmp_path):
+def test_a_file_that_leads_to_the_studio_lets_the_browser_in(server, browser, tmp_path):
     """As --open gives one to the browser: the strict cookie survives the way from a file."""
     page = _write_login_page(server.link, tmp_path)
-    browser = Browser(tmp_path / "profile")
-    try:
-        shown = browser.open(page.as_uri())
-        shown.wait_until("document.body && document.body.innerText.includes('Lemonade')")
-        assert "token" not in shown.run("location.href")
-    finally:
-        browser.close()
+    shown = browser.open(page.as_uri())
+    shown.wait_until("document.body && document.body.innerText.includes('Lemonade')")
+    assert "token" not in shown.run("location.href")
 
 
 def test_the_token_is_neither_in_the_verbose_log_nor_in_a_process_list(

@@ -57,7 +57,7 @@ def assert_refused(studio, *words):
 # ---------------------------------------------------------------- two studios
 
 
-def test_a_second_studio_of_a_library_is_refused_and_the_first_goes_on(folder, stepline):
+def test_a_second_studio_is_refused_until_the_first_was_killed(folder, stepline):
     with StudioProcess(folder) as first:
         assert correct(first, 0)[0] == 200
         owner = f"process {first.process.pid} on"
@@ -67,6 +67,9 @@ def test_a_second_studio_of_a_library_is_refused_and_the_first_goes_on(folder, s
             assert owner in second.stderr
         assert correct(first, 1)[0] == 200
         assert kept_ids(first) == ["c0", "c1"]
+    with serving(folder) as next_one:
+        assert kept_ids(next_one) == ["c0", "c1"]
+        assert correct(next_one, 2)[0] == 200
 
 
 def test_of_studios_that_begin_together_one_serves(folder):
@@ -86,14 +89,6 @@ def test_of_studios_that_begin_together_one_serves(folder):
             process.kill()
             process.wait()
             process.stderr.close()
-
-
-def test_a_studio_that_was_killed_keeps_no_other_out(folder):
-    with StudioProcess(folder) as first:
-        assert correct(first, 0)[0] == 200
-    with serving(folder) as second:
-        assert kept_ids(second) == ["c0"]
-        assert correct(second, 1)[0] == 200
 
 
 # ---------------------------------------------------------------- disks

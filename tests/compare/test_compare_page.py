@@ -4,7 +4,6 @@ import shutil
 from html.parser import HTMLParser
 
 import pytest
-from browser import CHROMIUM, Browser
 
 from stepline.compare import compare
 from stepline.compare.write import comparison_view, to_html, write_comparison
@@ -91,15 +90,10 @@ def test_the_page_has_steps_shares_times_and_orders(comparison, tmp_path):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH")
-def test_the_page_opens_and_is_readable(comparison, tmp_path):
+def test_the_page_opens_and_is_readable(comparison, browser, tmp_path):
     out = tmp_path / "compared"
     write_comparison(comparison, out)
-    browser = Browser(tmp_path / "profile")
-    try:
-        page = browser.open(out / "comparison.html")
-        assert page.run("document.querySelectorAll('.step').length") == len(comparison.steps)
-        assert page.violations() == []
-        assert page.unreadable() == []
-    finally:
-        browser.close()
+    page = browser.open(out / "comparison.html")
+    assert page.run("document.querySelectorAll('.step').length") == len(comparison.steps)
+    assert page.violations() == []
+    assert page.unreadable() == []

@@ -5,7 +5,6 @@ import threading
 
 import numpy as np
 import pytest
-from browser import CHROMIUM, Browser
 from http_client import ask
 from made_records import record
 
@@ -160,25 +159,20 @@ def test_a_line_that_a_kill_cut_short_is_forgotten(tmp_path):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium")
-def test_two_people_audit_in_a_browser(served, tmp_path):
-    browser = Browser(tmp_path / "profile")
-    try:
-        for who, keys in (("ann", "112"), ("bob", "132")):
-            tab = browser.open(f"http://127.0.0.1:{served.port}/", width=390)
-            tab.run(
-                f"(() => {{ part('name').value = '{who}'; document.querySelector('#who button').click(); }})()"
-            )
-            for number, key in enumerate(keys):
-                tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
-                tab.press(key, ord(key), key)
-            tab.wait_until("said.size === 3")
-            assert tab.complaints() == tab.unreadable() == []
-            assert tab.run("document.documentElement.scrollWidth") == 390
-        tab = browser.open(f"http://127.0.0.1:{served.port}/")
-        assert "ann, bob" in tab.run("part('accord').textContent")
-    finally:
-        browser.close()
+def test_two_people_audit_in_a_browser(served, browser):
+    for who, keys in (("ann", "112"), ("bob", "132")):
+        tab = browser.open(f"http://127.0.0.1:{served.port}/", width=390)
+        tab.run(
+            f"(() => {{ part('name').value = '{who}'; document.querySelector('#who button').click(); }})()"
+        )
+        for number, key in enumerate(keys):
+            tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
+            tab.press(key, ord(key), key)
+        tab.wait_until("said.size === 3")
+        assert tab.complaints() == tab.unreadable() == []
+        assert tab.run("document.documentElement.scrollWidth") == 390
+    tab = browser.open(f"http://127.0.0.1:{served.port}/")
+    assert "ann, bob" in tab.run("part('accord').textContent")
     words = {"1": "aligned", "2": "misplaced", "3": "not shown"}
     kept = [(one.annotator, one.answer) for one in AnswerLog(served.file)]
     assert kept == [

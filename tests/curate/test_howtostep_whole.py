@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from option_words import option_words
 
-from stepline.curate.stages.gather import read_left_out
+from stepline.curate.stages.gather import read_stage_failures
 from stepline.storage import read_parquet
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +41,9 @@ def test_the_recipe_howtostep_refuses_a_copy_and_places_the_steps_that_are_shown
     )
     (gathered,) = (out / "stages" / "gather").glob("*/records.parquet")
     assert len(list(read_parquet(gathered))) == 11
-    assert read_left_out(gathered.parent)["howto_00009"].reason == "it is a copy of howto_00000"
+    assert (
+        read_stage_failures(gathered.parent)["howto_00009"].reason == "it is a copy of howto_00000"
+    )
     (refined,) = (out / "stages" / "refine").glob("*/records.parquet")
     assert all(
         bool(step.spans) == (step.status in ("seen", "placed"))

@@ -5,14 +5,17 @@ The expected numbers are what Lzq5/Video-Text-Alignment @c3517ed gave on these v
 `HTMAlignDataset`, `HTMStepDataset` and `HTMDataset`, `DETR`, `SimilarityLoss`, `Checkpointer`,
 `evaluate_htmalign`, `evaluate_htmstep`, `read_assignment` and `get_recalls`. Its two modules that do
 not exist were empty, its paths were those of the files, and `use_text_pos`, which no line sets, was
-False.
+False. The mean average precision of HT-Step's windows is what facebookresearch/htstep @cca1dea,
+`eval_article_grounding.py`, gave for the file that is written here.
 """
 
 import json
 
+import htstep_files
 import nasva_files
 import numpy as np
 import pytest
+import second_opinion
 import torch
 from aligner_samples import released_layout, tiny
 from option_words import option_words
@@ -35,6 +38,7 @@ HT_STEP_SECONDS = {
     "stepped-two": [14, 14],
     "stepped-three": [2, 24, 2, 2, 24],
 }
+HT_STEP_WINDOW_PRECISION = 0.5788888888888889
 CROSSTASK_SECONDS = {
     "crossed-one": [8, 8, 8],
     "crossed-two": [12, 12, 12],
@@ -54,6 +58,7 @@ def files(tmp_path_factory):
     """The corpus and epoch-20.pth, a network with the names and shapes of the authors'."""
     folder = tmp_path_factory.mktemp("nasva")
     nasva_files.write_corpus(folder)
+    htstep_files.write_release(folder / "htstep_release")
     sizes = {"encoder_layers": 2, "heads": 8, "feed_forward": 2048, "projection": 16}
     width = nasva_files.WIDTH
     network = Aligner(tiny(video_width=width, text_width=width, text_positions=1024, **sizes))
@@ -102,6 +107,14 @@ def test_ht_step_has_the_authors_result_file(run, files):
     assert json.loads((files / "result.json").read_text()) == HT_STEP_SECONDS
 
 
+def test_ht_step_has_the_windows_that_its_program_scores(run, files):
+    """The program reads no JSON of seconds, and Stepline scores no windows."""
+    asked = ASKED | {"texts": "htstep_text", "reference": "htstep_release", "subset": "val_seen"}
+    run("predict", "ht-step", **asked, out="windows.csv")
+    found = second_opinion.ht_step_windows(files / "windows.csv", files / "htstep_release")
+    assert found == pytest.approx(HT_STEP_WINDOW_PRECISION, abs=1e-12)
+
+
 def test_crosstask_has_the_authors_seconds_and_recalls(run, files):
     asked = ASKED | {"texts": "crosstask_text", "reference": "crosstask_release"}
     run("predict", "crosstask", **asked, out="crosstask.json")
@@ -131,7 +144,7 @@ def test_a_training_batch_has_the_authors_loss(run, files, tmp_path, order):
     if order == "shuffled":
         rng = np.random.default_rng(0)
         samples = [one.shuffle_texts(rng) for one in samples]
-    network = load_aligner(files / "epoch-20.pth").aligner
+    network = load_aligner(files / "epoch-20.pth").network
     (loss,) = make_aligner_task(samples, settings.loss).losses(network, samples)
     loss.mean.backward()
     gradients = [weight.grad for weight in network.parameters() if weight.grad is not None]

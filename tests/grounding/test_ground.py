@@ -8,7 +8,7 @@ from small_video import measure_activity
 
 from stepline.errors import ShapeError
 from stepline.grounding.evidence import informative_seconds, picture_warning
-from stepline.grounding.fusion import place_by_words
+from stepline.grounding.fusion import UNCONFIRMED, place_by_words
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.media.frames import Frame
@@ -53,6 +53,23 @@ def test_pictures_find_a_step_that_is_shown_long_after_its_words():
         for step, center in zip(grounding.steps, [5, 14, 24, 55, 45], strict=True)
     )
     assert abs(grounding.steps[3].at - 55) <= 3.5
+
+
+def test_a_step_that_the_pictures_make_unlikely_keeps_the_place_of_its_words_in_doubt():
+    # four steps are shown as they are said, the fifth is said over pictures of the opposite
+    film = pictures({0: 5, 1: 15, 2: 25, 3: 35}, 4.0)
+    film.values[40:] -= 4 * WORDS[4]
+    steps = spoken(3, 13, 23, 33, 53)
+    *others, last = ground(
+        steps,
+        duration=60.0,
+        features=film,
+        step_vectors=WORDS,
+        settings=GroundSettings(shown_threshold=0.8),
+    ).steps
+    assert {step.status for step in others} == {"seen"}
+    assert (last.status, last.at, last.doubt) == ("placed", 55.5, UNCONFIRMED)
+    assert last.score < 0.8
 
 
 def test_pictures_of_noise_change_almost_nothing():
@@ -114,6 +131,24 @@ def test_spans_follow_the_words_and_stop_at_the_end():
 def test_a_line_that_no_one_says_and_nothing_shows_is_not_found():
     (step,) = ground([Step(id="1", text="bake")], duration=60.0).steps
     assert (step.status, step.at, step.spans) == ("not_found", None, ())
+
+
+def test_a_line_too_unlikely_to_be_said_is_likeliest_where_the_sentences_fit_it_best():
+    line = Step(id="1", text="bake", at=20.0)
+    grounding = ground([line], duration=60.0)
+    (row,) = grounding.alignment.scores
+    assert (grounding.steps[0].status, grounding.steps[0].at) == ("not_found", None)
+    assert abs(int(row.argmax()) - 20.7) <= 1
+    assert row.min() > 0  # the rest is spread over all seconds
+
+
+def test_pictures_find_a_line_far_from_the_sentences_that_fit_it_best():
+    lines = [Step(id=str(k), text=f"line {k}", at=20.0) for k in range(5)]
+    step = ground(lines, duration=60.0, features=pictures({0: 50}, 4.0), step_vectors=WORDS).steps[
+        0
+    ]
+    assert step.status == "seen"
+    assert abs(step.at - 50) <= 3.5
 
 
 def test_lines_without_any_speech_are_found_by_sight():

@@ -9,11 +9,11 @@ from known_steps import NAMES, SECONDS, SHOTS, grounded
 from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.vision_language.places import (
+from stepline.grounding.vision_language.segments import (
     picture_seconds,
-    place_probabilities,
+    segment_probabilities,
     update_placements,
-    video_places,
+    video_segments,
 )
 from stepline.models.nasva.align import TextScores
 from stepline.models.nasva.predict import ground_by_aligner
@@ -97,7 +97,7 @@ def test_steps_of_long_videos_are_apart_over_the_borders_of_windows():
 class LoadedScores:
     """An aligner that fits every step to the same forty rows, one after the other."""
 
-    aligner, calibration, sha256 = None, None, "0"
+    network, calibration, sha256 = None, None, "0"
 
     def check_features(self, features):
         """Take any features."""
@@ -126,14 +126,14 @@ def test_steps_that_a_network_places_are_apart_unless_the_paper_s_rule_is_asked_
 
 def test_steps_that_a_model_of_pictures_moves_are_apart():
     grounding = grounded()
-    places = video_places(SHOTS)
-    before = place_probabilities(grounding.steps, grounding.alignment, places)
+    segments = video_segments(SHOTS)
+    before = segment_probabilities(grounding.steps, grounding.alignment, segments)
     after = np.roll(before, 1, axis=0)  # each step where its neighbour was
     steps, _ = update_placements(
         grounding.steps,
         grounding.alignment,
         SHOTS,
-        picture_seconds(grounding.alignment, places, float(SECONDS)),
+        picture_seconds(grounding.alignment, segments, float(SECONDS)),
         before,
         after,
         duration=float(SECONDS),

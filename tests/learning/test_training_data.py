@@ -7,7 +7,7 @@ from stepline.features import FeatureStore, FeatureWriter
 from stepline.files.digests import sha256
 from stepline.library.corrected_library import video_id
 from stepline.library.corrections import ChangeEdit, Correction, DeleteEdit
-from stepline.library.training_data import record_settings
+from stepline.library.training_data import settings_of_record
 from stepline.library.transcript_edits import WordsEdit
 from stepline.library.video_edits import TagEdit
 from stepline.models.nasva.dataset import gather_samples as nasva_samples
@@ -180,4 +180,4 @@ def test_an_export_says_which_videos_it_left_out_and_needs_a_corrected_one(
 )
 def test_a_record_without_the_pictures_of_its_whole_video_gives_no_features(settings):
     with pytest.raises(SettingsError, match="find"):
-        record_settings(narrated("v").model_copy(update={"settings": settings}))
+        settings_of_record(narrated("v").model_copy(update={"settings": settings}))

@@ -17,6 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import stepline as package
+from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT
 from stepline.library import SearchIndex
 from stepline.library import mcp_server as module
 from stepline.library.corrected_library import CorrectedLibrary, video_id
@@ -50,10 +51,19 @@ def indexed(tmp_path_factory):
         score=0.2,
     )
     video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(folder / "gone.mp4"))
-    transcript = Transcript(sentences=(said,))
-    write_record(
-        Record(id="lawn", video=video, transcript=transcript, steps=(step,)), folder / "lawn.json"
+    sown = Sentence(text="then sow clover seed on the bare soil", span=Span(6.0, 8.0))
+    doubtful = Step(
+        id="2",
+        text="sow clover seed",
+        said=sown.span,
+        spans=(sown.span,),
+        sources=(1,),
+        status="placed",
+        doubt=PICTURES_DO_NOT_FIT,
     )
+    transcript = Transcript(sentences=(said, sown))
+    lawn = Record(id="lawn", video=video, transcript=transcript, steps=(step, doubtful))
+    write_record(lawn, folder / "lawn.json")
     (folder / "notes.json").write_text("{}")
     index = SearchIndex(folder)
     index.update()
@@ -137,6 +147,13 @@ def test_what_is_only_said_is_reported_as_that(tools):
     assert found["moments"][0]["status"] == "said_only"
     assert found["moments"][0]["clock"] == "0:03 – 0:06"
     assert "does not show" in found["note"]
+
+
+def test_a_doubt_about_the_best_answer_is_told_and_none_where_there_is_none(tools):
+    found = call(tools, "search_moments", query="sow clover seed")
+    assert found["moments"][0]["doubt"] == PICTURES_DO_NOT_FIT
+    assert found["note"].endswith(PICTURES_DO_NOT_FIT)
+    assert call(tools, "search_moments", query="slice the banana")["note"] is None
 
 
 def test_steps_come_in_order_with_their_sentences(tools):
@@ -238,7 +255,7 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
         )
 
     monkeypatch.setattr(batch, "run_video", run_video)
-    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 0.01)
     outside = tmp_path / "new.mp4"
     shutil.copy(FILM, outside)
     for path in (str(outside), "../new.mp4"):
@@ -250,7 +267,7 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     running = call(tools, "process_video", path="new.mp4")
     assert (running["stage"], running["second"], running["seconds"]) == ("listening", 2.0, 9.0)
     let_go.set()
-    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 60.0)
     done = call(tools, "process_video", path="new.mp4")
     assert done["state"] == "done"
     assert call(tools, "get_steps", video=done["video"])["result"] == []

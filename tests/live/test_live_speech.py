@@ -22,7 +22,7 @@ WORDS = ["cut", "the", "the", "very", "hot", "pan", "stir", "and"]
 
 @pytest.fixture(autouse=True)
 def _loud_is_voice(monkeypatch):
-    monkeypatch.setattr(speech, "voice_probability", loudness)
+    monkeypatch.setattr(speech, "detect_voice", loudness)
 
 
 def hear(transcriber, blocks):

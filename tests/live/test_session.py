@@ -46,7 +46,7 @@ class Clock:
 @pytest.fixture
 def session(tmp_path, monkeypatch):
     """Makes sessions on one log, that hear the words given; their events go to a list."""
-    monkeypatch.setattr(speech, "voice_probability", loudness)
+    monkeypatch.setattr(speech, "detect_voice", loudness)
 
     def make(words, *, backbone=None, settings=None, **options):
         told = []
@@ -382,7 +382,7 @@ def test_live_rows_are_those_of_the_whole_video(small_video, monkeypatch):
     from stepline.live import pictures as live_pictures
 
     monkeypatch.setattr(live_pictures, "METER_SECONDS", 6.0)
-    monkeypatch.setattr(live_pictures, "MARGIN_SECONDS", 4.0)
+    monkeypatch.setattr(live_pictures, "METER_OVERLAP_SECONDS", 4.0)
     frames = list(MediaReader(small_video, frame_rate=3.0, frame_size=64, sound=False))
     vision = LiveVision(Colours(), VisionSettings())
     for frame in frames:

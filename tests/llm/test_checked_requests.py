@@ -83,7 +83,7 @@ USERS = [
         write,
         "1. Cut the onion",
         "Answer with a numbered list",
-        "7a2e3d70b7d74c1f3b07a1884a3d4611689eea51b521c241a88a98aadb71e64d",
+        "39b3d07140b7ea97c4a9f2adb360ea4832dda2b328119da60b3e63c4683a2097",
     ),
     User(
         choose,

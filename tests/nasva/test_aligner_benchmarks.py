@@ -263,7 +263,7 @@ def test_missing_and_broken_videos_are_named_and_listed(
 
 def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path):
     one = held_out(simulation)[0]
-    loaded = load_aligner(trained)
+    aligner = load_aligner(trained)
     with FeatureWriter(tmp_path / "videos") as writer:
         writer.add(one.id, one.features().values, rate=1.0, backbone="world-usual")
     asked = [
@@ -273,11 +273,11 @@ def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path)
     ]
     files = BenchmarkInputs(
         StoredFeatures(world / "features" / "usual"),
-        TextVectors(world / "texts" / "usual" / "narration", loaded),
+        TextVectors(world / "texts" / "usual" / "narration", aligner),
     )
     store = BenchmarkInputs(StoredFeatures(tmp_path / "videos"), files.vectors)
     for name, given in (("files", files), ("store", store)):
-        write_alignments("htm-align", asked, loaded, given, tmp_path / f"{name}.json", SETTINGS)
+        write_alignments("htm-align", asked, aligner, given, tmp_path / f"{name}.json", SETTINGS)
     assert (tmp_path / "files.json").read_text() == (tmp_path / "store.json").read_text()
 
 
@@ -336,14 +336,14 @@ def test_predict_refuses_networks_features_and_references_that_do_not_match(
         )
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
         assert reason in result.stderr
-    loaded = load_aligner(trained)
+    aligner = load_aligner(trained)
     asked = read_benchmark_questions("htm-align", reference).questions[:3]
-    vectors = TextVectors(world / "texts" / "usual" / "narration", loaded)
+    vectors = TextVectors(world / "texts" / "usual" / "narration", aligner)
     with pytest.raises(DatasetError, match="none of 3 videos can be answered"):
         write_alignments(
             "htm-align",
             asked,
-            loaded,
+            aligner,
             BenchmarkInputs(StoredFeatures(tmp_path / "empty"), vectors),
             tmp_path / "o",
             SETTINGS,
@@ -366,9 +366,9 @@ def test_predict_refuses_networks_features_and_references_that_do_not_match(
             backbone="clip",
             texts=lines,
         )
-    given = BenchmarkInputs(StoredFeatures(usual), TextVectors(tmp_path / "others", loaded))
+    given = BenchmarkInputs(StoredFeatures(usual), TextVectors(tmp_path / "others", aligner))
     with pytest.raises(DatasetError, match="trained on texts of 'world', given are 'clip'"):
-        write_alignments("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)
+        write_alignments("htm-align", asked[:1], aligner, given, tmp_path / "o", SETTINGS)
     with pytest.raises(ModelError, match="give --texts"):
         TextVectors(None, load_aligner(narrow))
     with pytest.raises(StoreError, match="texts have no vector"):

@@ -76,15 +76,15 @@ def both(files, run):
 
 
 def test_the_released_network_is_loaded_as_its_copy_in_our_format(files, tmp_path):
-    loaded, ours = both(files, load_aligner)
-    assert loaded.aligner.settings == ours.aligner.settings == tiny(**RELEASED)
-    assert not loaded.aligner.training
-    assert loaded.space == FeatureSpace("unknown", "unknown", 1.0)
+    aligner, ours = both(files, load_aligner)
+    assert aligner.network.settings == ours.network.settings == tiny(**RELEASED)
+    assert not aligner.network.training
+    assert aligner.space == FeatureSpace("unknown", "unknown", 1.0)
     torch.testing.assert_close(
-        loaded.aligner.state_dict(), ours.aligner.state_dict(), atol=0, rtol=0
+        aligner.network.state_dict(), ours.network.state_dict(), atol=0, rtol=0
     )
     (tmp_path / "epoch-12").write_bytes((files / "released.pth").read_bytes())  # whatever its name
-    assert read_aligner(tmp_path / "epoch-12").settings == ours.aligner.settings
+    assert read_aligner(tmp_path / "epoch-12").settings == ours.network.settings
 
 
 def test_predict_answers_alike_with_the_released_network_and_its_copy(stepline, files, tmp_path):

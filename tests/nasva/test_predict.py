@@ -3,6 +3,7 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.evaluate.calibration import LogisticRegression
+from stepline.grounding.fusion import UNCONFIRMED
 from stepline.models.nasva.align import TextScores, extract_spans
 from stepline.models.nasva.calibration import Calibration
 from stepline.models.nasva.predict import NOT_CALIBRATED, place_steps
@@ -38,7 +39,15 @@ def test_a_step_that_stands_out_is_shown_and_the_other_is_not():
 
 
 def test_a_step_that_is_said_but_not_shown_says_so():
-    assert place_steps(steps(said=Span(3.0, 5.0)), fit(), BY_RISE).steps[1].status == "said_only"
+    said = steps(said=Span(3.0, 5.0))
+    assert place_steps(said, fit(), BY_RISE).steps[1].status == "said_only"
+    # P(shown) of .28 is no claim: eight of ten such claims would not hold
+    scores = fit().scores.copy()
+    scores[1, 30] = 0.45
+    step = place_steps(said, TextScores(scores, None, 1.0), BY_RISE).steps[1]
+    assert step.score == pytest.approx(0.27, abs=0.02)
+    assert (step.status, step.at, step.doubt) == ("placed", 30.5, UNCONFIRMED)
+    assert place_steps(steps(), TextScores(scores, None, 1.0), BY_RISE).steps[1].spans == ()
 
 
 def test_without_calibration_no_step_counts_as_seen_and_a_doubt_says_so():

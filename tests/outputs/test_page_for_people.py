@@ -5,7 +5,6 @@ import io
 from importlib.resources import files
 
 import pytest
-from browser import CHROMIUM, Browser
 from output_samples import make_alignment, make_step, picture_of, sample_record
 from PIL import Image
 
@@ -15,9 +14,6 @@ from stepline.records import Record, Rejected, Span, Step, Video
 
 DEMO = files("stepline") / "cli" / "demo" / "demo.mp4"
 MAX_PAGE_BYTES = 1_000_000  # of a page of 30 steps, without its video
-in_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-)
 
 
 def upright_picture():
@@ -76,14 +72,6 @@ def test_a_page_of_thirty_steps_is_small():
     assert len(page(record, keyframes=frames).encode()) <= MAX_PAGE_BYTES
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
-
-
-@in_browser
 @pytest.mark.browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("count", [0, 1, 10, 300])
@@ -91,14 +79,13 @@ def test_pages_of_any_length_fit_each_screen(browser, tmp_path, count, dark):
     record = record_of(count)
     path = tmp_path / "many.html"
     path.write_text(page(record, keyframes=pictures(record, picture_of) if count < 300 else None))
+    shown = browser.open(path, width=390, dark=dark)
     for width in (390, 768, 1280, 1920):
-        shown = browser.open(path, width=width, dark=dark)
+        shown.resize(width)
         assert shown.run("document.documentElement.scrollWidth") <= width
         assert shown.unreadable() == []
-        shown.close()
 
 
-@in_browser
 @pytest.mark.browser
 def test_axe_finds_nothing_serious_on_a_page_of_many_steps(browser, tmp_path):
     pytest.importorskip("axe_core_python")
@@ -110,7 +97,6 @@ def test_axe_finds_nothing_serious_on_a_page_of_many_steps(browser, tmp_path):
     assert shown.violations() == []
 
 
-@in_browser
 @pytest.mark.browser
 def test_a_crowded_timeline_is_seen_to_scroll_on_a_phone(browser, tmp_path):
     path = tmp_path / "many.html"
@@ -126,7 +112,6 @@ def test_a_crowded_timeline_is_seen_to_scroll_on_a_phone(browser, tmp_path):
     assert not wide.run("document.querySelector('.swipe').checkVisibility()")
 
 
-@in_browser
 @pytest.mark.browser
 def test_an_upright_video_has_whole_pictures_and_is_next_to_the_steps(browser, tmp_path):
     record = record_of(4)

@@ -1,7 +1,6 @@
 """The page as a person uses it: in a real browser, from a file, with a real video."""
 
 import pytest
-from browser import CHROMIUM, Browser
 from output_samples import (
     SPOKEN,
     hostile_record,
@@ -15,12 +14,7 @@ from output_samples import (
 from stepline.outputs import page, write_outputs
 from stepline.records import Record, Video
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
+pytestmark = pytest.mark.browser
 
 TIME = "document.getElementById('player').currentTime"
 FOCUS = "document.activeElement.closest('.step')?.id"
@@ -46,13 +40,6 @@ def folder(tmp_path_factory):
     )
     write_outputs(record, folder / "lost", media=folder / "gone.mp4", formats=["html"])
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture

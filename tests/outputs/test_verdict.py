@@ -15,7 +15,8 @@ DOUBT = "the pictures hardly fit"
 
 @pytest.fixture
 def mixed():
-    """The lemonade: two placed steps, one of them in doubt, three seen, one of them by a person."""
+    """The lemonade: two placed steps, one of them in doubt, three seen, one of them by a person, one
+    not found."""
     record = sample_record()
     first, second, third, fourth, fifth, *_, last = record.steps
     placed = {"status": "placed", "basis": None}
@@ -46,8 +47,11 @@ def test_the_headline_counts_each_verdict_and_has_no_rate(mixed):
     assert headline(mixed.steps) == "3 seen, 1 placed, 1 placed?, 1 not found"
 
 
-def test_a_number_is_told_only_where_pictures_give_steps_different_ones(mixed):
+@pytest.mark.parametrize("basis", ["image_text", "vlm", "screen"])
+def test_a_number_is_told_only_where_a_calibrated_network_gives_steps_different_ones(mixed, basis):
     assert picture_scores(mixed) == {"4": 0.94, "5": 0.6}
+    others = [step.model_copy(update={"basis": basis}) for step in mixed.steps[2:5]]
+    assert picture_scores(mixed.model_copy(update={"steps": tuple(others)})) == {}
     same = [step.model_copy(update={"score": 0.9}) for step in mixed.steps]
     assert picture_scores(mixed.model_copy(update={"steps": tuple(same)})) == {}
 

@@ -89,6 +89,48 @@ def server_recall(seconds, truth, steps):
     return float(np.mean(hits))
 
 
+def ht_step_windows(predictions, reference):
+    """Return the mean average precision of the windows of steps, as HT-Step's public program defines
+    it: at tIoU .3 to .7, pooled over the steps of an activity."""
+    folder = Path(reference)
+    activity, article = {}, {}
+    with (folder / "taxonomy.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            activity[int(row["global_step_index"])] = row["activity"]
+            article[int(row["global_step_index"])] = (row["activity"], row["variation"])
+    truth, followed, annotated = defaultdict(set), {}, set()
+    for id, one in load(folder / "annotations.json").items():
+        followed[id] = article[one["annotations"][0]["id"]]
+        for row in one["annotations"]:
+            if row["segment"][1] - row["segment"][0] >= 1e-3:  # the same row twice is one
+                truth[activity[row["id"]]].add((id, row["id"], *row["segment"]))
+                annotated.add(row["id"])
+    windows = defaultdict(list)
+    with Path(predictions).open(newline="") as file:
+        for row in csv.DictReader(file):
+            step, id = int(row["label"]), row["video-id"]
+            if article[step] == followed[id] and step in annotated:  # in any video
+                span = (float(row["t-start"]), float(row["t-end"]))
+                windows[activity[step]].append((float(row["score"]), id, span))
+    found = []
+    for threshold in (0.3, 0.4, 0.5, 0.6, 0.7):
+        for name, shown in truth.items():
+            left, right = set(shown), []
+            for _, id, span in sorted(windows[name], key=lambda one: -one[0]):
+                near = {}
+                for one in left:
+                    shared = max(0.0, min(span[1], one[3]) - max(span[0], one[2]))
+                    union = span[1] - span[0] + one[3] - one[2] - shared
+                    if one[0] == id and shared / union >= threshold:
+                        near[shared / union] = one
+                right.append(bool(near))
+                left -= {near[max(near)]} if near else set()
+            precision = np.cumsum(right) / np.arange(1, len(right) + 1)
+            best_later = np.maximum.accumulate(precision[::-1])[::-1]
+            found.append(float(np.sum(best_later[np.array(right, dtype=bool)]) / len(shown)))
+    return float(np.mean(found))
+
+
 def crosstask(predictions, reference, subset=None):
     """Return the mean over tasks of the share of annotated steps whose second is theirs; validation
     videos are out."""

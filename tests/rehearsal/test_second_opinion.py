@@ -1,6 +1,7 @@
 """The second opinions are held to what the official programs gave on recorded cases, where those
 are at hand."""
 
+import csv
 import json
 
 import numpy as np
@@ -34,6 +35,18 @@ def test_htm_align_as_tan_scores_it(case, tmp_path):
     assert (
         opinion.htm_align(*files, rule="nasva")["R@1"] == given["expected"]["nasva_rule"]["Recall"]
     )
+
+
+def test_ht_step_windows_as_its_program_scores_them(case, tmp_path):
+    given = case("htstep_article_grounding_map")
+    for name, rows in (("taxonomy", given["taxonomy"]), ("windows", given["predictions"])):
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    (tmp_path / "annotations.json").write_text(json.dumps(given["annotations"]))
+    found = opinion.ht_step_windows(tmp_path / "windows.csv", tmp_path)
+    assert found == pytest.approx(given["mAP_activity_grouped"], abs=1e-12)
 
 
 @pytest.fixture

@@ -156,7 +156,7 @@ def test_the_last_answer_can_be_taken_back_once_and_given_again(tmp_path, clock)
     watch(queue, clock, "ann", True)
     assert queue.next_task("ann").clip.id == "b"
     queue.undo("ann")
-    assert (queue.next_task("ann").clip.id, queue.next_task("ann").remaining) == ("a", 1)
+    assert (queue.next_task("ann").clip.id, queue.next_task("ann").remaining_count) == ("a", 1)
     with pytest.raises(DatasetError, match="only the last one can, once"):
         queue.undo("ann")
     watch(queue, clock, "ann", False)

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
-from browser import CHROMIUM, Browser
 from http_client import ask
 
 from stepline.records import Span
@@ -219,40 +218,35 @@ def test_an_answer_that_comes_too_early_is_refused(server):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
-def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
-    browser = Browser(tmp_path / "profile")
-    try:
-        page = browser.open(f"http://127.0.0.1:{server.port}/")
-        page.run("document.getElementById('name').value = 'ann'")
-        page.click("#who button")
-        assert "Keys" in page.run("document.getElementById('how').textContent")
-        for name, turn in (("q", 0), ("q", 1), ("a", 2)):
-            page.wait_until(f"document.getElementById('text').textContent === '<b>{name}</b>'")
-            assert page.unreadable() == []
-            if turn != 1:  # that clip is here already, and may have ended
-                assert page.run("document.getElementById('questions').disabled")
-            page.wait_until("!document.getElementById('questions').disabled")
-            if turn == 0:
-                page.click("input[value=no]")
-                page.click("input[value=very]")
-                page.screenshot(tmp_path / "page.png")
-                page.click("#questions button")
-                page.wait_until("!document.getElementById('undo').hidden")
-                # a wrong first answer
-                assert "Too few" in page.run("document.getElementById('end').textContent")
-                page.click("#undo")
-                page.wait_until("document.getElementById('end').hidden")
-            else:
-                for key in ("y", "2", "Enter"):
-                    page.run(
-                        f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))"
-                    )
-        page.wait_until("!document.getElementById('end').hidden")
-        assert "That was all" in page.run("document.getElementById('end').textContent")
-        assert not page.complaints()
-    finally:
-        browser.close()
+def test_an_annotator_watches_answers_and_goes_on(server, browser, tmp_path):
+    page = browser.open(f"http://127.0.0.1:{server.port}/")
+    page.run("document.getElementById('name').value = 'ann'")
+    page.click("#who button")
+    assert "Keys" in page.run("document.getElementById('how').textContent")
+    for name, turn in (("q", 0), ("q", 1), ("a", 2)):
+        page.wait_until(f"document.getElementById('text').textContent === '<b>{name}</b>'")
+        assert page.unreadable() == []
+        if turn != 1:  # that clip is here already, and may have ended
+            assert page.run("document.getElementById('questions').disabled")
+        page.wait_until("!document.getElementById('questions').disabled")
+        if turn == 0:
+            page.click("input[value=no]")
+            page.click("input[value=very]")
+            page.screenshot(tmp_path / "page.png")
+            page.click("#questions button")
+            page.wait_until("!document.getElementById('undo').hidden")
+            # a wrong first answer
+            assert "Too few" in page.run("document.getElementById('end').textContent")
+            page.click("#undo")
+            page.wait_until("document.getElementById('end').hidden")
+        else:
+            for key in ("y", "2", "Enter"):
+                page.run(
+                    f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))"
+                )
+    page.wait_until("!document.getElementById('end').hidden")
+    assert "That was all" in page.run("document.getElementById('end').textContent")
+    assert not page.complaints()
     assert [(answer.item, answer.shown, answer.confidence) for answer in server.answers] == [
         ("q", True, "somewhat"),
         ("a", True, "somewhat"),

@@ -221,7 +221,7 @@ def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
 
 def test_nothing_to_read_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DatasetError, match="holds no"):
+    with pytest.raises(DatasetError, match="holds no .*`stepline steps --format json`"):
         run_job(SieveSwapJob(tmp_path / "empty", SmallBase(), tmp_path / "out", settings()))
 
 

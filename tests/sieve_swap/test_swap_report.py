@@ -7,7 +7,7 @@ from test_sieve_swap_run import job
 from stepline.datasets import read
 from stepline.sieve_swap.report import write_report
 from stepline.sieve_swap.run import run_job
-from stepline.sieve_swap.statistics import SieveSwapStatistics, add_statistics
+from stepline.sieve_swap.statistics import SwappedDatasetStatistics, add_statistics
 
 
 def test_a_run_leaves_its_report_next_to_its_parts(tmp_path):
@@ -29,12 +29,12 @@ def test_a_run_leaves_its_report_next_to_its_parts(tmp_path):
 
 def test_statistics_of_parts_are_summed():
     parts = [
-        SieveSwapStatistics(videos={"train": 2}, steps_a_video={"3": 2}, seconds=4.5),
-        SieveSwapStatistics(
+        SwappedDatasetStatistics(videos={"train": 2}, steps_a_video={"3": 2}, seconds=4.5),
+        SwappedDatasetStatistics(
             videos={"train": 1, "it is too long": 1}, steps_a_video={"1": 1}, seconds=0.5
         ),
     ]
     whole = add_statistics(parts)
     assert whole.videos == {"train": 3, "it is too long": 1}
     assert (whole.steps_a_video, whole.seconds) == ({"3": 2, "1": 1}, 5.0)
-    assert add_statistics([]) == SieveSwapStatistics()
+    assert add_statistics([]) == SwappedDatasetStatistics()

@@ -27,7 +27,7 @@ def _loud_is_voice(monkeypatch: pytest.MonkeyPatch) -> None:
         padded = np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
         return np.asarray(np.abs(padded).mean(axis=1) > 0.1, np.float32)
 
-    monkeypatch.setattr(windowers, "voice_probability", voice)
+    monkeypatch.setattr(windowers, "detect_voice", voice)
 
 
 def ramp(seconds: float) -> Samples:
@@ -48,7 +48,10 @@ def test_windows_hold_every_sample_once_whatever_the_blocks(size: float) -> None
     assert np.array_equal(np.concatenate([window.samples for window in found]), samples)
     assert all(len(window.samples) <= 10 * SAMPLE_RATE for window in found)
     assert [window.last for window in found] == [False] * (len(found) - 1) + [True]
-    assert all(len(window.voice) == -(-len(window.samples) // FRAME_SAMPLES) for window in found)
+    assert all(
+        len(window.voice_probabilities) == -(-len(window.samples) // FRAME_SAMPLES)
+        for window in found
+    )
 
 
 def test_a_window_ends_in_the_silence_near_its_end() -> None:

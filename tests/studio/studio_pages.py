@@ -2,15 +2,6 @@
 
 import time
 
-import pytest
-from browser import CHROMIUM
-
-IN_BROWSER = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"
-    ),
-]
 LOOKS = {
     "wide": {"width": 1280},
     "widest": {"width": 1440},  # room for the transcript next to the steps

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
-from browser import CHROMIUM
 from http_client import ask
 from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
@@ -34,6 +33,14 @@ SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.t
 LEMONADE = video_id("v0.json")
 PLACE = f"/api/videos/{LEMONADE}"
 OWNED = {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "a"}]}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cheap_hashes():
+    """A try of a password takes no 50 ms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stepline.studio.access.SCRYPT_COST", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -343,7 +350,6 @@ def test_jobs_that_are_traps_fail_in_a_line(server, tmp_path, small_video):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
 def test_script_in_titles_and_captions_does_not_run(browser, tmp_path, small_video):
     folder = library(tmp_path / "library", small_video, (SCRIPT,))
     record = read_record(folder / "v0.json")

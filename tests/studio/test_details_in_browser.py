@@ -1,12 +1,12 @@
 """Videos are named, tagged, described and deleted, as a person does it: by keys, mouse and finger."""
 
 import pytest
-from studio_pages import IN_BROWSER, SAVED
+from studio_pages import SAVED
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 
-pytestmark = IN_BROWSER
+pytestmark = pytest.mark.browser
 
 LEMONADE = video_id("v0.json")
 PLACE = f"/api/videos/{LEMONADE}"

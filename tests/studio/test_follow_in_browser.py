@@ -5,14 +5,14 @@ import base64
 import io
 
 import pytest
-from studio_pages import IN_BROWSER, PLAYER
+from studio_pages import PLAYER
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 from stepline.records import Span, Step, Wait
 from stepline.storage import read_record, write_record
 
-pytestmark = IN_BROWSER
+pytestmark = pytest.mark.browser
 
 ID = video_id("v0.json")
 TEXT = "document.getElementById('text')?.textContent"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import kills as killing
 import pytest
-from http_client import ask
 from option_words import option_words
+from studio_process import StudioProcess
 from studio_server import library, serving
 
 from stepline.errors import SettingsError
@@ -531,53 +531,6 @@ def test_a_webhook_needs_an_address_and_a_key(tmp_path):
             open_webhook(url, secret, LinkSettings())
 
 
-class ServerProcess:
-    """`stepline studio` in a process that can be killed."""
-
-    def __init__(self, folder, *more):
-        command = [
-            sys.executable,
-            "-m",
-            "stepline",
-            "studio",
-            str(folder),
-            "--set",
-            "vision.backbone=none",
-            *more,
-        ]
-        variables = os.environ | {"PYTHONPATH": str(ROOT)}
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
-        for line in self._process.stderr:
-            if line.startswith("open http"):
-                address, _, self._token = line.split()[1].partition("/?token=")
-                self.port = int(address.rpartition(":")[2])
-                return
-        raise AssertionError("the studio did not start")
-
-    def ask(self, method, path, body=None, **headers):
-        data = json.dumps(body) if isinstance(body, (dict, list)) else body
-        return ask(
-            self,
-            method,
-            path,
-            data,
-            Authorization=f"Bearer {self._token}",
-            X_Stepline="studio",
-            **headers,
-        )
-
-    def read(self, path):
-        return json.loads(self.ask("GET", path)[1])
-
-    def kill(self):
-        self._process.kill()
-
-    def end(self):
-        self._process.kill()
-        self._process.wait()
-        self._process.stderr.close()
-
-
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_kills_lose_nothing_that_was_answered(
     kills, receiver, tmp_path, small_video, captions_file
@@ -595,8 +548,8 @@ def test_kills_lose_nothing_that_was_answered(
     film = small_video.read_bytes()
     answered, jobs, uploaded, upload_id = [], [], 0, None
     for _ in range(kills):
-        server = ServerProcess(folder, *hook)
-        threading.Timer(rng.uniform(0.05, 1.5), server.kill).start()
+        server = StudioProcess(folder, *hook)
+        threading.Timer(rng.uniform(0.05, 1.5), server.process.kill).start()
         try:
             while True:
                 name = f"c{len(answered)}-{rng.random()}"
@@ -638,7 +591,7 @@ def test_kills_lose_nothing_that_was_answered(
         answered = kept
         assert {job.id for job in studio.jobs.list_jobs()} >= set(jobs)
         studio.close()
-    server = ServerProcess(folder, *hook)
+    server = StudioProcess(folder, *hook)
     try:
         until(lambda: set(range(1, len(answered) + 1)) <= set(revisions(receiver)))
         for job in jobs:

@@ -5,13 +5,13 @@ import shutil
 from threading import Event
 
 import pytest
-from studio_pages import IN_BROWSER, until
+from studio_pages import until
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
 from stepline.storage import read_record, write_record
 
-pytestmark = IN_BROWSER
+pytestmark = pytest.mark.browser
 
 TITLES = "[...document.querySelectorAll('.card > div a:not(.permalink)')].map((card) => card.textContent)"
 JOBS = "[...document.querySelectorAll('#jobs li')]"

@@ -4,7 +4,6 @@ import json
 import time
 
 import pytest
-from browser import CHROMIUM
 from studio_server import serving
 
 from stepline.live.events import LiveLog
@@ -74,7 +73,6 @@ def test_no_other_file_is_read(server, name):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
 def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     log = begun(server)
     browser.open(server.link).close()

@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from studio_pages import IN_BROWSER, LOOKS, PLAYER, SAVED, until
+from studio_pages import LOOKS, PLAYER, SAVED, until
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
@@ -16,7 +16,7 @@ from stepline.records import Span, Step, Wait
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_record
 
-pytestmark = IN_BROWSER
+pytestmark = pytest.mark.browser
 
 ID = video_id("v0.json")
 

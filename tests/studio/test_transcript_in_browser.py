@@ -2,7 +2,7 @@
 the steps. And the picture of a step, chosen on a scrubber."""
 
 import pytest
-from studio_pages import IN_BROWSER, LOOKS, PLAYER, SAVED
+from studio_pages import LOOKS, PLAYER, SAVED
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
@@ -10,7 +10,7 @@ from stepline.outputs.terminal import VERDICT_MARKS
 from stepline.records import Sentence, Span, Transcript, Word
 from stepline.storage import read_record, write_record
 
-pytestmark = IN_BROWSER
+pytestmark = pytest.mark.browser
 
 ID = video_id("v0.json")
 TOLD = "document.getElementById('told-words').textContent"

@@ -152,6 +152,49 @@ def write_internvideo_of_colours(folder: Path) -> Path:
     return path
 
 
+def write_aligner_of_clip(folder: Path, clip: Path) -> Path:
+    """Write a network of NaSVA that knows the colours of pictures and texts by the vectors of a CLIP.
+    It is calibrated by how far the best second of a text stands out."""
+    import torch
+
+    from stepline.evaluate.calibration import LogisticRegression
+    from stepline.files.digests import sha256
+    from stepline.models.nasva.calibration import Calibration, calibration_path, write_calibration
+    from stepline.models.nasva.checkpoint import write_aligner
+    from stepline.models.nasva.model import Aligner
+    from stepline.models.nasva.settings import AlignerNetworkSettings
+    from stepline.models.training.network import FeatureSpace
+    from stepline.vision import VisionSettings, load_backbone
+
+    sizes = {"width": 32, "heads": 2, "encoder_layers": 0, "decoder_layers": 1, "feed_forward": 8}
+    network = Aligner(AlignerNetworkSettings(video_width=16, text_width=16, projection=32, **sizes))
+    backbone = load_backbone(VisionSettings(backbone="clip", path=clip))
+    colours = [*COLOURS.values(), *SCENES.values()]
+    pictures = np.stack([draw_picture(colour, n) for n in range(0, 60, 5) for colour in colours])
+    rows_of = {
+        network.video_in: backbone.encode_images(pictures),
+        network.text_in: backbone.encode_texts(LINES),
+    }
+    with torch.no_grad():
+        for name, values in network.decoder.named_parameters():
+            if "norm" not in name:
+                values.zero_()
+        for first, rows in rows_of.items():
+            number = np.arange(len(rows)) % len(colours)
+            targets = np.eye(16)[number]  # of each colour its own direction
+            part = torch.from_numpy(np.linalg.lstsq(rows, targets)[0].T)
+            # a vector and its opposite: their mean is 0, as LayerNorm makes it
+            first[0].weight.copy_(torch.cat([part, -part]))
+        for last in (network.video_out, network.text_out):
+            last.weight.copy_(torch.eye(32))
+    folder.mkdir()
+    path = folder / "aligner.safetensors"
+    write_aligner(network, path, FeatureSpace("clip", "clip"))
+    by_rise = LogisticRegression((0.0,) * 6, (1.0,) * 6, (0.0, 10.0, 0.0, 0.0, 0.0, 0.0), -5.0)
+    write_calibration(Calibration(sha256(path), {"step": by_rise}), calibration_path(path))
+    return path
+
+
 def merges_of(words):
     """The merges by which byte-pair encoding makes one token of each word, long words first."""
     merges = []

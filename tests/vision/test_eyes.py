@@ -10,12 +10,18 @@ import shutil
 
 import numpy as np
 import pytest
-from checkpoints import write_clip, write_clip_of_colours, write_internvideo_of_colours
+from checkpoints import (
+    write_aligner_of_clip,
+    write_clip,
+    write_clip_of_colours,
+    write_internvideo_of_colours,
+)
 from colour_film import COLOURS, LINES, draw_film, scene_of, write_captions
 from llm_fakes import Answers, FakeServer, completion
 from PIL import Image
 
 from stepline.grounding.vision_language.questions import TEST_PROMPT
+from stepline.outputs.verdict import picture_scores
 from stepline.storage import read_record
 
 torch = pytest.importorskip("torch")
@@ -122,6 +128,18 @@ def test_ready_rows_see_the_lines_that_have_vectors_though_more_is_said(
     (folder / "some.txt").write_text("\n".join(LINES[:count]))
     done = look(*READY, "--texts", "some.txt")
     assert found(done, tmp_path / "out") >= set(list(COLOURS)[: count - 2])
+
+
+def test_a_calibrated_network_of_nasva_sees_every_colour_and_says_how_sure_it_is(
+    look, folder, tmp_path
+):
+    write_aligner_of_clip(tmp_path / "run", folder / "clip")
+    done = look("--backbone", "clip", "--weights", "clip", "--aligner", tmp_path / "run")
+    assert found(done, tmp_path / "out", "network") == set(COLOURS)
+    record = read_record(tmp_path / "out" / "film.json")
+    assert record.models["grounding"]["calibrated"]
+    assert picture_scores(record).keys() == {step.id for step in record.steps}
+    assert done.stdout.count("%") == len(COLOURS)
 
 
 @pytest.mark.slow

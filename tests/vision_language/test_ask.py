@@ -20,16 +20,17 @@ from known_steps import (
 from llm_fakes import Answers, FakeServer
 
 from stepline.errors import WriterError
+from stepline.grounding.fusion import UNCONFIRMED
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language import ask_about_steps
-from stepline.grounding.vision_language.places import (
+from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_prompt, choice_schema
+from stepline.grounding.vision_language.segments import (
     picture_seconds,
-    place_probabilities,
+    segment_probabilities,
     split_shot,
     update_placements,
-    video_places,
+    video_segments,
 )
-from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_prompt, choice_schema
 from stepline.llm.pictures import with_pictures
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 
@@ -50,17 +51,46 @@ def ask(server, grounding=None, **settings):
 # ------------------------------------------------------------------ what it brings
 
 
-def test_steps_shown_far_from_their_words_are_found_and_one_never_shown_is_said():
+def test_steps_shown_far_from_their_words_are_found_and_one_never_shown_keeps_its_place_in_doubt():
     before = grounded()
     assert 3 not in right(before.steps)
     with FakeServer(knows()) as server:
         answers = ask(server, before)
     assert right(answers.steps) == sorted(SHOWN)
-    assert answers.steps[7].status == "said_only"
+    never, without = answers.steps[7], before.steps[7]
+    assert (never.status, never.at, never.doubt) == ("placed", without.at, without.doubt)
+    assert never.score < 0.5 < without.score
     assert [answers.steps[k].status for k in SHOWN] == ["seen"] * len(SHOWN)
     assert answers.report["trusted"]
     assert answers.notes == ()
     assert answers.report["requests"] <= 10
+
+
+def test_a_step_is_seen_only_in_a_span_in_which_the_model_saw_it():
+    with FakeServer(knows(wrong=(2, 4))) as server:
+        answers = ask(server, concurrency=1)
+    assert answers.report["trusted"]
+    chosen = {step.id: set() for step in answers.steps}
+    for question in answers.report["questions"]:
+        for step, second in zip(question["steps"], question["answers"], strict=True):
+            chosen[step].add(second)
+    for step in answers.steps:
+        is_inside = any(second in step.spans[0] for second in chosen[step.id] - {None})
+        assert step.status == ("seen" if is_inside else "placed")
+        assert bool(step.doubt) != is_inside
+    assert {step.status for step in answers.steps} == {"seen", "placed"}
+
+
+def test_a_step_that_likeness_saw_and_the_model_does_not_is_placed_in_doubt():
+    before = grounded()
+    seen = [
+        step.model_copy(update={"status": "seen", "basis": "image_text", "doubt": None})
+        for step in before.steps
+    ]
+    with FakeServer(knows()) as server:
+        answers = ask(server, type(before)(tuple(seen), before.alignment, before.report))
+    assert [step.basis for step in answers.steps] == ["vlm"] * 7 + [None]
+    assert (answers.steps[7].status, answers.steps[7].doubt) == ("placed", UNCONFIRMED)
 
 
 def test_a_model_that_errs_now_and_then_still_helps():
@@ -236,7 +266,7 @@ def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(status, 
         ask(server)
 
 
-# ------------------------------------------------------------------ places and settings
+# ------------------------------------------------------------------ segments and settings
 
 
 @pytest.mark.parametrize(("length", "edges"), [(10, [0, 10]), (21, [0, 7, 14, 21])])
@@ -245,20 +275,20 @@ def test_long_shots_are_split_into_parts_of_about_seven_seconds(length, edges):
     assert [part.start for part in parts] + [parts[-1].stop] == edges
 
 
-def test_beliefs_over_places_sum_to_one_and_a_long_shot_is_several_places():
+def test_beliefs_over_segments_sum_to_one_and_a_long_shot_is_several_segments():
     grounding = grounded()
-    places = video_places([slice(0, 100), slice(100, 120)])
-    assert [places[0].start, places[-1].stop] == [0, 120]
-    beliefs = place_probabilities(grounding.steps, grounding.alignment, places)
+    segments = video_segments([slice(0, 100), slice(100, 120)])
+    assert [segments[0].start, segments[-1].stop] == [0, 120]
+    beliefs = segment_probabilities(grounding.steps, grounding.alignment, segments)
     assert beliefs.sum(axis=1) == pytest.approx(np.ones(len(NAMES)))
     assert beliefs[:, -1] == pytest.approx([1 - step.score for step in grounding.steps])
 
 
 def test_a_step_that_stays_in_its_place_keeps_its_second():
     grounding = grounded()
-    places = video_places(SHOTS)
-    before = place_probabilities(grounding.steps, grounding.alignment, places)
-    seconds = picture_seconds(grounding.alignment, places, float(SECONDS))
+    segments = video_segments(SHOTS)
+    before = segment_probabilities(grounding.steps, grounding.alignment, segments)
+    seconds = picture_seconds(grounding.alignment, segments, float(SECONDS))
     after = before.copy()
     after[0, -1] /= 2
     after[0, :-1] *= (1 - after[0, -1]) / after[0, :-1].sum()

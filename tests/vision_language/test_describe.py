@@ -8,7 +8,7 @@ from llm_fakes import Answers, FakeServer, completion
 from option_words import option_words
 from small_video import draw_video
 
-from stepline.grounding.vision_language.describe import SEEN_BY_VLM, describe_places
+from stepline.grounding.vision_language.describe import SEEN_BY_VLM, describe_silent_video
 from stepline.grounding.vision_language.questions import description_prompt, description_schema
 from stepline.llm.pictures import PICTURE_LETTERS, with_pictures
 from stepline.records import Span
@@ -41,7 +41,7 @@ def describe(behaviour, **settings):
     with FakeServer(behaviour) as server:
         server._http.seen = []
         quick = {"pause": 0.0, "timeout": 5.0, "concurrency": 1, **settings}
-        told = describe_places(
+        told = describe_silent_video(
             SHOTS,
             lambda seconds: {s: str(s).encode() for s in seconds},
             duration=59.5,

@@ -11,22 +11,22 @@ from stepline.grounding.vision_language.reliability import (
     expected_gain,
     highest_density,
     infer,
-    likeliest_places,
+    most_likely_segments,
     sharpen,
 )
 
-PLACES = 8
+SEGMENTS = 8
 
 
 def sure(*best, sureness=0.8):
-    """Return beliefs (K, P + 1) of steps that are each surely in one place."""
-    rows = np.full((len(best), PLACES + 1), (1 - sureness) / PLACES)
-    for row, place in zip(rows, best, strict=True):
-        row[place] = sureness
+    """Return beliefs (K, M + 1) of steps that are each surely in one segment."""
+    rows = np.full((len(best), SEGMENTS + 1), (1 - sureness) / SEGMENTS)
+    for row, segment in zip(rows, best, strict=True):
+        row[segment] = sureness
     return rows
 
 
-def choice_answers(*answers, choices=tuple(range(PLACES))):
+def choice_answers(*answers, choices=tuple(range(SEGMENTS))):
     return [ChoiceAnswer(step, choices, answer) for step, answer in enumerate(answers)]
 
 
@@ -61,9 +61,9 @@ def test_a_model_that_agrees_with_sure_steps_is_believed_on_open_ones():
     prior = np.concatenate([sure(0, 1, 2, 3), sure(4, sureness=1 / 9)])
     inference = infer(prior, choice_answers(0, 1, 2, 3, 6), 4.0, 1.0)
     assert inference.useless_probability < 0.02
-    assert inference.places[4].argmax() == 6
-    assert inference.places[4, 6] > 0.8
-    assert inference.places.sum(axis=1) == pytest.approx(np.ones(5))
+    assert inference.segments[4].argmax() == 6
+    assert inference.segments[4, 6] > 0.8
+    assert inference.segments.sum(axis=1) == pytest.approx(np.ones(5))
 
 
 @pytest.mark.parametrize(
@@ -75,29 +75,29 @@ def test_a_model_whose_answers_do_not_follow_the_steps_weighs_nothing(answers):
     prior = sure(0, 1, 2, 3, 4, 5)
     inference = infer(prior, choice_answers(*answers), 4.0, 1.0)
     assert inference.useless_probability > 0.9
-    assert (inference.places.argmax(axis=1) == prior.argmax(axis=1)).all()
+    assert (inference.segments.argmax(axis=1) == prior.argmax(axis=1)).all()
 
 
 def test_steps_that_were_not_asked_about_stay_where_they_were():
     prior = sure(0, 1, 2)
     inference = infer(prior, choice_answers(0, 1), 4.0, 1.0)
-    assert inference.places[2].argmax() == 2
-    assert inference.places[2, -1] == pytest.approx(prior[2, -1])
+    assert inference.segments[2].argmax() == 2
+    assert inference.segments[2, -1] == pytest.approx(prior[2, -1])
 
 
 def test_the_same_question_again_counts_half():
     prior = sure(0, 1, 2, 3, 3, sureness=0.5)
-    once = [*choice_answers(0, 1, 2, 3), ChoiceAnswer(4, tuple(range(PLACES)), 6)]
-    twice = [*once, ChoiceAnswer(4, tuple(range(PLACES)), 6, is_repeat=True)]
-    other = [*once, ChoiceAnswer(4, tuple(range(PLACES)), 6)]
-    told = [infer(prior, asked, 4.0, 1.0).places[4, 6] for asked in (once, twice, other)]
+    once = [*choice_answers(0, 1, 2, 3), ChoiceAnswer(4, tuple(range(SEGMENTS)), 6)]
+    twice = [*once, ChoiceAnswer(4, tuple(range(SEGMENTS)), 6, is_repeat=True)]
+    other = [*once, ChoiceAnswer(4, tuple(range(SEGMENTS)), 6)]
+    told = [infer(prior, asked, 4.0, 1.0).segments[4, 6] for asked in (once, twice, other)]
     assert told[0] < told[1] < told[2]
 
 
 def test_answers_say_how_sure_the_prior_may_be_of_itself():
     vague = sure(0, 1, 2, 3, 4, 5, sureness=0.3)
-    agreed = infer(vague, choice_answers(0, 1, 2, 3, 4), 4.0, 1.0).places[5]
-    apart = infer(vague, choice_answers(0, 1, 7, 6, 5), 4.0, 1.0).places[5]
+    agreed = infer(vague, choice_answers(0, 1, 2, 3, 4), 4.0, 1.0).segments[5]
+    apart = infer(vague, choice_answers(0, 1, 7, 6, 5), 4.0, 1.0).segments[5]
     assert agreed[5] > apart[5]
 
 
@@ -107,7 +107,7 @@ def test_a_power_sharpens_places_and_leaves_what_is_not_shown():
 
 
 def test_the_value_of_a_question_by_hand():
-    # Sure of nothing among two places: a perfect answer turns 1/2 into 1; one of a coin is worth
+    # Sure of nothing among two segments: a perfect answer turns 1/2 into 1; one of a coin is worth
     # nothing.
     row = np.array([0.5, 0.5, 0.0])
     assert expected_gain(row, (0, 1), 1.0) == pytest.approx(0.5)
@@ -117,7 +117,7 @@ def test_the_value_of_a_question_by_hand():
 
 
 def test_most_likely_places_leave_not_shown_out_and_keep_ties_in_order():
-    assert likeliest_places(np.array([0.1, 0.3, 0.1, 0.5]), 2) == (1, 0)
+    assert most_likely_segments(np.array([0.1, 0.3, 0.1, 0.5]), 2) == (1, 0)
 
 
 def test_the_region_of_highest_density_by_hand():
@@ -129,7 +129,7 @@ def test_the_region_of_highest_density_by_hand():
 def test_a_step_moves_only_where_all_plausible_readings_move_it():
     vague = sure(0, 1, 2, 3, 4, sureness=0.3)
     once = infer(vague, choice_answers(0, 1, 2, 6), 4.0, 1.0)
-    assert once.places[3].argmax() == 6
+    assert once.segments[3].argmax() == 6
     assert once.agreed[3].argmax() == 3  # a weak model beside a good prior would have said the same
     assert once.adverse[3].argmax() == 3
     twice = infer(
@@ -151,13 +151,13 @@ def test_a_middling_model_costs_a_good_but_unsure_grounder_next_to_nothing():
     # loss.
     steps, prior = 8, sure(*range(8), sureness=0.3)
     rng = np.random.default_rng(0)
-    lost = {"places": 0, "agreed": 0}
+    lost = {"segments": 0, "agreed": 0}
     for r in (0.3, 0.5, 0.7):
         for _ in range(12):
-            said = [k if rng.random() < r else int(rng.integers(PLACES)) for k in range(steps)]
+            said = [k if rng.random() < r else int(rng.integers(SEGMENTS)) for k in range(steps)]
             inference = infer(prior, choice_answers(*said), 4.0, 1.0)
             for name in lost:
                 rows = prior if inference.useless_probability > 0.1 else getattr(inference, name)
                 lost[name] += int((rows.argmax(axis=1) != np.arange(steps)).sum())
-    assert lost["places"] > 20
+    assert lost["segments"] > 20
     assert lost["agreed"] <= 0.01 * 3 * 12 * steps

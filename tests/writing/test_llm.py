@@ -256,7 +256,7 @@ def test_the_paper_s_prompt_stays_what_the_paper_says() -> None:
         questions = server.questions()
     assert len(questions) == 3  # of some ten sentences
     assert all("<context>" not in question for question in questions)
-    assert all("Give a numbered list" in question for question in questions)
+    assert all("Sum up the key steps" in question for question in questions)
     assert all("response_format" not in body for body in server.asked)
 
 

@@ -13,9 +13,9 @@ from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.narration import parse_narration
 from stepline.writing.llm.editing import (
     BANNED_TOKENS,
-    NO_ORDER_REASON,
+    NOT_A_STEP_REASON,
+    NOT_IMPERATIVE_REASON,
     REPEATED_REASON,
-    UNLIKELY_REASON,
     choose_passages,
     conversation_start,
     line_fault,
@@ -112,7 +112,7 @@ def test_what_fails_twice_is_told_by_the_extractive_writer() -> None:
     assert len(asked) == 4
     assert [step.sources for step in written.steps] == [(1,), (3,), (5,)]
     assert written.steps[1].text.startswith("Pour 200 grams of milk into")
-    assert ("What a lovely dough!", NO_ORDER_REASON) in {
+    assert ("What a lovely dough!", NOT_IMPERATIVE_REASON) in {
         (dropped.text, dropped.reason) for dropped in written.dropped
     }
 
@@ -128,7 +128,7 @@ def test_an_amount_that_the_model_loses_or_invents_is_told_by_the_extractive_wri
 def test_an_order_that_only_chats_is_no_step() -> None:
     written, _ = edit({**RIGHT, "towel": ["Cover the bowl with a towel.\nEnjoy the kitchen."]})
     assert [step.text for step in written.steps][2:] == ["Cover the bowl with a towel"]
-    assert ("Enjoy the kitchen", UNLIKELY_REASON) in {
+    assert ("Enjoy the kitchen", NOT_A_STEP_REASON) in {
         (dropped.text, dropped.reason) for dropped in written.dropped
     }
 

@@ -302,9 +302,10 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
 # ------------------------------------------------------------------ prompts and experiments
 
 
-def test_the_rules_of_the_paper_s_prompt_are_no_numbered_list_that_a_small_model_repeats() -> None:
-    for prompt in (nasva_prompt(), experiment_prompts()["steps_from_timed"]):
-        assert not any(line[:1].isdigit() for line in prompt.text.splitlines())
+def test_the_paper_s_prompts_hold_no_list_that_a_small_model_gives_back() -> None:
+    for prompt in (nasva_prompt(), *experiment_prompts().values()):
+        lines = prompt.text.splitlines()
+        assert not any(line[:1].isdigit() or line.startswith(("-", "*")) for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_a_target_shorter_than_any_step_shows_part_of_the_surest():
 
 
 def test_nothing_shown_is_an_error_that_says_so():
-    with pytest.raises(MediaError, match="no step of it is shown"):
+    with pytest.raises(MediaError, match="no step of it is seen or placed"):
         summarize(record(step("a", 1.0, 2.0, status="said_only")))
 
 

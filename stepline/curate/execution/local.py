@@ -71,7 +71,7 @@ def worker_devices(share: float) -> list[str]:
     return devices
 
 
-def gpus_a_worker(share: float) -> float:
+def gpus_per_worker(share: float) -> float:
     """Return the number of GPUs per worker.
 
     With `--device cpu` it is 0. Else it is `share` or, if that is 0, 1 on a machine with a GPU.

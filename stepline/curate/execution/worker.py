@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Literal, cast
 
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import FailureKind, LeftOutError, Recipe, Stage, VideoContext
@@ -31,7 +31,7 @@ from stepline.workers import Send
 
 log = logging.getLogger(__name__)
 
-ReplyKind: TypeAlias = Literal["done", "run"] | FailureKind
+ReplyKind = Literal["done", "run"] | FailureKind
 
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 MAX_REASON_CHARS = 400

@@ -11,12 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
 
 from stepline.curate.stage import StageFailure
 from stepline.records import Record, Transcript
 
-Counts: TypeAlias = Counter[str]
+Counts = Counter[str]
 
 
 @dataclass

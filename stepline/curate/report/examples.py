@@ -26,14 +26,12 @@ class ExampleStep:
         text: text of the step.
         span: seconds in which it is shown.
         at: second of its picture.
-        score: P(shown), None if it was not judged.
     """
 
     number: int
     text: str
     span: Span
     at: float
-    score: float | None
 
     @property
     def seconds(self) -> str:
@@ -78,7 +76,7 @@ def example_video(record: Record, count: int) -> ExampleVideo:
         span = shown_span(step)
         if span is not None:
             at = span.center if step.at is None else step.at
-            placed.append(ExampleStep(number, step_line(step), span, at, step.score))
+            placed.append(ExampleStep(number, step_line(step), span, at))
     if len(placed) > count:
         # The middles of `count` equal parts.
         places = [(2 * part + 1) * len(placed) // (2 * count) for part in range(count)]

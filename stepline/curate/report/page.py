@@ -19,7 +19,7 @@ from stepline.outputs.web_addresses import picture_link
 from stepline.pages.layout import page_html
 from stepline.review.answers import Answer
 
-MARGIN_SECONDS = 3.0  # before and after a span, where frames are shown too
+FRAME_MARGIN_SECONDS = 3.0  # before and after a span, where frames are shown too
 OVERVIEW_FRAMES = 8  # of the whole video
 GRID_SECONDS = 0.5  # times are rounded to it, so that texts share their frames
 MAX_ROWS = 12  # of each list: languages, recognisers ...
@@ -71,9 +71,9 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
     duration: seconds of the video, None if unknown.
     """
     span = text.span
-    times = [span.start - MARGIN_SECONDS]
+    times = [span.start - FRAME_MARGIN_SECONDS]
     times += [span.start + part * span.duration for part in (0.1, 0.5, 0.9)]
-    times.append(span.end + MARGIN_SECONDS)
+    times.append(span.end + FRAME_MARGIN_SECONDS)
     last = max(0.0, (duration or times[-1]) - GRID_SECONDS)
     # Rounded to a grid inside the video, so that texts share pictures.
     return sorted({_round_to_grid(min(last, max(0.0, time))) for time in times})

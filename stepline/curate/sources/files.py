@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from operator import itemgetter
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TextIO
 
 from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.addresses import absolute_path
@@ -39,7 +39,7 @@ STAMP_FIELDS = {"video": "stamp", "captions": "captions_stamp", "features": "fea
 
 # The id that a file's name gives, with the rank of its ending (the least is used). None if it is
 # not such a file.
-FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
+FileId = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TextIO, TypeAlias, cast
+from typing import BinaryIO, TextIO, cast
 
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources.addresses import (
@@ -141,8 +141,8 @@ def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
         return table, read_titles(Path(scratch) / TITLES_FILE)
 
 
-Row: TypeAlias = Mapping[str, object]
-Rows: TypeAlias = Iterator[Row]
+Row = Mapping[str, object]
+Rows = Iterator[Row]
 
 BATCH_ROWS = 10_000  # of a Parquet file, held together
 MAX_QUOTED_CHARS = 200  # of what an error repeats

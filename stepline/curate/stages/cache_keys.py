@@ -6,7 +6,7 @@ count, and whether a stage uses a GPU.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -39,9 +39,7 @@ OTHER_VISION_SETTINGS = {"texts", "batch", "vlm"}
 TRAINING_SETTINGS = {"readers", "device", "save_every"}
 NO_NETWORK_BACKBONES = ("precomputed", "none")
 
-CacheKeyInputs: TypeAlias = dict[
-    str, JsonValue
-]  # settings and digests that decide a stage's result
+CacheKeyInputs = dict[str, JsonValue]  # settings and digests that decide a stage's result
 
 
 def section_settings(section: str, recipe: "Recipe") -> JsonValue:

@@ -15,9 +15,9 @@ from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
     RECORDS_FILE,
-    previous_folder,
-    previous_records,
-    read_left_out,
+    preceding_stage_folder,
+    preceding_stage_records,
+    read_stage_failures,
     write_dataset,
 )
 from stepline.features import FeatureStore
@@ -29,7 +29,7 @@ NO_STEP_WORDING = "its wording states no step"
 NO_SUPPORT = "nothing that is said supports it"
 NOT_SHOWN = "it is not shown"
 PLACED_APART = "grounding and network place it apart"
-FEW_STEPS = "too few clean steps are left of it"
+TOO_FEW_STEPS = "too few clean steps are left of it"
 
 
 @dataclass(frozen=True)
@@ -56,31 +56,32 @@ def run_clean(dataset: DatasetContext) -> None:
     A video without a remaining step is left out.
     """
     settings = dataset.recipe.clean
-    left_out = read_left_out(previous_folder(dataset))
+    left_out = read_stage_failures(preceding_stage_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
     grounded = {record.id: record.steps for record in gathered}
     # Two places of a step can be compared only where both stages are in the recipe.
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records = []
-    for record in previous_records(dataset):
+    for record in preceding_stage_records(dataset):
         grounded_steps: Sequence[Step] = grounded[record.id] if placed_twice else ()
         cleaned = clean_record(record, grounded_steps, settings)
         if cleaned.steps:
             records.append(cleaned)
         else:
-            left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW_STEPS)
+            left_out[record.id] = StageFailure(record.id, "clean", "left out", TOO_FEW_STEPS)
     write_dataset(dataset.folder, records, left_out)
     steps = sum(len(record.steps) for record in records)
     dataset.say(f"{steps} clean steps in {len(records)} videos")
 
 
 def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettings) -> Record:
-    """Return a record without the steps whose scores are too low.
+    """Return a record without the steps whose scores are too low. They are added to `dropped`.
 
     Args:
         record: record of the preceding stage.
-        grounded: steps of the stage `ground`, for agreement and spans. Empty: neither is used.
-        settings: minimal scores.
+        grounded: steps of the stage `ground`, with which the spans of the network are compared. Empty: no
+            span is compared or replaced.
+        settings: minimal scores. With spans="grounding" each step gets its span in `grounded`.
     """
     steps = []
     dropped = []
@@ -169,7 +170,7 @@ def run_visible(dataset: DatasetContext) -> None:
     """
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
-    left_out = read_left_out(source)
+    left_out = read_stage_failures(source)
     records = []
     for record in read_parquet(source / RECORDS_FILE):
         visible = select_shown_sentences(record, settings)
@@ -234,8 +235,8 @@ def run_export(dataset: DatasetContext) -> None:
     if any(features_folder.glob("shard-*.parquet")):
         features = FeatureStore(features_folder)
     contents = DatasetContents(
-        records=lambda: previous_records(dataset),
-        left_out=read_left_out(previous_folder(dataset)),
+        records=lambda: preceding_stage_records(dataset),
+        left_out=read_stage_failures(preceding_stage_folder(dataset)),
         items={item.id: item for item in dataset.items},
         stages=recipe.stages,
         settings=dict(dataset.stage_settings),

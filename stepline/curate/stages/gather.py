@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +46,7 @@ from stepline.version import __version__
 
 # In a stage's folder.
 RECORDS_FILE = "records.parquet"
-LEFT_OUT_FILE = "left_out.jsonl"
+STAGE_FAILURES_FILE = "left_out.jsonl"
 FEATURES_FOLDER = "features"
 # Stages with records. A stage reads those of the first of these in the recipe.
 RECORD_STAGES = ("visible", "clean", "refine", "sieve-swap", "gather")
@@ -66,44 +65,44 @@ def write_dataset(
         left_out: first failure of each video that is left out, by id.
     """
     count = write_parquet(records, folder / RECORDS_FILE)
-    _write_left_out(folder, left_out)
+    _write_stage_failures(folder, left_out)
     return count
 
 
-def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
+def _write_stage_failures(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
     lines = []
     for _, failure in sorted(left_out.items()):
         row = asdict(failure)
         del row["attempts"]
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    write_atomic(folder / LEFT_OUT_FILE, "".join(lines))
+    write_atomic(folder / STAGE_FAILURES_FILE, "".join(lines))
 
 
-def read_left_out(folder: Path) -> dict[str, StageFailure]:
+def read_stage_failures(folder: Path) -> dict[str, StageFailure]:
     """Return the failures of the videos that a stage left out, by id.
 
     folder: folder of the stage.
 
     Raises StoreError for a damaged file.
     """
-    path = folder / LEFT_OUT_FILE
+    path = folder / STAGE_FAILURES_FILE
     lines = path.read_text(encoding="utf-8").split("\n")
     failures = (from_json(StageFailure, line, str(path)) for line in lines if line)
     return {failure.id: failure for failure in failures}
 
 
-def previous_folder(dataset: DatasetContext) -> Path:
+def preceding_stage_folder(dataset: DatasetContext) -> Path:
     """Return the result folder of the preceding stage that wrote records."""
     # The first of the table that ran is the last that ran.
     return next(dataset.folders[name] for name in RECORD_STAGES if name in dataset.folders)
 
 
-def previous_records(dataset: DatasetContext) -> Iterator[Record]:
+def preceding_stage_records(dataset: DatasetContext) -> Iterator[Record]:
     """Yield the records of the preceding stage that wrote records, sorted by id."""
-    return read_parquet(previous_folder(dataset) / RECORDS_FILE)
+    return read_parquet(preceding_stage_folder(dataset) / RECORDS_FILE)
 
 
-Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
+Row = dict[str, bytes]  # stage -> its stored result, of one item
 
 
 def run_gather(dataset: DatasetContext) -> None:
@@ -139,7 +138,7 @@ def run_features(dataset: DatasetContext) -> None:
             else:
                 reason = " ".join(flaw).rstrip()
                 left_out[item.id] = StageFailure(item.id, "features", "left out", reason)
-    _write_left_out(dataset.folder, left_out)
+    _write_stage_failures(dataset.folder, left_out)
     dataset.say(f"features of {count} videos, {len(left_out)} left out")
 
 
@@ -274,7 +273,7 @@ MAX_COMPARED = 50  # videos of a bucket with which a further one is compared
 HASH_PRIME = (1 << 31) - 1
 RANDOM_SEED = 2008
 
-Hashes: TypeAlias = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

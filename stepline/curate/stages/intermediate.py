@@ -204,8 +204,7 @@ def pack_arrays(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
 
     # In one order, however the caller built the mapping.
     contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
-    metadata = {METADATA_KEY: header.model_dump_json(by_alias=True)}
-    return bytes(save(contiguous, metadata))
+    return bytes(save(contiguous, {METADATA_KEY: header.model_dump_json(by_alias=True)}))
 
 
 def unpack_arrays(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:

@@ -42,7 +42,7 @@ from stepline.pipeline.networks import load_aligner, load_judge_detector, shared
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, VisualOptions, extract_features
 from stepline.pipeline.placing import JUDGED_BY_DETECTOR, ask_vlm, ground_steps, judge_sentences
 from stepline.pipeline.request import Request
-from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_speech
+from stepline.pipeline.speech import NO_SOUND_REASON, Speech, drop_speech_past_end, recognise_speech
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.writing import WritingSettings, WrittenSteps, check_writer
 
@@ -91,7 +91,7 @@ def run_transcribe(video: VideoContext) -> bytes:
             )
         )
     if video.media is None:
-        return dump_result(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
+        return dump_result(Speech(transcript=Transcript(), warnings=(NO_SOUND_REASON,)))
     # Before minutes of recognition, whether the writer is there that comes after it.
     if settings.writing.writer == "llm" and "write" in video.recipe.stages:
         _check_writer_once(settings.writing)
@@ -162,9 +162,9 @@ class FilterCounts(FrozenModel):
 OTHER_LANGUAGE = "it is in another language"
 TOO_SHORT = "it is too short"
 TOO_LONG = "it is too long"
-FEW_WORDS = "too little is said"
+TOO_FEW_WORDS = "too little is said"
 SLOW_SPEECH = "too little is said a minute"
-FEW_STEPS = "it has too few steps"
+TOO_FEW_STEPS = "it has too few steps"
 
 
 def run_filter(video: VideoContext) -> bytes:
@@ -205,7 +205,7 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
     if settings.longest is not None and duration > settings.longest:
         return TOO_LONG
     if counts.words < settings.words:
-        return FEW_WORDS
+        return TOO_FEW_WORDS
     if settings.languages and counts.language is not None:
         code, _, _ = counts.language.lower().partition("-")
         if code not in settings.languages:
@@ -213,7 +213,7 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
     if duration and counts.words * 60 < settings.words_a_minute * duration:
         return SLOW_SPEECH
     if counts.steps < settings.steps:
-        return FEW_STEPS
+        return TOO_FEW_STEPS
     return None
 
 

@@ -18,8 +18,8 @@ from stepline.curate.stages.cache_keys import text_encoder_name
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
     RECORDS_FILE,
-    previous_folder,
-    read_left_out,
+    preceding_stage_folder,
+    read_stage_failures,
     write_dataset,
 )
 from stepline.errors import DatasetError, SettingsError, StoreError
@@ -62,7 +62,7 @@ def run_sieve_swap(dataset: DatasetContext) -> None:
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
     run_job(SieveSwapJob(source, base, out, swap, report=dataset.say))
     # What was left out before stays so, with its reason.
-    left_out = read_left_out(gathered)
+    left_out = read_stage_failures(gathered)
     # The split is in each record's settings.
     splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
     files = [file for split in splits for file in sorted((out / split).glob("*.parquet"))]
@@ -88,7 +88,7 @@ def run_train(dataset: DatasetContext) -> None:
     from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_aligner_run
 
     features = dataset.folders["gather"] / FEATURES_FOLDER
-    steps = previous_folder(dataset) / RECORDS_FILE
+    steps = preceding_stage_folder(dataset) / RECORDS_FILE
     if not any(features.glob("shard-*")):
         raise DatasetError(
             "no video with features is left to train on; `stepline curate status OUT` shows why"
@@ -127,7 +127,7 @@ def run_refine(dataset: DatasetContext) -> None:
     settings = dataset.recipe.refine
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})
     folder = dataset.folder / RUN_FOLDER
-    records_path = str(previous_folder(dataset) / RECORDS_FILE)
+    records_path = str(preceding_stage_folder(dataset) / RECORDS_FILE)
     encoder = text_encoder_name(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
@@ -141,7 +141,7 @@ def run_refine(dataset: DatasetContext) -> None:
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
 
     # What is left of each video: its steps' labels and task, for records do not fit into memory.
-    left_out = read_left_out(previous_folder(dataset))
+    left_out = read_stage_failures(preceding_stage_folder(dataset))
     reasons = {entry.id: entry.reason for entry in refined.omitted if entry.what == "step"}
     texts: list[LabelledTexts] = []
     tasks = []
@@ -195,22 +195,22 @@ class StepFeatureStores:
         return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
 
     def score_steps(
-        self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
+        self, aligner: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
     ) -> TextScores:
         """Return the scores of K steps over the seconds of a video.
 
         Args:
-            loaded: the network.
+            aligner: the network.
             video: id of the video. It need not be the one that the steps are from.
             vectors: (K, C) vectors of the steps.
             settings: how the network places steps.
         """
         features = self.features.read(video)
-        return score_texts(loaded.aligner, features, vectors, settings=settings.aligner)
+        return score_texts(aligner.network, features, vectors, settings=settings.aligner)
 
 
 def calibrate(
-    loaded: LoadedAligner,
+    aligner: LoadedAligner,
     videos: Sequence[LabelledTexts],
     tasks: Sequence[str | None],
     stores: StepFeatureStores,
@@ -221,14 +221,14 @@ def calibrate(
     The calibration is stored next to the network. With too few videos the network stays as it is.
 
     Args:
-        loaded: the network.
+        aligner: the network.
         videos: the labelled steps of each video.
         tasks: task of each video, None if unknown.
         stores: visual features and step vectors of the videos.
         settings: whether to calibrate, and the expected share of shown steps.
     """
     if not settings.calibrate:
-        return loaded, "not calibrated, as the recipe says"
+        return aligner, "not calibrated, as the recipe says"
 
     def read(index: int) -> Matrix:
         return stores.step_vectors(videos[index])
@@ -239,41 +239,41 @@ def calibrate(
             own = read(index)
             # As many foreign texts as its own, so that both kinds count alike.
             both = np.concatenate([own, read(other)[rows[: len(own)]]])
-            own_scores = stores.score_steps(loaded, video, own, settings)
-            yield own_scores, stores.score_steps(loaded, video, both, settings)
+            own_scores = stores.score_steps(aligner, video, own, settings)
+            yield own_scores, stores.score_steps(aligner, video, both, settings)
 
     try:
         # Without enough videos the network stays as it is.
         calibration, fraction = calibrate_on_foreign_texts(
-            loaded, score_pairs(), mode=settings.aligner.mode, shown_fraction=settings.shown_rate
+            aligner, score_pairs(), mode=settings.aligner.mode, shown_fraction=settings.shown_rate
         )
     except DatasetError as error:
-        return loaded, f"not calibrated: {error}"
-    write_calibration(calibration, calibration_path(loaded.path))
-    return replace(loaded, calibration=calibration), f"{fraction:.0%} of the steps count as shown"
+        return aligner, f"not calibrated: {error}"
+    write_calibration(calibration, calibration_path(aligner.path))
+    return replace(aligner, calibration=calibration), f"{fraction:.0%} of the steps count as shown"
 
 
 def assign_final_spans(
-    record: Record, loaded: LoadedAligner, stores: StepFeatureStores, settings: PlacingSettings
+    record: Record, aligner: LoadedAligner, stores: StepFeatureStores, settings: PlacingSettings
 ) -> Record:
     """Return a record with the spans, scores and statuses that the network gives its steps.
 
     Args:
         record: the record.
-        loaded: the network after self-training.
+        aligner: the network after self-training.
         stores: visual features and step vectors of the videos.
         settings: how the network places steps.
     """
     # The labels are those of self-training, and the places are the network's.
     steps = stores.step_vectors(next(iterate_labelled_texts([record], "step")))
-    scores = stores.score_steps(loaded, record.video.id, steps, settings)
+    scores = stores.score_steps(aligner, record.video.id, steps, settings)
     grounding = place_steps(
         record.steps,
         scores,
-        loaded.calibration,
+        aligner.calibration,
         settings=settings.aligner,
         duration=record.video.duration,
     )
-    network = {"network": "self-trained", "calibrated": loaded.calibration is not None}
+    network = {"network": "self-trained", "calibrated": aligner.calibration is not None}
     models = record.models | {"placing": network}
     return record.model_copy(update={"steps": grounding.steps, "models": models})

@@ -48,7 +48,7 @@ class RunLock:
     was_killed: bool
     other_owner: bytes | None = None
 
-    def check(self) -> None:
+    def require_ownership(self) -> None:
         """Raise SettingsError if another run has taken the lock, as after a long suspension."""
         if self.other_owner is not None:
             raise locked_error(self.url, self.other_owner)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stepline.files.remote import RemotePath
 
 T = TypeVar("T")
-LogLine: TypeAlias = Mapping[str, JsonValue]
+LogLine = Mapping[str, JsonValue]
 
 # Files and a folder below OUT.
 RUN_FILE = "run.json"

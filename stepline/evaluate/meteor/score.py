@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from stepline.errors import DatasetError
 from stepline.evaluate.meteor.tables import (
@@ -29,9 +29,9 @@ from stepline.evaluate.meteor.tables import (
 )
 from stepline.evaluate.meteor.words import split_words, stem
 
-Positions: TypeAlias = dict[str, list[int]]
-PhraseStarts: TypeAlias = list[tuple[int, int, dict[int, int]]]
-PhrasePositions: TypeAlias = dict[int, tuple[int, list[int]]]
+Positions = dict[str, list[int]]
+PhraseStarts = list[tuple[int, int, dict[int, int]]]
+PhrasePositions = dict[int, tuple[int, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class WordMatch(NamedTuple):
     other_length: int
 
 
-Candidates: TypeAlias = list[list[WordMatch]]  # by the reference word they start at
+Candidates = list[list[WordMatch]]  # by the reference word they start at
 
 
 def find_candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> Candidates:
@@ -278,12 +278,12 @@ _NO_MATCH_END = -1  # no match ends just before
 _PER_WORD = 1 << 80
 _PER_CHUNK = 1 << 40
 
-Chain: TypeAlias = tuple[WordMatch, "Chain | None"]  # matches, last first
+Chain = tuple[WordMatch, "Chain | None"]  # matches, last first
 # rank, next reference word, where the last match ended in the hypothesis, used words of hypothesis
 # and reference as bits, matches
-_Path: TypeAlias = tuple[int, int, int, int, int, "Chain | None"]
+_Path = tuple[int, int, int, int, int, "Chain | None"]
 # bits in the hypothesis and the reference, gain in rank, distance, match
-_Option: TypeAlias = tuple[int, int, int, int, WordMatch]
+_Option = tuple[int, int, int, int, WordMatch]
 _rank = itemgetter(0)
 
 
@@ -446,7 +446,7 @@ MODULE_COUNT = len(MODULE_WEIGHTS)
 
 # Of a caption's words, or of a sum of captions: all, function words, matched words by module,
 # matched function words by module.
-Counts: TypeAlias = tuple[int, ...]
+Counts = tuple[int, ...]
 NO_WORDS: Counts = (0,) * (2 + 2 * MODULE_COUNT)
 
 
@@ -479,8 +479,7 @@ class MatchStatistics(NamedTuple):
         if not self.is_full_match():
             matched_sum = _matched_words(self.hypothesis) + _matched_words(self.reference)
             fragmentation = self.chunks / (matched_sum / 2.0)
-        penalty = MAX_PENALTY * math.pow(fragmentation, PENALTY_EXPONENT)
-        return max(mean * (1.0 - penalty), 0.0)
+        return max(mean * (1.0 - MAX_PENALTY * math.pow(fragmentation, PENALTY_EXPONENT)), 0.0)
 
     def is_full_match(self) -> bool:
         """Return whether every word of the two captions matched, in one chunk."""

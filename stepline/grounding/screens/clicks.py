@@ -24,7 +24,7 @@ from stepline.grounding.screens.reading import (
 )
 from stepline.records import Sentence, Span, Step
 from stepline.text import embed
-from stepline.text.narration.words import FUNCTION_WORDS
+from stepline.text.narration.words import COMMON_ENGLISH_WORDS
 from stepline.vision.on_screen_text import box_iou
 
 # log odds, set by hand
@@ -58,13 +58,13 @@ MIN_CLICKED_LABELS = 2  # in a video, since a single label may be named by chanc
 # from the middle of the words to the change: prior mean, its standard deviation, and the minimum of
 # the fitted standard deviation
 INITIAL_LAG_SECONDS = 0.5
-INITIAL_LAG_SPREAD_SECONDS = 3.0
-MIN_SPREAD = 1.2
+INITIAL_LAG_DEVIATION_SECONDS = 3.0
+MIN_LAG_DEVIATION_SECONDS = 1.2
 INITIAL_LAGS_SECONDS = (-2.5, 0.5, 3.5)  # of the fit of a video's lag; the best fit counts
 CHANGE_WINDOW_SECONDS = 30.0  # width of the uniform distribution of changes without a relation
 MAX_LAG_SECONDS = 7.0  # between words and change
 SURE_LABEL_LOG_ODDS = 3.0  # from which a pair counts in the fit of the lag
-PRIOR_LAG_SPREAD_SECONDS = 2.0  # standard deviation of the lag over speakers
+PRIOR_LAG_DEVIATION_SECONDS = 2.0  # standard deviation of the lag over speakers
 LAG_ROUNDS = 3  # iterations of matching and of the fit of the lag
 LAG_PRIOR_STEPS = 2.0  # weight of the prior lag, in steps
 # seconds of a span before and after its change, at most
@@ -88,8 +88,7 @@ class LabelMatcher:
         self._said_words = [set(split_words(text)) for text in words]
         self._line_index = {text: number for number, text in enumerate(lines)}
         self._lines = [label_words(text) for text in lines]
-        lower = [text.lower() for text in lines]
-        line_vectors = embed(lower)
+        line_vectors = embed([text.lower() for text in lines])
         cosines = embed(steps) @ line_vectors.T  # (K, L)
         # Long lines of pages are similar to everything.
         median = np.median(cosines, axis=1, keepdims=True)
@@ -148,8 +147,8 @@ def split_words(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words of a text in lower case, without function words."""
-    return [word for word in split_words(text) if word not in FUNCTION_WORDS]
+    """Return the words of a text in lower case, without common English words."""
+    return [word for word in split_words(text) if word not in COMMON_ENGLISH_WORDS]
 
 
 def label_words(text: str) -> list[str]:
@@ -253,7 +252,7 @@ def _fit_scores(
         naming_log_odds: (K, E) log odds that the words of the step name the best label.
         lag: initial value of the speaker's lag.
     """
-    scores = evidence + _lag_log_odds(lags, lag, INITIAL_LAG_SPREAD_SECONDS)
+    scores = evidence + _lag_log_odds(lags, lag, INITIAL_LAG_DEVIATION_SECONDS)
     for _ in range(LAG_ROUNDS):
         # the lag of pairs that are sure by their words
         sure = [
@@ -261,8 +260,8 @@ def _fit_scores(
             for k, e in _best_pairs(scores)
             if naming_log_odds[k, e] >= SURE_LABEL_LOG_ODDS
         ]
-        lag, spread = _speaker_lag(sure)
-        scores = evidence + _lag_log_odds(lags, lag, spread)
+        lag, deviation = _speaker_lag(sure)
+        scores = evidence + _lag_log_odds(lags, lag, deviation)
         # the odds that a step of this video names what it clicks
         unsure_count = len(lags) - len(sure)
         odds = (len(sure) + 1) / (unsure_count + 1)
@@ -277,7 +276,7 @@ def _fit_log_odds(scores: Floats, lag: float) -> float:
         scores: (K, E) log odds that step k causes change e.
         lag: the speaker's lag in seconds.
     """
-    lag_cost = (lag - INITIAL_LAG_SECONDS) ** 2 / (2 * PRIOR_LAG_SPREAD_SECONDS**2)
+    lag_cost = (lag - INITIAL_LAG_SECONDS) ** 2 / (2 * PRIOR_LAG_DEVIATION_SECONDS**2)
     return float(sum(scores[k, e] for k, e in _best_pairs(scores))) - lag_cost
 
 
@@ -307,8 +306,7 @@ def _screen_evidence(
         reading: the screen reading, for the height of the frames.
     """
     lines = {line.text for event in events for line in (*event.before, *event.appeared)}
-    texts = [step.text for step in steps]
-    matcher = LabelMatcher(texts, words, sorted(lines))
+    matcher = LabelMatcher([step.text for step in steps], words, sorted(lines))
     shape = (len(steps), len(events))
     evidence = np.zeros(shape)
     naming_log_odds = np.zeros(shape)
@@ -424,16 +422,16 @@ def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
     lags: seconds from words to changes, of pairs that are certain by their words.
     """
     if not lags:
-        return INITIAL_LAG_SECONDS, INITIAL_LAG_SPREAD_SECONDS
+        return INITIAL_LAG_SECONDS, INITIAL_LAG_DEVIATION_SECONDS
     # Few lags have little weight against the prior.
     weight = len(lags) / (len(lags) + LAG_PRIOR_STEPS)
     median = float(np.median(lags))
     deviations = np.abs(np.array(lags) - median)
     # 1.48 times the median deviation is the standard deviation of a normal.
-    spread = 1.48 * float(np.median(deviations))
+    deviation = 1.48 * float(np.median(deviations))
     middle = weight * median + (1 - weight) * INITIAL_LAG_SECONDS
-    spread = weight * spread + (1 - weight) * INITIAL_LAG_SPREAD_SECONDS
-    return middle, max(MIN_SPREAD, spread)
+    deviation = weight * deviation + (1 - weight) * INITIAL_LAG_DEVIATION_SECONDS
+    return middle, max(MIN_LAG_DEVIATION_SECONDS, deviation)
 
 
 def _best_pairs(scores: Floats) -> list[tuple[int, int]]:

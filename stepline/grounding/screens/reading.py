@@ -1,7 +1,7 @@
 """Text recognition on a screen, change by change. Only the changed area is recognised again.
 
 Source: a change of more than a fifth of the text is a new scene (MONDAY, 2505.12632). Differs: the
-fraction is of letters and their positions, between the screens before and after a change.
+fraction is of letters, between the screens before and after a change. Text that moves is the same.
 """
 
 import logging
@@ -65,13 +65,13 @@ NEW_SCENE_FRACTION = 0.2  # of the letters on the screen: a larger change is a n
 MAX_TYPING_PAUSE_SECONDS = 1.0  # between letters of a line that is typed
 MIN_TYPED_LETTERS = 3  # common first letters of a line before and after a letter is typed
 MIN_SCREEN_LINES = 4  # lines of text in the median sample of a screen recording
-SAMPLED_PAIRS = 10  # pairs of frames, spread over a video that is not decoded otherwise
-PAIR_SECONDS = 0.34  # between the frames of a pair
+SAMPLED_PAIR_COUNT = 10  # pairs of frames, spread over a video that is not decoded otherwise
+PAIR_INTERVAL_SECONDS = 0.34  # between the frames of a pair
 SAMPLED_PAIR_PIXELS = 256  # shorter side of these frames
 TEXT_SAMPLE_PIXELS = 960  # width of a frame whose lines are counted
 MAX_TEXT_SAMPLE_LINES = 12  # lines that are recognised per sample
 CHANGES_PER_TRIM = 2  # changes between two releases of freed memory (saves 300 MiB)
-TEXT_SAMPLES = 6  # frames, spread over the video, whose lines are counted
+TEXT_SAMPLE_COUNT = 6  # frames, spread over the video, whose lines are counted
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ class ScreenLineReader:
         boxes = line_boxes(letters, crop.shape[1] / map_width, high)
         for x, y, end_x, end_y in boxes[:max_lines]:
             box = (x + window_x, y + window_y, end_x + window_x, end_y + window_y)
-            if _overlaps(box, unchanged_lines, SAME_PLACE_IOU):
+            # A line outside of the patches does not change, even if it is recognised only now.
+            is_unchanged = patches and not _overlaps(box, patches)
+            if is_unchanged or _overlaps(box, unchanged_lines, SAME_PLACE_IOU):
                 continue
             line = self._recognise_line(picture, box)
             if line is not None:
@@ -306,11 +308,13 @@ def sampled_screen_statistics(
     """
     from stepline.media import read_frames_at
 
-    firsts = [start + (pair + 0.5) * duration / SAMPLED_PAIRS for pair in range(SAMPLED_PAIRS)]
-    times = [first + gap for first in firsts for gap in (0.0, PAIR_SECONDS)]
+    firsts = [
+        start + (pair + 0.5) * duration / SAMPLED_PAIR_COUNT for pair in range(SAMPLED_PAIR_COUNT)
+    ]
+    times = [first + gap for first in firsts for gap in (0.0, PAIR_INTERVAL_SECONDS)]
     pairs: dict[int, ScreenMeter] = {}
     for frame in read_frames_at(path, times, settings=media, shorter=SAMPLED_PAIR_PIXELS):
-        pair = int((frame.time - start) * SAMPLED_PAIRS / duration)
+        pair = int((frame.time - start) * SAMPLED_PAIR_COUNT / duration)
         pairs.setdefault(pair, ScreenMeter()).add_frame(frame)
     return median_statistics([meter.finish() for meter in pairs.values()])
 
@@ -404,7 +408,8 @@ def _make_event(
     appeared = _new_lines(after, before)
     vanished = _new_lines(before, after)
     letters = _letter_count(before) + _letter_count(after)
-    changed_letters = _letter_count(appeared) + _letter_count(vanished)
+    new_letters = _letter_count(lines_with_new_text(after, before))
+    changed_letters = new_letters + _letter_count(lines_with_new_text(before, after))
     changed_fraction = changed_letters / max(1, letters)
     height, width = change.after.shape[:2]
     box = enclosing_box(change.patches)
@@ -476,6 +481,15 @@ def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tup
         )
 
     return tuple(line for line in lines if not stays(line))
+
+
+def lines_with_new_text(
+    lines: Sequence[ScreenLine], others: Sequence[ScreenLine]
+) -> tuple[ScreenLine, ...]:
+    """Return the lines whose text is nowhere among `others`. A line that moved is not among them."""
+    return tuple(
+        line for line in lines if not any(is_same_text(line.text, other.text) for other in others)
+    )
 
 
 def _letter_count(lines: Iterable[ScreenLine]) -> int:

@@ -1,13 +1,13 @@
 """Questions to a vision-language model about where steps are shown, and the use of its answers.
 
-    inquiry = StepInquiry(...)                beliefs of the grounding: P(step k is shown in place p)
+    inquiry = StepInquiry(...)                beliefs of the grounding: P(step k is shown in segment m)
     while questions are worth asking:         and requests, tokens and seconds are left
         choose_questions(...)                 by the expected gain of their answers
         answers, several at a time            from the cache, else from the server, checked
-        infer(...)                            joint inference of the places of steps and the model's reliability
+        infer(...)                            joint inference of the segments of steps and the model's reliability
     update_placements(...)                    if the model is reliable; otherwise nothing changes
 
-Letters: K steps, P places.
+Letters: K steps, M segments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,14 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import JsonValue
 
-from stepline.grounding.fusion import picture_status
+from stepline.grounding.fusion import picture_status, without_place
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.vision_language.places import (
-    picture_seconds,
-    place_probabilities,
-    update_placements,
-    video_places,
-)
 from stepline.grounding.vision_language.questions import (
     CHOICE_PROMPT,
     NO_ANSWER,
@@ -37,7 +31,13 @@ from stepline.grounding.vision_language.reliability import (
     ChoiceAnswer,
     expected_gain,
     infer,
-    likeliest_places,
+    most_likely_segments,
+)
+from stepline.grounding.vision_language.segments import (
+    picture_seconds,
+    segment_probabilities,
+    update_placements,
+    video_segments,
 )
 from stepline.llm import instructs_a_model
 from stepline.llm.pictures import PictureReader
@@ -50,7 +50,7 @@ MIN_USEFUL_PROBABILITY = 0.9  # P(the model is useful), from which its answers c
 # P(the model is useless), from which it is not asked again, after MIN_QUESTIONS answered questions
 MAX_USELESS_PROBABILITY = 0.95
 MIN_QUESTIONS = 4
-# fraction of common places, from which a question repeats an earlier one
+# fraction of common segments, from which a question repeats an earlier one
 REPEATED_FRACTION = 0.5
 
 
@@ -82,7 +82,7 @@ class Question:
 
     Attributes:
         steps: indices of the steps.
-        choices: for each frame, the index of the part of the video (place) that it stands for.
+        choices: for each frame, the index of the part of the video (segment) that it stands for.
         seconds: for each frame, its second in the video.
         is_repeat: for each step, whether an earlier question about it had mostly the same frames to
             choose from.
@@ -161,21 +161,23 @@ class StepInquiry:
     """The questions and answers about the steps of one video, and what is inferred from them.
 
     Attributes:
-        places: P slices of whole seconds, each shown to the model as one picture.
-        prior: (K, P + 1) P(step k is shown in place p) before any answer. Last column: P(not shown).
-        seconds: (K, P) second of the picture of place p in a question about step k.
+        segments: M slices of whole seconds, each shown to the model as one picture.
+        prior: (K, M + 1) P(step k is shown in segment m) before any answer. Last column: P(not shown).
+        seconds: (K, M) second of the picture of segment m in a question about step k.
         answered: the questions asked so far, with replies.
         pictures: second -> JPEG, for the pictures read so far.
-        inference: places of the steps and reliability of the model, given the answers so far.
+        inference: segments of the steps and reliability of the model, given the answers so far.
     """
 
     def __init__(self, video: GroundedVideo, settings: VisionLanguageSettings) -> None:
         self.video = video
         self.settings = settings
-        self.places = video_places(video.shots)
-        self.prior = place_probabilities(video.steps, video.alignment, self.places)  # (K, P + 1)
-        # second of the picture of each place, (K, P)
-        self.seconds = picture_seconds(video.alignment, self.places, video.duration)
+        self.segments = video_segments(video.shots)
+        self.prior = segment_probabilities(
+            video.steps, video.alignment, self.segments
+        )  # (K, M + 1)
+        # second of the picture of each segment, (K, M)
+        self.seconds = picture_seconds(video.alignment, self.segments, video.duration)
         self.answered: list[AnsweredQuestion] = []
         self.pictures: dict[float, bytes] = {}  # JPEGs read so far, by their seconds
         self._rng = np.random.default_rng(settings.seed)
@@ -209,8 +211,7 @@ class StepInquiry:
 
         def answer(question: Question) -> tuple[Reply, ...]:
             texts = [self.video.steps[k].text for k in question.steps]
-            pictures = [self.pictures[second] for second in question.seconds]
-            return runner.choose(texts, pictures)
+            return runner.choose(texts, [self.pictures[second] for second in question.seconds])
 
         while limits.sent < self.settings.requests and not self._is_model_useless():
             # the questions with the greatest gain whose pictures can be read
@@ -260,9 +261,9 @@ class StepInquiry:
         ]
         questions: list[Question] = []
         while open_steps and len(questions) < count:
-            # the step with the greatest gain, for its own most likely places
+            # the step with the greatest gain, for its own most likely segments
             choices_of = {
-                k: likeliest_places(self.inference.places[k], self.settings.choices)
+                k: most_likely_segments(self.inference.segments[k], self.settings.choices)
                 for k in open_steps
             }
             gains = {k: self._gain(k, choices_of[k]) for k in open_steps}
@@ -270,13 +271,13 @@ class StepInquiry:
             if gains[first] <= min_gain:
                 break
 
-            # and the other steps that gain most from these places
+            # and the other steps that gain most from these segments
             choices = choices_of[first]
             gains = {k: self._gain(k, choices) for k in open_steps if k != first}
             best = sorted(gains, key=lambda k: -gains[k])[: self.settings.steps - 1]
             rows = (first, *(k for k in best if gains[k] > min_gain))
-            shuffled = tuple(int(place) for place in self._rng.permutation(choices))
-            seconds = tuple(float(self.seconds[first, place]) for place in shuffled)
+            shuffled = tuple(int(segment) for segment in self._rng.permutation(choices))
+            seconds = tuple(float(self.seconds[first, segment]) for segment in shuffled)
             is_repeat = tuple(self._was_asked(k, choices) for k in rows)
             questions.append(Question(rows, shuffled, seconds, is_repeat))
             open_steps = [k for k in open_steps if k not in rows]
@@ -290,20 +291,20 @@ class StepInquiry:
 
         Args:
             k: index of the step.
-            choices: indices of the places in the question.
+            choices: indices of the segments in the question.
         """
         is_repeat = self._was_asked(k, choices)
         mean = self.inference.mean_reliability
-        gain = expected_gain(self.inference.places[k], choices, mean, is_repeat=is_repeat)
+        gain = expected_gain(self.inference.segments[k], choices, mean, is_repeat=is_repeat)
         adverse_gain = expected_gain(self.inference.adverse[k], choices, mean, is_repeat=is_repeat)
         return max(gain, adverse_gain)
 
     def _was_asked(self, k: int, choices: Sequence[int]) -> bool:
-        """Return whether an earlier question about a step had mostly the same places.
+        """Return whether an earlier question about a step had mostly the same segments.
 
         Args:
             k: index of the step.
-            choices: indices of the places in the new question.
+            choices: indices of the segments in the new question.
         """
         limit = REPEATED_FRACTION * len(choices)
         return any(
@@ -326,14 +327,14 @@ class StepInquiry:
         if not is_trusted:
             return VisualAnswers(tuple(video.steps), video.alignment, report, notes)
 
-        # the second of a place is that of the picture in which the model saw the step
+        # the second of a segment is that of the picture in which the model saw the step
         seconds = self.seconds.copy()
         for answered in self.answered:
             question = answered.question
             for k, reply in answered.by_step():
                 if reply.answer is not None:
-                    place = question.choices[reply.answer]
-                    seconds[k, place] = question.seconds[reply.answer]
+                    segment = question.choices[reply.answer]
+                    seconds[k, segment] = question.seconds[reply.answer]
         moved, alignment = update_placements(
             video.steps,
             video.alignment,
@@ -344,11 +345,15 @@ class StepInquiry:
             duration=video.duration,
             settings=ground,
         )
-        return VisualAnswers(self._with_remarks(moved), alignment, report, notes)
+        return VisualAnswers(self._with_answers(moved), alignment, report, notes)
 
-    def _with_remarks(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """Return the steps with the answers of the model added to `seen`."""
+    def _with_answers(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """Return the steps with the answers of the model added to `seen`, and with their status.
+
+        A step is seen only if the model saw it in its best span, and nothing speaks against it.
+        """
         steps = list(steps)
+        seen_in_span = set()  # indices of steps
         for answered in self.answered:
             for k, reply in answered.by_step():
                 if reply.refusal:
@@ -358,13 +363,24 @@ class StepInquiry:
                     count = len(answered.question.choices)
                     remark = f"against: a vision-language model sees it in none of {count} places"
                 else:
+                    if any(second in span for span in steps[k].spans[:1]):
+                        seen_in_span.add(k)
                     at = self.video.offset + second
                     remark = f"for: a vision-language model sees it at {at:.1f} s"
                 remarks = dict.fromkeys((*steps[k].seen, remark))
-                update: dict[str, object] = {"seen": tuple(remarks)}
-                if second is not None and steps[k].spans:
-                    update |= picture_status("vlm")
-                steps[k] = steps[k].model_copy(update=update)
+                steps[k] = steps[k].model_copy(update={"seen": tuple(remarks)})
+        for k, (step, before) in enumerate(zip(steps, self.video.steps, strict=True)):
+            status = picture_status("vlm", step.doubt)
+            if k not in seen_in_span:
+                if step.basis != "vlm":
+                    continue
+                # changed without a picture of it there: other pictures count where it has not moved
+                basis = before.basis if step.at == before.at else None
+                if basis is None and step.said is None:
+                    steps[k] = without_place(step, step.score or 0.0)
+                    continue
+                status = picture_status(basis, before.doubt)
+            steps[k] = step.model_copy(update=status)
         return tuple(steps)
 
     def _warning_notes(self, *, is_trusted: bool) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Steps of a video without speech, described by a vision-language model.
 
-Every step has the span of a place, and is marked as seen and not said. Its P(shown) is the prior
-reliability of the model in the settings.
+Every step has the span of a segment of the video (`segments`), and is marked as seen and not said. Its
+P(shown) is the prior reliability of the model in the settings.
 """
 
 import math
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from stepline.grounding.vision_language.places import last_picture_second, video_places
 from stepline.grounding.vision_language.questions import Reply, VisionRequests
+from stepline.grounding.vision_language.segments import last_picture_second, video_segments
 from stepline.llm.pictures import PictureReader
 from stepline.llm.servers import open_server
 from stepline.records import Span, Step
@@ -27,7 +27,7 @@ class DescribedSteps:
     """Steps of a video without speech, in the words of a vision-language model.
 
     Attributes:
-        steps: one step for each run of neighbouring places with the same description.
+        steps: one step for each run of neighbouring segments with the same description.
         report: server, requests, tokens, pictures and descriptions, for the record of the video.
         notes: warnings for the user.
     """
@@ -37,9 +37,9 @@ class DescribedSteps:
     notes: tuple[str, ...]
 
 
-def describe_places(
+def describe_silent_video(
     shots: Sequence[slice],
-    pictures: PictureReader,
+    read_pictures: PictureReader,
     *,
     duration: float,
     settings: VisionLanguageSettings,
@@ -47,36 +47,37 @@ def describe_places(
 ) -> DescribedSteps:
     """Return the steps of a video without speech, as a vision-language model describes its pictures.
 
-    If there are more places than the limit of requests allows, evenly spread places are described.
+    One picture of each segment of the video is described: of a shot, or of a part of a long shot. If
+    there are more segments than the limit of requests allows, evenly spread ones are described.
 
     Args:
         shots: slices of whole seconds that cover the video.
-        pictures: function that reads JPEGs by their seconds.
+        read_pictures: function that returns second -> JPEG for wanted seconds.
         duration: duration of the video or its part in seconds.
         settings: settings of the vision-language model and its server.
         start: second of the whole video at which the part begins. The report counts times from there.
 
     Raises WriterError if the server cannot be reached or refuses access.
     """
-    places = []
-    for place in video_places(shots):
-        if place.start < duration:
-            places.append(Span(float(place.start), min(float(place.stop), duration)))
+    segments = []
+    for segment in video_segments(shots):
+        if segment.start < duration:
+            segments.append(Span(float(segment.start), min(float(segment.stop), duration)))
 
-    # the places that are described, by a picture in the middle of their middle second
-    max_places = max(1, settings.requests * settings.choices)
-    count = len(places)
-    if count > max_places:
-        places = [places[n * count // max_places] for n in range(max_places)]
+    # the segments that are described, by a picture in the middle of their middle second
+    max_segments = max(1, settings.requests * settings.choices)
+    count = len(segments)
+    if count > max_segments:
+        segments = [segments[n * count // max_segments] for n in range(max_segments)]
     last = last_picture_second(duration)
     seconds = []
-    for place_span in places:
-        middle = (int(place_span.start) + math.ceil(place_span.end)) // 2 + 0.5
+    for span in segments:
+        middle = (int(span.start) + math.ceil(span.end)) // 2 + 0.5
         seconds.append(round(min(middle, last), 2))
     images: dict[float, bytes] = {}
     if settings.requests and not settings.dry_run:
-        images = pictures(seconds)
-    visible = [(span, at) for span, at in zip(places, seconds, strict=True) if at in images]
+        images = read_pictures(seconds)
+    visible = [(span, at) for span, at in zip(segments, seconds, strict=True) if at in images]
     with closing(open_server(settings)) as opened:
         runner = VisionRequests.start(opened, settings)
         replies = runner.describe([images[second] for _, second in visible])
@@ -85,14 +86,16 @@ def describe_places(
         "requests": runner.limits.sent,
         "tokens": runner.limits.used,
         "pictures": [start + second for _, second in visible],
-        "described": [reply.after for reply in replies],
+        "described": [reply.description for reply in replies],
     }
     reliability = settings.right / (settings.right + settings.wrong)
-    described = [(span, reply.after) for (span, _), reply in zip(visible, replies, strict=True)]
+    described = [
+        (span, reply.description) for (span, _), reply in zip(visible, replies, strict=True)
+    ]
     return DescribedSteps(
-        _merge_places(described, reliability),
+        _merge_segments(described, reliability),
         report,
-        _warning_notes(replies, len(places), settings),
+        _warning_notes(replies, len(segments), settings),
     )
 
 
@@ -118,23 +121,23 @@ def _warning_notes(
     return tuple(notes)
 
 
-def _merge_places(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
+def _merge_segments(described: Sequence[tuple[Span, str]], p_shown: float) -> tuple[Step, ...]:
     """Return one step for each run of adjacent parts of the video that have the same description.
 
     Args:
         described: span in seconds and description of each part, sorted by time. "" for no
             description.
-        score: P(shown) of each step.
+        p_shown: P(shown) of each step.
     """
     runs: list[tuple[Span, str]] = []
-    for place, text in described:
+    for segment, text in described:
         if runs:
-            last_place, last_text = runs[-1]
+            last_segment, last_text = runs[-1]
             is_same = last_text.lower() == text.lower()
-            if is_same and last_place.end == place.start:
-                runs[-1] = (Span(last_place.start, place.end), last_text)
+            if is_same and last_segment.end == segment.start:
+                runs[-1] = (Span(last_segment.start, segment.end), last_text)
                 continue
-        runs.append((place, text))
+        runs.append((segment, text))
     steps: list[Step] = []
     for span, text in runs:
         if not text:
@@ -147,7 +150,7 @@ def _merge_places(described: Sequence[tuple[Span, str]], score: float) -> tuple[
             at=span.center,
             status="seen",
             basis="vlm",
-            score=score,
+            score=p_shown,
             seen=(SEEN_BY_VLM,),
         )
         steps.append(step)

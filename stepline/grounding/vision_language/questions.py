@@ -1,6 +1,6 @@
 """Prompts of a vision-language model, and the parsing of its replies.
 
-A prompt shows lettered pictures of some places. It asks in which picture each of a few steps is done.
+A prompt shows lettered pictures of some segments of a video. It asks in which picture each of a few steps is done.
 "none" is an answer too. The model first writes what would be true after the step, so that a picture of
 the result also counts. A reply must be a JSON object of exactly this form. Other replies are refused
 with a reason, so that a model can set no times and add nothing. Words of the video are quoted as data.
@@ -73,12 +73,12 @@ class Reply:
 
     Attributes:
         answer: index of the chosen picture, None if no picture is chosen.
-        after: what would be true after the step, or the description of a picture.
+        description: of the expected result of the step, or of a picture.
         refusal: why the reply cannot be used, "" if it can.
     """
 
     answer: int | None = None
-    after: str = ""
+    description: str = ""
     refusal: str = ""
 
 
@@ -127,7 +127,7 @@ def _read_description(text: object) -> Reply:
     if not isinstance(text, str):
         return Reply(refusal="the reply leaves a picture out")
     reading = parse_reply("1. " + " ".join(text.split()))
-    return Reply(after="".join(reading.texts[:1]), refusal=reading.refusal or "")
+    return Reply(description="".join(reading.texts[:1]), refusal=reading.refusal or "")
 
 
 def choice_schema(step_count: int, picture_count: int) -> Schema:
@@ -250,7 +250,7 @@ class VisionRequests(CheckedRequests):
 
         Args:
             steps: texts of the steps.
-            pictures: a JPEG for each place.
+            pictures: a JPEG for each segment.
         """
         return self._request(
             [CHOICE_PROMPT, *steps],

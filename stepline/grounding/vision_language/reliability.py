@@ -1,6 +1,6 @@
 """Joint inference of where steps are shown, and of the reliability of a model that answers questions.
 
-A step is shown in one of P places or in none. A model is asked in which of some places it is shown,
+A step is shown in one of M segments or in none. A model is asked in which of some segments it is shown,
 or in none. Its answer is right with probability r, its reliability. Otherwise it guesses:
 
     P(a | truth, r, g) = r [a is right] + (1 - r) q_g(a)
@@ -22,7 +22,7 @@ a step moves only if all plausible hypotheses move it (a Gamma-minimax decision)
 power and a reliability. The plausible ones are those of the highest-density region. Questions are also
 chosen by their gain under the most adverse hypothesis. Source: Dawid and Skene 1979, with the
 grounder's posterior in place of other annotators.
-Letters: K steps, P places, N powers, R reliabilities, G behaviours.
+Letters: K steps, M segments, N powers, R reliabilities, G behaviours.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ USELESS_PRIOR = 0.5  # P(the model's answers are useless) before any answer
 MAX_USELESS_RELIABILITY = 0.1  # up to which the model is useless
 # of the hypotheses that must agree before a step moves
 PLAUSIBLE_PROBABILITY = 0.9
-# sum over places of the smallest P(place)
-MIN_PLACES_PROBABILITY = 1e-3
+# sum over segments of the smallest P(segment)
+MIN_SEGMENTS_PROBABILITY = 1e-3
 SLIP_PROBABILITY = 0.01  # of a uniform guess within any behaviour
 
 
@@ -61,9 +61,9 @@ class ChoiceAnswer:
 
     Attributes:
         step: index of the step.
-        choices: indices of the places, in the order of the pictures.
-        answer: index into `choices` of the chosen place, None for "none".
-        is_repeat: whether an earlier question about the step had mostly the same places.
+        choices: indices of the segments, in the order of the pictures.
+        answer: index into `choices` of the chosen segment, None for "none".
+        is_repeat: whether an earlier question about the step had mostly the same segments.
     """
 
     step: int
@@ -77,13 +77,13 @@ class AnswerInference:
     """Where the steps are shown and how reliable the model is, inferred from its answers.
 
     Attributes:
-        places: (K, P + 1) P(step k is shown in place p | answers). Last column: P(not shown).
-        agreed: (K, P + 1) as `places` if all plausible hypotheses agree on a change, else the prior.
-        adverse: (K, P + 1) as `places`, under the plausible hypothesis most adverse to a change.
+        segments: (K, M + 1) P(step k is shown in segment m | answers). Last column: P(not shown).
+        agreed: (K, M + 1) as `segments` if all plausible hypotheses agree on a change, else the prior.
+        adverse: (K, M + 1) as `segments`, under the plausible hypothesis most adverse to a change.
         reliability: (R,) P(reliability r | answers), for each r of RELIABILITY_GRID.
     """
 
-    places: Array
+    segments: Array
     agreed: Array
     adverse: Array
     reliability: Array
@@ -114,34 +114,34 @@ def infer(
     """Return where the steps are shown and how reliable the model is, given its answers.
 
     Args:
-        prior: (K, P + 1) P(step k is shown in place p). Last column: P(not shown).
+        prior: (K, M + 1) P(step k is shown in segment m). Last column: P(not shown).
         choice_answers: the answers of the model.
         right_count: earlier right answers, a parameter of the Beta prior of the reliability.
         wrong_count: earlier wrong answers, the other parameter.
     """
     # P(r): the Beta prior on the grid, and P(useless)
-    beta = (RELIABILITY_GRID + 0.01) ** (right_count - 1)  # (R,)
-    beta = beta * (1.0 - RELIABILITY_GRID) ** (wrong_count - 1)
-    beta = (1 - USELESS_PRIOR) * beta / beta.sum()
-    beta[0] += USELESS_PRIOR
+    reliability_prior = (RELIABILITY_GRID + 0.01) ** (right_count - 1)  # (R,)
+    reliability_prior = reliability_prior * (1.0 - RELIABILITY_GRID) ** (wrong_count - 1)
+    reliability_prior = (1 - USELESS_PRIOR) * reliability_prior / reliability_prior.sum()
+    reliability_prior[0] += USELESS_PRIOR
 
     # how likely each power and reliability is
     priors = [sharpen(prior, power) for power in PRIOR_POWERS]
-    inferred = [_infer_with_prior(sharp, choice_answers, beta) for sharp in priors]
+    inferred = [_infer_with_prior(sharp, choice_answers, reliability_prior) for sharp in priors]
     log_weight = np.stack([log_answers for log_answers, _ in inferred])  # (N, R)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()  # P(power, r | answers)
     plausible = highest_density(weight, PLAUSIBLE_PROBABILITY)  # (N, R)
 
-    # the places of the steps, over all hypotheses
-    places = np.einsum("nr,nkp->kp", weight, np.stack(priors))
+    # the segments of the steps, over all hypotheses
+    segments = np.einsum("nr,nkm->km", weight, np.stack(priors))
     agreed = prior.copy()
-    adverse = places.copy()
+    adverse = segments.copy()
     for k in sorted({choice_answer.step for choice_answer in choice_answers}):
-        rows = np.stack([posteriors[k] for _, posteriors in inferred])  # (N, R, P + 1)
-        places[k] = np.einsum("nr,nrp->p", weight, rows)
-        agreed[k], adverse[k] = _agreed_row(prior[k], places[k], rows[plausible])
-    return AnswerInference(places, agreed, adverse, weight.sum(axis=0))
+        rows = np.stack([posteriors[k] for _, posteriors in inferred])  # (N, R, M + 1)
+        segments[k] = np.einsum("nr,nrm->m", weight, rows)
+        agreed[k], adverse[k] = _agreed_row(prior[k], segments[k], rows[plausible])
+    return AnswerInference(segments, agreed, adverse, weight.sum(axis=0))
 
 
 def highest_density(weight: Array, mass: float) -> npt.NDArray[np.bool_]:
@@ -164,39 +164,39 @@ def highest_density(weight: Array, mass: float) -> npt.NDArray[np.bool_]:
 def _agreed_row(before: Array, after: Array, hypotheses: Array) -> tuple[Array, Array]:
     """Return the probabilities of one step on which all hypotheses agree, and the most adverse ones.
 
-    Both are (P + 1,), with P(not shown) last.
+    Both are (M + 1,), with P(not shown) last.
 
     Args:
-        before: (P + 1,) prior of the step.
-        after: (P + 1,) posterior of the step, averaged over the hypotheses.
-        hypotheses: (N, P + 1) posterior of the step under each of N plausible hypotheses.
+        before: (M + 1,) prior of the step.
+        after: (M + 1,) posterior of the step, averaged over the hypotheses.
+        hypotheses: (N, M + 1) posterior of the step under each of N plausible hypotheses.
     """
-    # the place
-    places = before[:-1]
-    old = int(places.argmax())
+    # the segment
+    segments = before[:-1]
+    old = int(segments.argmax())
     new = int(after[:-1].argmax())
     lead = hypotheses[:, old]
     if new != old:
         lead = hypotheses[:, new] - hypotheses[:, old]
         if (lead > 0).all():
-            places = after[:-1]
+            segments = after[:-1]
 
     # whether it is shown at all
     not_shown = before[-1]
     change = hypotheses[:, -1] - not_shown
     if (change > 0).all() or (change < 0).all():
         not_shown = after[-1]
-    in_places = places / places.sum() * (1 - not_shown)
-    return np.append(in_places, not_shown), hypotheses[lead.argmin()]
+    in_segments = segments / segments.sum() * (1 - not_shown)
+    return np.append(in_segments, not_shown), hypotheses[lead.argmin()]
 
 
 def sharpen(prior: Array, power: float) -> Array:
-    """Return probabilities (K, P + 1) with P(place | shown) raised to a power and normalised.
+    """Return probabilities (K, M + 1) with P(segment | shown) raised to a power and normalised.
 
     The last column, P(not shown), stays the same.
 
     Args:
-        prior: (K, P + 1) P(step k is shown in place p). Last column: P(not shown).
+        prior: (K, M + 1) P(step k is shown in segment m). Last column: P(not shown).
         power: exponent. Above 1 it makes the prior more confident.
     """
     not_shown = prior[:, -1:]
@@ -204,25 +204,25 @@ def sharpen(prior: Array, power: float) -> Array:
 
 
 def _infer_with_prior(
-    prior: Array, choice_answers: Sequence[ChoiceAnswer], beta: Array
+    prior: Array, choice_answers: Sequence[ChoiceAnswer], reliability_prior: Array
 ) -> tuple[Array, dict[int, Array]]:
-    """Return log P(r, answers), (R,), and P(place | r, answers), (R, P + 1), of each asked step.
+    """Return log P(r, answers), (R,), and P(segment | r, answers), (R, M + 1), of each asked step.
 
     The second is a dict from the index of the step.
 
     Args:
-        prior: (K, P + 1) P(step k is shown in place p), already raised to a power.
+        prior: (K, M + 1) P(step k is shown in segment m), already raised to a power.
         choice_answers: the answers of the model.
-        beta: (R,) prior P(r) of the reliabilities in RELIABILITY_GRID.
+        reliability_prior: (R,) prior P(r) of the reliabilities in RELIABILITY_GRID.
     """
     # P(r) P(g) before any answer
     letters = max((len(choice_answer.choices) for choice_answer in choice_answers), default=1)
     behaviours = [UNIFORM_PROBABILITY, NEVER_NONE_PROBABILITY, ALWAYS_NONE_PROBABILITY]
     behaviours += [OTHER_STEP_PROBABILITY / 3] * 3
     behaviours += [SAME_LETTER_PROBABILITY / letters] * letters  # (G,)
-    log_joint = np.log(np.outer(beta, behaviours))  # (R, G)
+    log_joint = np.log(np.outer(reliability_prior, behaviours))  # (R, G)
 
-    # log P(a step's answers | truth, r, g), (P + 1, R, G)
+    # log P(a step's answers | truth, r, g), (M + 1, R, G)
     shape = (prior.shape[1], *log_joint.shape)
     log_truths: dict[int, Array] = {}
     for choice_answer in choice_answers:
@@ -239,7 +239,7 @@ def _infer_with_prior(
     joint = np.exp(log_joint - max_log)
     p_behaviour = sum_to_one(joint)  # P(g | r, answers)
 
-    # the place of each asked step, over all behaviours
+    # the segment of each asked step, over all behaviours
     posteriors = {}
     for k, log_truth in log_truths.items():
         truth = np.exp(log_truth - log_steps[k])
@@ -248,13 +248,13 @@ def _infer_with_prior(
 
 
 def answer_likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -> Array:
-    """Return P(answer | truth, r, g), (P + 1, R, G).
+    """Return P(answer | truth, r, g), (M + 1, R, G).
 
-    The truth is one of P places or "not shown", r a reliability, and g one of G behaviours of a guess.
+    The truth is one of M segments or "not shown", r a reliability, and g one of G behaviours of a guess.
 
     Args:
         choice_answer: the answer to a question about one step.
-        prior: (K, P + 1) P(step k is shown in place p), for guesses of the places of other steps.
+        prior: (K, M + 1) P(step k is shown in segment m), for guesses of the segments of other steps.
         letters: largest number of choices of any question.
     """
     answer = choice_answer.answer
@@ -268,7 +268,7 @@ def answer_likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -
     others = prior[0]
     if len(prior) > 1:
         others = np.delete(prior, choice_answer.step, axis=0).mean(axis=0)
-    elsewhere = np.array([others, prior[before], prior[after]])  # (3, P + 1)
+    elsewhere = np.array([others, prior[before], prior[after]])  # (3, M + 1)
     p_choices = elsewhere[:, choices]
 
     # whether the answer is right, and how each behaviour guesses
@@ -293,13 +293,13 @@ def answer_likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -
 def expected_gain(
     posterior: Array, choices: Sequence[int], reliability: float, *, is_repeat: bool = False
 ) -> float:
-    """Return by how much a question is expected to raise P(the most likely place of a step is right).
+    """Return by how much a question is expected to raise P(the most likely segment of a step is right).
 
     Args:
-        posterior: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
-        choices: indices of the places in the question.
+        posterior: (M + 1,) P(the step is shown in each segment). Last entry: P(not shown).
+        choices: indices of the segments in the question.
         reliability: P(an answer is not a guess). Guesses are uniform here.
-        is_repeat: whether an earlier question about the step had mostly the same places.
+        is_repeat: whether an earlier question about the step had mostly the same segments.
     """
     options = [*choices, None]
     count = len(options)
@@ -318,11 +318,11 @@ def expected_gain(
     return float((table * posterior).max(axis=1).sum() - posterior.max())
 
 
-def likeliest_places(posterior: Array, count: int) -> tuple[int, ...]:
-    """Return the indices of the most likely places of a step, the best first.
+def most_likely_segments(posterior: Array, count: int) -> tuple[int, ...]:
+    """Return the indices of the most likely segments of a step, the best first.
 
     Args:
-        posterior: (P + 1,) P(the step is shown in each place). Last entry: P(not shown).
-        count: maximal number of places.
+        posterior: (M + 1,) P(the step is shown in each segment). Last entry: P(not shown).
+        count: maximal number of segments.
     """
     return tuple(np.argsort(-posterior[:-1], kind="stable")[:count].tolist())

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -47,19 +47,19 @@ class TextVectors:
     """Text vectors of videos: from a store, a folder of files, one file of many texts, or the
     network's own text encoder."""
 
-    def __init__(self, path: Path | None, loaded: LoadedAligner) -> None:
+    def __init__(self, path: Path | None, aligner: LoadedAligner) -> None:
         """Open the vectors.
 
         Args:
             path: the store, folder or file. None: the network's text encoder makes the vectors.
-            loaded: the network.
+            aligner: the network.
 
         Raises ModelError if the network's encoder is needed and cannot be loaded.
         """
         self._path = path
         self._store: FeatureStore | None = None
         if path is None:
-            self._encoder = loaded.get_text_encoder_name("--texts")
+            self._encoder = aligner.get_text_encoder_name("--texts")
         elif not path.is_file():
             self._store = open_store_if_any(path)
 
@@ -88,8 +88,7 @@ class TextVectors:
                 f"{self._path}: {len(absent)} of {len(texts)} texts have no vector, first "
                 f"{absent[0]!r}; extract them with the same encoder"
             )
-        rows = [row_of[text] for text in asked_texts]
-        return np.ascontiguousarray(stored.values[rows])
+        return np.ascontiguousarray(stored.values[[row_of[text] for text in asked_texts]])
 
     @cached_property
     def _file_features(self) -> TextFeatures:
@@ -108,7 +107,7 @@ class TextVectors:
         return TextFeatures(lines.texts, self._store.matrix(video))
 
 
-BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]
+BenchmarkName = Literal["htm-align", "ht-step", "crosstask"]
 BENCHMARK_MODES: dict[BenchmarkName, Mode] = {
     "htm-align": "narration",
     "ht-step": "step",
@@ -234,7 +233,7 @@ def _make_plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
 
 def score_questions(
     questions: Sequence[AlignmentQuestion],
-    loaded: LoadedAligner,
+    aligner: LoadedAligner,
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> BenchmarkAnswers[TextScores]:
@@ -243,16 +242,16 @@ def score_questions(
 
     Args:
         questions: videos with the texts to localize.
-        loaded: the network.
+        aligner: the network.
         inputs: features of the videos and vectors of the texts.
         settings: how long videos are split, and whether texts are in order.
     """
 
     def score(question: AlignmentQuestion) -> TextScores:
         features = inputs.features.read(question.video)
-        loaded.check_features(features, inputs.vectors.get_encoder_name(question.video))
+        aligner.check_features(features, inputs.vectors.get_encoder_name(question.video))
         vectors = inputs.vectors.read_vectors(question.video, question.texts)
-        return score_texts(loaded.aligner, features, vectors, settings=settings)
+        return score_texts(aligner.network, features, vectors, settings=settings)
 
     return answer_questions({question.id: question for question in questions}, score)
 
@@ -260,7 +259,7 @@ def score_questions(
 def write_alignments(
     name: BenchmarkName,
     questions: Sequence[AlignmentQuestion],
-    loaded: LoadedAligner,
+    aligner: LoadedAligner,
     inputs: BenchmarkInputs,
     out: Path,
     settings: AlignerSettings,
@@ -271,7 +270,7 @@ def write_alignments(
     Args:
         name: name of the benchmark.
         questions: videos with the texts to localize.
-        loaded: the network.
+        aligner: the network.
         inputs: features of the videos and vectors of the texts.
         out: file to write: JSON, or for ht-step also .csv.
         settings: how texts are localized.
@@ -283,7 +282,7 @@ def write_alignments(
         raise DatasetError(
             f"{out}: the server's queries do not number their steps as a .csv does; name a .json"
         )
-    answers = score_questions(questions, loaded, inputs, settings)
+    answers = score_questions(questions, aligner, inputs, settings)
     answers.require_any(" videos")
     records: list[Record] = []
     tree: dict[str, Any] = {}
@@ -291,7 +290,7 @@ def write_alignments(
         text_scores = answers.by_id.get(question.id)
         if text_scores is None:
             continue
-        placement = place_steps(question.steps, text_scores, loaded.calibration, settings=settings)
+        placement = place_steps(question.steps, text_scores, aligner.calibration, settings=settings)
         # of the best row of each text, as the released code counts
         seconds = [float(row / text_scores.rate) for row in placement.posterior.best_rows]
         if name == "ht-step":

@@ -73,17 +73,17 @@ class LoadedAligner(LoadedNetwork):
     """A network in evaluation mode.
 
     Attributes:
-        aligner: the network.
+        network: the network itself.
         calibration: the calibration of P(shown) that is stored next to the network's file. None:
             there is none.
     """
 
-    aligner: "Aligner"
+    network: "Aligner"
     calibration: Calibration | None
 
     def check_text_width(self, width: int) -> None:
         """Raise ModelError if the network takes text vectors of another width than `width`."""
-        own = self.aligner.settings.text_width
+        own = self.network.settings.text_width
         if width != own:
             raise ModelError(
                 f"{self.path}: trained on texts {own} wide, given are texts {width} wide; {self._cure}"
@@ -95,7 +95,7 @@ class LoadedAligner(LoadedNetwork):
         option: command-line option by which the user gives text vectors, for the message. Raises
         ModelError if `text.embed` has no such encoder, so that text vectors must be given.
         """
-        width = self.aligner.settings.text_width
+        width = self.network.settings.text_width
         if self.space == NO_SPACE and width == MINILM_WIDTH:
             return "minilm"
         # "clip", "internvideo" and the like name vectors that only their files hold
@@ -120,8 +120,8 @@ def load_aligner(path: Path) -> LoadedAligner:
     calibration = read_calibration(calibration_path(file), digest)
     space, aligner = _read_network(file)
     width = aligner.settings.video_width
-    accepts_unit_rows = aligner.settings.feature_scale != "none"
-    return LoadedAligner(file, digest, space, width, accepts_unit_rows, aligner, calibration)
+    accepts_normalized_rows = aligner.settings.feature_scale != "none"
+    return LoadedAligner(file, digest, space, width, accepts_normalized_rows, aligner, calibration)
 
 
 def read_aligner(path: Path) -> "Aligner":

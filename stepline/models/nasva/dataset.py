@@ -9,7 +9,6 @@ never replaced. Letters: K texts, T feature rows, C width of a row.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +38,6 @@ def make_labelled_sample(
     spans: Sequence[Sequence[Span]],
     *,
     ordered: bool,
-    rule: LabelRule = "covering",
 ) -> Sample:
     """Return a video with its texts as a training sample.
 
@@ -49,7 +47,6 @@ def make_labelled_sample(
         vectors: (K, C) text vectors.
         spans: for each text, the spans of its label in seconds. Empty for a text without a label.
         ordered: True if the texts are in spoken order.
-        rule: which feature rows a span labels; see `make_label_matrix`.
 
     Raises ShapeError when they do not fit together.
     """
@@ -57,7 +54,7 @@ def make_labelled_sample(
         raise ShapeError(
             f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
         )
-    return Sample(name, features.values, vectors, make_label_matrix(spans, features, rule), ordered)
+    return Sample(name, features.values, vectors, make_label_matrix(spans, features), ordered)
 
 
 def make_label_matrix(
@@ -81,9 +78,7 @@ def make_label_matrix(
     return labels
 
 
-def find_labelled_rows(
-    span: Span, features: FeatureSequence, rule: LabelRule = "covering"
-) -> slice:
+def find_labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule) -> slice:
     """Return the slice of feature rows that a span labels, by a rule of `make_label_matrix`. The
     slice is empty, or after the last row, where the span labels none."""
     if rule == "inclusive":
@@ -94,8 +89,8 @@ def find_labelled_rows(
     return slice(rows.start, max(rows.stop, rows.start + 1))
 
 
-RowIndices: TypeAlias = npt.NDArray[np.int32]
-SmallIndices: TypeAlias = npt.NDArray[np.int16] | npt.NDArray[np.int32]
+RowIndices = npt.NDArray[np.int32]
+SmallIndices = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 MAX_HELD_OUT = 500  # samples that are scored
 OTHER_TEXTS = "the features of its texts are of other texts"
@@ -153,8 +148,7 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
             as_asked: True to give only narrations an order, as benchmarks do. False: steps too.
         """
         shards = [features[part.video].shard for part in parts]
-        lengths = [part.length for part in parts]
-        super().__init__(self._read_sample, lengths, shards, parts, omitted)
+        super().__init__(self._read_sample, [part.length for part in parts], shards, parts, omitted)
         self._features = features
         self._vectors = vectors
         self._settings = settings

@@ -18,7 +18,6 @@ texts are scored together, because otherwise their rivals would tell the two set
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +82,7 @@ class CalibrationQuality:
 def calibrate(
     name: BenchmarkName,
     questions: Sequence[AlignmentQuestion],
-    loaded: LoadedAligner,
+    aligner: LoadedAligner,
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> tuple[CalibrationQuality, dict[str, str]]:
@@ -93,7 +92,7 @@ def calibrate(
     Args:
         name: name of the benchmark.
         questions: videos with their texts, and whether each is shown.
-        loaded: the network.
+        aligner: the network.
         inputs: features of the videos and vectors of the texts.
         settings: how the network scores texts.
 
@@ -106,7 +105,7 @@ def calibrate(
         )
     # How the texts of each video score, with the truth.
     settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
-    answers = score_questions(questions, loaded, inputs, settings)
+    answers = score_questions(questions, aligner, inputs, settings)
     scored_videos = [
         (answers.by_id[question.id], np.array(question.truth, dtype=bool))
         for question in questions
@@ -120,9 +119,9 @@ def calibrate(
     quality = cross_validate(scored_videos)
 
     # the other modes' regressions stay
-    modes = dict(loaded.calibration.modes) if loaded.calibration else {}
+    modes = dict(aligner.calibration.modes) if aligner.calibration else {}
     modes[settings.mode] = fit_logistic(*_stack_features(scored_videos))
-    write_calibration(Calibration(loaded.sha256, modes), calibration_path(loaded.path))
+    write_calibration(Calibration(aligner.sha256, modes), calibration_path(aligner.path))
     return quality, answers.missing
 
 
@@ -189,7 +188,7 @@ MAX_PROBABILITY = 0.999  # no text is surely own, or surely foreign
 
 
 def calibrate_on_foreign_texts(
-    loaded: LoadedAligner,
+    aligner: LoadedAligner,
     score_pairs: Iterable[tuple[TextScores, TextScores]],
     *,
     mode: Mode = "step",
@@ -199,7 +198,7 @@ def calibrate_on_foreign_texts(
     as shown.
 
     Args:
-        loaded: the network.
+        aligner: the network.
         score_pairs: for each video, the scores of its own texts, and of its own texts followed by foreign
             ones. They are read one video at a time.
         mode: of the texts.
@@ -223,7 +222,7 @@ def calibrate_on_foreign_texts(
         np.concatenate(foreign),
         shown_fraction=shown_fraction,
     )
-    return Calibration(loaded.sha256, {mode: logistic}), share
+    return Calibration(aligner.sha256, {mode: logistic}), share
 
 
 def fit_on_foreign_texts(
@@ -231,7 +230,7 @@ def fit_on_foreign_texts(
     own_joint_features: Array,
     foreign_features: Array,
     *,
-    shown_fraction: float | None = None,
+    shown_fraction: float | None,
 ) -> tuple[LogisticRegression, float]:
     """Return a logistic regression for P(shown), and the fraction of own texts that count as shown.
 
@@ -290,7 +289,7 @@ def compute_shown_probability(
 # squared
 MAX_CANDIDATES = 1000
 
-RowIndices: TypeAlias = npt.NDArray[np.int64]
+RowIndices = npt.NDArray[np.int64]
 
 
 def choose_foreign_texts(

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.fusion import picture_status, separate_overlapping_spans, without_place
+from stepline.grounding.fusion import (
+    MAX_SAID_ONLY_PROBABILITY,
+    UNCONFIRMED,
+    picture_status,
+    separate_overlapping_spans,
+    without_place,
+)
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.models.nasva.align import (
     Posterior,
@@ -41,8 +47,8 @@ class StepPlacement:
     """Localized steps of one video. K steps, T feature rows.
 
     Attributes:
-        steps: K steps with span, best second, P(shown) as the score, and status. A step that counts
-            as not shown has no span.
+        steps: K steps with span, best second, P(shown) as the score, and status. A step that is
+            only said or not found has no span.
         alignment: (K, T) P(step k is being shown in row t).
         posterior: where, and whether, each step is shown, as probabilities.
         spans: the most likely span of each step in seconds, also for steps that are not shown.
@@ -124,10 +130,8 @@ def place_steps(
     # whether each step is shown, by itself
     logistic = None if calibration is None else calibration.modes.get(settings.mode)
     p_shown = estimate_uncalibrated(text_scores)
-    min_probability = 0.0
     if logistic is not None:
         p_shown = logistic(compute_calibration_features(text_scores))
-        min_probability = settings.shown_threshold
 
     # where and whether, with regard to the other steps
     prior = _compute_speech_prior(steps, text_scores)
@@ -139,13 +143,14 @@ def place_steps(
     spans = extract_spans(posterior.row_probabilities, text_scores.rate, settings, end=duration)
     seconds = find_best_seconds(posterior.row_probabilities, spans, text_scores.rate, end=duration)
     rows = zip(steps, spans, seconds, posterior.p_shown.tolist(), strict=True)
-    status = picture_status("network", None if logistic else NOT_CALIBRATED)
     placed_steps = []
     for step, span, at, p in rows:
-        if p < min_probability:
+        is_low = logistic is not None and p < settings.shown_threshold
+        if is_low and (step.said is None or p <= MAX_SAID_ONLY_PROBABILITY):
             placed_steps.append(without_place(step, p))
             continue
-        update = {"spans": (span,), "at": at, "score": p, **status}
+        doubt = NOT_CALIBRATED if logistic is None else UNCONFIRMED if is_low else None
+        update = {"spans": (span,), "at": at, "score": p, **picture_status("network", doubt)}
         placed_steps.append(step.model_copy(update=update))
 
     # A step is shown at a second only if it is shown at all.
@@ -168,11 +173,11 @@ def place_steps(
 
 def ground_by_aligner(
     steps: Sequence[Step],
-    loaded: LoadedAligner,
+    aligner: LoadedAligner,
     features: FeatureSequence,
     vectors: Matrix,
     *,
-    settings: AlignerSettings = AlignerSettings(),
+    settings: AlignerSettings,
     duration: float | None = None,
     order_probabilities: Array | None = None,
 ) -> AlignerGrounding:
@@ -183,7 +188,7 @@ def ground_by_aligner(
 
     Args:
         steps: K steps.
-        loaded: the network.
+        aligner: the network.
         features: feature rows of the video.
         vectors: (K, C) text vectors of the steps, by the network's text encoder.
         settings: settings of `place_steps`, and how long videos are split into windows. None: the
@@ -194,12 +199,12 @@ def ground_by_aligner(
 
     Raises ModelError or ShapeError if the features or vectors do not fit the network.
     """
-    loaded.check_features(features)
-    text_scores = score_texts(loaded.aligner, features, vectors, settings)
+    aligner.check_features(features)
+    text_scores = score_texts(aligner.network, features, vectors, settings)
     placement = place_steps(
         steps,
         text_scores,
-        loaded.calibration,
+        aligner.calibration,
         settings=settings,
         duration=duration,
         order_probabilities=order_probabilities,
@@ -207,7 +212,7 @@ def ground_by_aligner(
     placed_steps = placement.steps
     if settings.spans == "grown":
         placed_steps = separate_overlapping_spans(placed_steps)
-    report = AlignerReport(loaded.sha256, placement.calibrated)
+    report = AlignerReport(aligner.sha256, placement.calibrated)
     return AlignerGrounding(placed_steps, placement.alignment, report)
 
 

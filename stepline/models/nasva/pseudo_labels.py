@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +52,7 @@ from stepline.records import FeatureSequence, Matrix, Span
 log = logging.getLogger(__name__)
 
 # where each text of one video is placed (None: it has no label)
-StepSpans: TypeAlias = tuple[Span | None, ...]
+StepSpans = tuple[Span | None, ...]
 
 LEAST_KEPT_SHARE = 0.02  # of the texts, below which labelling is an error
 MIN_LABELLED_SHARE = 0.05  # of the texts, below which there is a warning
@@ -228,8 +227,7 @@ def make_step_samples(
         return make_labelled_sample(video.id, features, vectors[texts], spans_of_text, ordered=True)
 
     lengths = [video.rows for video, _ in labelled]
-    shards = [video.shard for video, _ in labelled]
-    return LazySamples(make_sample, lengths, shards)
+    return LazySamples(make_sample, lengths, [video.shard for video, _ in labelled])
 
 
 def make_unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:

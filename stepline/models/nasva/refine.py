@@ -362,9 +362,9 @@ class RefineSources:
     narration_vectors: str | None = None
     excluded: tuple[Path, ...] = ()
 
-    def get_narration_vectors(self) -> str:
-        """Return the source of the narrations' text vectors: path of a store, or name of an
-        encoder. The vectors must come from the encoder of the steps' vectors."""
+    def narration_vector_source(self) -> str:
+        """Return where the text vectors of the narrations come from: path of a store, or name of an
+        encoder, which must be that of the steps' vectors."""
         if self.narration_vectors:
             return self.narration_vectors
         if self.narrations and is_feature_store(self.narrations):
@@ -475,7 +475,7 @@ def _gather_narrations(
     if sources.narrations is None:
         return None
     texts = partial(read_labelled_texts, sources.narrations, "narration")
-    encoder = sources.get_narration_vectors()
+    encoder = sources.narration_vector_source()
     vectors_folder = folder / "vectors" / "narration"
     vectors = call_first_then_all(
         lambda: open_or_store_text_vectors(encoder, texts(), vectors_folder)

@@ -2,7 +2,7 @@
 Importing this file does not import torch."""
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, field_serializer, model_validator
 
@@ -21,42 +21,40 @@ from stepline.settings import (
     Width,
 )
 
-Teachers: TypeAlias = Annotated[int, Field(ge=1, le=100)]
-DropoutRate: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
-NetworkForm: TypeAlias = Literal["released", "paper"]
-FeatureScale: TypeAlias = Literal["unit_variance", "none"]
-LossForm: TypeAlias = Literal["paper", "release"]
-OrderDraw: TypeAlias = Literal["sample", "batch"]
+Teachers = Annotated[int, Field(ge=1, le=100)]
+DropoutRate = Annotated[float, Field(ge=0.0, lt=1.0)]
+NetworkForm = Literal["released", "paper"]
+FeatureScale = Literal["unit_variance", "none"]
+LossForm = Literal["paper", "release"]
+OrderDraw = Literal["sample", "batch"]
 
 
 class AlignerNetworkSettings(Settings):
     """The grounding network: NaSVA, section 3.2 and supplement. Sizes are those of the released
     code."""
 
-    video_width: Width = Field(
-        768, description="C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512"
-    )
-    text_width: Width = Field(768, description="C of a sentence vector")
-    width: Width = Field(256, description="D, width of the network; supplement")
-    heads: Heads = Field(8, description="attention heads; supplement")
-    encoder_layers: LayersOrZero = Field(3, description="layers over feature rows; section 3.2")
-    decoder_layers: Layers = Field(3, description="layers over texts; section 3.2")
-    feed_forward: Width = Field(2048, description="hidden width of the feed-forward; released code")
-    projection: Width = Field(
-        64, description="d of the vectors whose cosine is the score; supplement"
-    )
-    text_positions: Width = Field(
-        1024, description="largest number of texts in order; released code"
-    )
-    dropout: DropoutRate = Field(
-        0.1,
-        description="dropout of each block's output and inside the feed-forward (released code)",
-    )
-    attention_dropout: DropoutRate = Field(
-        0.0,
-        description="dropout of attention weights. Released code: 0.1, which takes 2-4 times the time "
-        "and memory",
-    )
+    video_width: Width = 768
+    """C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512"""
+    text_width: Width = 768
+    """C of a sentence vector"""
+    width: Width = 256
+    """D, width of the network; supplement"""
+    heads: Heads = 8
+    """attention heads; supplement"""
+    encoder_layers: LayersOrZero = 3
+    """layers over feature rows; section 3.2"""
+    decoder_layers: Layers = 3
+    """layers over texts; section 3.2"""
+    feed_forward: Width = 2048
+    """hidden width of the feed-forward; released code"""
+    projection: Width = 64
+    """d of the vectors whose cosine is the score; supplement"""
+    text_positions: Width = 1024
+    """largest number of texts in order; released code"""
+    dropout: DropoutRate = 0.1
+    """dropout of each block's output and inside the feed-forward (released code)"""
+    attention_dropout: DropoutRate = 0.0
+    """dropout of attention weights. Released code: 0.1, which takes 2-4 times the time and memory"""
     form: NetworkForm = Field(
         "released",
         description='"released": as the published code, with positions at every attention and LayerNorm '
@@ -66,9 +64,8 @@ class AlignerNetworkSettings(Settings):
         "unit_variance",
         description='scale of feature rows: mean square 1, or as they are. Released: "none"',
     )
-    alignability: bool = Field(
-        False, description="whether the network has the alignability head, y of equation 1"
-    )
+    alignability: bool = False
+    """whether the network has the alignability head, y of equation 1"""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "AlignerNetworkSettings":
@@ -82,50 +79,34 @@ class AlignerNetworkSettings(Settings):
 class AlignerLossSettings(Settings):
     """The loss of the network, and the shuffling of texts: NaSVA, section 3.3."""
 
-    form: LossForm = Field(
-        "paper",
-        description='rivals: seconds of the same video. "release": of the batch. `loss.py` says '
-        "more",
-    )
-    temperature: Positive = Field(0.07, description="tau; NaSVA section 4.2, smaller is sharper")
-    shuffled: Fraction = Field(
-        0.5, description="probability that texts are shuffled; supplement 6.3"
-    )
-    drawn: OrderDraw = Field(
-        "sample",
-        description="whether shuffling is drawn for each sample, or once per batch (released code)",
-    )
+    form: LossForm = "paper"
+    """rivals: seconds of the same video. "release": of the batch. `loss.py` says more"""
+    temperature: Positive = 0.07
+    """tau; NaSVA section 4.2, smaller is sharper"""
+    shuffled: Fraction = 0.5
+    """probability that texts are shuffled; supplement 6.3"""
+    drawn: OrderDraw = "sample"
+    """whether shuffling is drawn for each sample, or once per batch (released code)"""
 
 
-UnlabelledTexts: TypeAlias = Literal["keep", "drop"]
+UnlabelledTexts = Literal["keep", "drop"]
 
 
 class AlignerDataSettings(Settings):
     """Which videos and texts become training samples, and which rows their labels cover."""
 
-    label_rule: LabelRule = Field(
-        "covering",
-        description='rows that a span labels. "inclusive" is the released code\'s. See '
-        "`dataset.find_labelled_rows`",
-    )
-    step_place: StepLabelSource = Field(
-        "shown_or_said", description='span that labels a step. "said": stage 1 of the paper'
-    )
-    unlabelled: UnlabelledTexts = Field(
-        "keep",
-        description="texts without a label: context, and what the alignability head learns from",
-    )
-    longest: Annotated[int, Field(ge=1, le=1200)] = Field(
-        1200, description="feature rows of a video that are used. Supplement: 1200 s"
-    )
-    slack: NonNegative = Field(
-        5.0, description="seconds that a video's stated length may differ from its features'"
-    )
-    held_out: Fraction = Field(
-        0.0,
-        description="fraction of the videos, chosen by id, that are not trained on and choose the best "
-        "network",
-    )
+    label_rule: LabelRule = "covering"
+    """rows that a span labels. "inclusive" is the released code's. See `dataset.find_labelled_rows`"""
+    step_place: StepLabelSource = "shown_or_said"
+    """span that labels a step. "said": stage 1 of the paper"""
+    unlabelled: UnlabelledTexts = "keep"
+    """texts without a label: context, and what the alignability head learns from"""
+    longest: Annotated[int, Field(ge=1, le=1200)] = 1200
+    """feature rows of a video that are used. Supplement: 1200 s"""
+    slack: NonNegative = 5.0
+    """seconds that a video's stated length may differ from its features'"""
+    held_out: Fraction = 0.0
+    """fraction of the videos, chosen by id, that are not trained on and choose the best network"""
 
 
 class AlignerRunSettings(Settings):
@@ -138,66 +119,47 @@ class AlignerRunSettings(Settings):
     train: TrainSettings = TrainSettings()
 
 
-Mode: TypeAlias = Literal["step", "narration"]
-TextOrder: TypeAlias = Literal["none", "given"]
-SpanRule: TypeAlias = Literal["start", "center", "grown"]
+Mode = Literal["step", "narration"]
+TextOrder = Literal["none", "given"]
+SpanRule = Literal["start", "center", "grown"]
 
 
 class AlignerSettings(Settings):
     """How a trained network localizes texts. The defaults were chosen on two simulated sets (seeds
     10, 11) that no result uses."""
 
-    path: Path | None = Field(
-        None,
-        description="the trained network, a .safetensors file or a folder of one. None: no "
-        "network is used",
-    )
-    mode: Mode = Field(
-        "step",
-        description='"narration": the texts are in spoken order, and the network gets their places',
-    )
-    whole: Count = Field(
-        1200, description="rows up to which a video is aligned as a whole. NaSVA trained on as many"
-    )
-    window: Count = Field(600, description="rows of each window of a longer video; TAN: 64")
-    stride: Count = Field(
-        300, description="rows between the starts of windows, at most half a window; TAN: 16"
-    )
-    batch: Batch = Field(4, description="windows aligned together")
-    temperature: Positive = Field(
-        0.07,
-        description="tau that turns cosines into probabilities; smaller is sharper (NaSVA section 4.2)",
-    )
-    compete: NonNegative = Field(
-        1.0, description="weight of the competition of texts for feature rows. 0: none"
-    )
-    order: TextOrder = Field(
-        "none",
-        description='"given": two texts that are shown in another order than in the list cost up to '
-        "1.5 nats",
-    )
-    speech: NonNegative = Field(
-        0.25, description="weight of the time at which a text is said, if it is known. 0: none"
-    )
-    typical: Count = Field(
-        8, description="feature rows that a text occupies when texts compete; NaSVA: 8 s"
-    )
-    spans: SpanRule = Field(
-        "grown",
-        description='"start", "center": `duration` from, around the best row. "grown": around the '
-        "peak",
-    )
-    duration: Positive = Field(
-        8.0, description="seconds of a span that is not grown; NaSVA section 4.2"
-    )
-    smooth: Count = Field(
-        7,
-        description="odd number of rows over which probabilities are summed before a span is grown",
-    )
-    grow: Fraction = Field(0.4, description="fraction of the peak at which a grown span ends")
-    shown_threshold: Fraction = Field(
-        0.5, description="P(shown) below which a text counts as not shown"
-    )
+    path: Path | None = None
+    """the trained network, a .safetensors file or a folder of one. None: no network is used"""
+    mode: Mode = "step"
+    """ "narration": the texts are in spoken order, and the network gets their places"""
+    whole: Count = 1200
+    """rows up to which a video is aligned as a whole. NaSVA trained on as many"""
+    window: Count = 600
+    """rows of each window of a longer video; TAN: 64"""
+    stride: Count = 300
+    """rows between the starts of windows, at most half a window; TAN: 16"""
+    batch: Batch = 4
+    """windows aligned together"""
+    temperature: Positive = 0.07
+    """tau that turns cosines into probabilities; smaller is sharper (NaSVA section 4.2)"""
+    compete: NonNegative = 1.0
+    """weight of the competition of texts for feature rows. 0: none"""
+    order: TextOrder = "none"
+    """ "given": two texts that are shown in another order than in the list cost up to 1.5 nats"""
+    speech: NonNegative = 0.25
+    """weight of the time at which a text is said, if it is known. 0: none"""
+    typical: Count = 8
+    """feature rows that a text occupies when texts compete; NaSVA: 8 s"""
+    spans: SpanRule = "grown"
+    """ "start", "center": `duration` from, around the best row. "grown": around the peak"""
+    duration: Positive = 8.0
+    """seconds of a span that is not grown; NaSVA section 4.2"""
+    smooth: Count = 7
+    """odd number of rows over which probabilities are summed before a span is grown"""
+    grow: Fraction = 0.4
+    """fraction of the peak at which a grown span ends"""
+    shown_threshold: Fraction = 0.5
+    """P(shown) below which a text counts as not shown"""
 
     @model_validator(mode="after")
     def _check_windows(self) -> "AlignerSettings":
@@ -208,38 +170,25 @@ class AlignerSettings(Settings):
         return self
 
 
-ThresholdKind: TypeAlias = Literal["cosine", "quantile"]
-BestAt: TypeAlias = Literal["start", "center"]
+ThresholdKind = Literal["cosine", "quantile"]
+BestAt = Literal["start", "center"]
 
 
 class RefineSettings(Settings):
     """How alignment matrices become labels: NaSVA, section 3.3, tables 3, 8 and 9."""
 
-    threshold: Fraction = Field(
-        0.0,
-        description="eps2. The paper's 0.8 is a cosine and does not carry over to other features",
-    )
-    threshold_kind: ThresholdKind = Field(
-        "quantile",
-        description='"cosine": of the best second. "quantile": share of the texts to drop',
-    )
-    position: BestAt = Field(
-        "center",
-        description="where in its label the best second is. NaSVA: start, which its table 8 "
-        "prefers",
-    )
-    seconds: Positive | None = Field(
-        8.0,
-        description="length of a label in seconds. None: grown around the best second. NaSVA section 4.2",
-    )
-    grow: Fraction = Field(
-        0.7, description="zeta, fraction of the peak at which a grown label ends; NaSVA section 4.2"
-    )
-    agree: Positive | None = Field(
-        4.0,
-        description="largest distance in seconds of the teachers' best seconds. None: they need not "
-        "agree",
-    )
+    threshold: Fraction = 0.0
+    """eps2. The paper's 0.8 is a cosine and does not carry over to other features"""
+    threshold_kind: ThresholdKind = "quantile"
+    """ "cosine": of the best second. "quantile": share of the texts to drop"""
+    position: BestAt = "center"
+    """where in its label the best second is. NaSVA: start, which its table 8 prefers"""
+    seconds: Positive | None = 8.0
+    """length of a label in seconds. None: grown around the best second. NaSVA section 4.2"""
+    grow: Fraction = 0.7
+    """zeta, fraction of the peak at which a grown label ends; NaSVA section 4.2"""
+    agree: Positive | None = 4.0
+    """largest distance in seconds of the teachers' best seconds. None: they need not agree"""
 
     @model_validator(mode="after")
     def _check_quantile(self) -> "RefineSettings":
@@ -248,9 +197,9 @@ class RefineSettings(Settings):
         return self
 
 
-RoundNumber: TypeAlias = Annotated[int, Field(ge=1, le=20)]
+RoundNumber = Annotated[int, Field(ge=1, le=20)]
 # Goes unnamed where no round differs, so that runs of before are the same.
-RoundTable: TypeAlias = Annotated[
+RoundTable = Annotated[
     dict[RoundNumber, RefineSettings], Field(exclude_if=lambda rounds: not rounds)
 ]
 
@@ -258,22 +207,15 @@ RoundTable: TypeAlias = Annotated[
 class SelfTrainSettings(Settings):
     """Rounds of training and labelling: NaSVA, section 3.3."""
 
-    rounds: Annotated[int, Field(ge=0, le=20)] = Field(
-        1, description="times that labels are made again (NaSVA section 4.2)"
-    )
-    teachers: Teachers = Field(
-        2, description="networks of other seeds whose matrices are averaged; the paper has one"
-    )
-    teacher_epochs: Count = Field(
-        4,
-        description="epochs of a teacher. A teacher that trains long overfits the noise of its labels",
-    )
+    rounds: Annotated[int, Field(ge=0, le=20)] = 1
+    """times that labels are made again (NaSVA section 4.2)"""
+    teachers: Teachers = 2
+    """networks of other seeds whose matrices are averaged; the paper has one"""
+    teacher_epochs: Count = 4
+    """epochs of a teacher. A teacher that trains long overfits the noise of its labels"""
     refine: RefineSettings = RefineSettings()
-    by_round: RoundTable = Field(
-        default_factory=dict,
-        description="what a round, by its number from 1, has in place of `refine`: "
-        "by_round.2.position=center",
-    )
+    by_round: RoundTable = Field(default_factory=dict)
+    """what a round, by its number from 1, has in place of `refine`: by_round.2.position=center"""
 
     def get_round_settings(self, number: int) -> RefineSettings:
         """Return how a round makes its labels: `refine`, with the values of `by_round` for this
@@ -302,7 +244,7 @@ class SelfTrainSettings(Settings):
         return self
 
 
-SaidSource: TypeAlias = Literal["given", "likeness"]
+SaidSource = Literal["given", "likeness"]
 
 
 class RefineRunSettings(Settings):
@@ -313,19 +255,14 @@ class RefineRunSettings(Settings):
     `model.text_width` are taken from the features.
     """
 
-    said: SaidSource = Field(
-        "given",
-        description="where a step is said: as its record has it, or by likeness to the narration "
-        "again",
-    )
+    said: SaidSource = "given"
+    """where a step is said: as its record has it, or by likeness to the narration again"""
     coarse: CoarseSettings = CoarseSettings()
     data: AlignerDataSettings = AlignerDataSettings()
     model: AlignerNetworkSettings = AlignerNetworkSettings()
     loss: AlignerLossSettings = AlignerLossSettings()
-    train: TrainSettings = Field(
-        TrainSettings(),
-        description="of the final network. Teachers stop after rounds.teacher_epochs",
-    )
+    train: TrainSettings = TrainSettings()
+    """of the final network. Teachers stop after rounds.teacher_epochs"""
     rounds: SelfTrainSettings = SelfTrainSettings()
 
 

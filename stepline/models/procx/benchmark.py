@@ -19,9 +19,7 @@ from stepline.records import Record, Video
 NO_ROWS = "its features hold no row"
 
 
-def benchmark_videos(
-    name: str, reference: Path, subset: str | None = None
-) -> BenchmarkQuestions[str]:
+def benchmark_videos(name: str, reference: Path, subset: str | None) -> BenchmarkQuestions[str]:
     """Return the ids of the videos of a benchmark. Raises DatasetError if its file cannot be read
     or holds no video.
 
@@ -40,7 +38,7 @@ def benchmark_videos(
 
 def write_predictions(
     ids: Sequence[str],
-    loaded: LoadedProcx,
+    describer: LoadedProcx,
     features: StoredFeatures,
     out: Path,
     settings: DescribeSettings,
@@ -51,7 +49,7 @@ def write_predictions(
 
     Args:
         ids: ids of the benchmark's videos.
-        loaded: trained network with its vocabulary.
+        describer: trained network with its vocabulary.
         features: stored features of the videos.
         out: the JSON file to write.
         settings: rules that decide which proposals become steps.
@@ -62,7 +60,7 @@ def write_predictions(
 
     def read_video(id: str) -> VideoToDescribe:
         rows = features.read(id)
-        loaded.check_features(rows)
+        describer.check_features(rows)
         if not len(rows.values):
             raise ShapeError(NO_ROWS)
         return VideoToDescribe(rows.values, rows.duration, rows.duration)
@@ -74,7 +72,7 @@ def write_predictions(
         # What cannot be answered is reported, and the other videos go on.
         answers.missing.update(videos.missing)
         descriptions = describe_videos(
-            loaded.model, loaded.vocabulary, [*videos.by_id.values()], settings
+            describer.model, describer.vocabulary, [*videos.by_id.values()], settings
         )
         for id, description in zip(videos.by_id, descriptions, strict=True):
             answers.by_id[id] = Record(id=id, video=Video(id=id), steps=description.steps)

@@ -14,7 +14,6 @@ feature rows, S keys, H heads, D width, V vocabulary, d projection.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -186,7 +185,7 @@ class VideoKeyValues:
 
 
 # what the words of captions attend to: rows per caption, or once for all captions of a video
-KeyValueSource: TypeAlias = KeyValueCache | VideoKeyValues
+KeyValueSource = KeyValueCache | VideoKeyValues
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -276,7 +275,7 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         """
         attended = self.within.self_attend(self.within_norm(rows), keep=keep, causal=causal)
         rows = rows + self.drop(attended)
-        return self._cross_and_feed(rows, context)
+        return self._cross_attend_and_feed_forward(rows, context)
 
     def step(
         self, rows: Tensor, past: KeyValueCache | None, context: KeyValueSource | None
@@ -294,9 +293,11 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         if past is not None:
             cache = past.concat(cache)
         rows = rows + self.drop(self.within(normed, cache))
-        return self._cross_and_feed(rows, context), cache
+        return self._cross_attend_and_feed_forward(rows, context), cache
 
-    def _cross_and_feed(self, rows: Tensor, context: KeyValueSource | None) -> Tensor:
+    def _cross_attend_and_feed_forward(
+        self, rows: Tensor, context: KeyValueSource | None
+    ) -> Tensor:
         if self.across is not None and self.across_norm is not None and context is not None:
             rows = rows + self.drop(self.across(self.across_norm(rows), context))
         return rows + self.drop(self.feed(self.feed_norm(rows)))

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.files.digests import sha256
 from stepline.models.procx.model import ProcX
@@ -18,7 +17,6 @@ from stepline.models.training.network import (
 
 # settings that older files lack, where the default is another today
 SETTINGS_OF_OLDER_FILES = {"position_form": "end"}
-REMOVED_CAPTIONER_SETTINGS = ("transcript_layers", "longest_transcript")
 
 
 @dataclass(frozen=True)
@@ -36,21 +34,15 @@ class TrainingFeatures:
     unit: bool = False
 
 
-HeaderParts: TypeAlias = tuple[ModelSettings, Vocabulary, TrainingFeatures]
+HeaderParts = tuple[ModelSettings, Vocabulary, TrainingFeatures]
 
 
 def _parse(header: Header) -> HeaderParts:
     tree = SETTINGS_OF_OLDER_FILES | header["settings"]
     if not tree.pop("refine", True):
         raise ValueError("its layers do not move the boxes of the layer before")
-    captioner = dict(tree["captioner"])
-    for name in REMOVED_CAPTIONER_SETTINGS:
-        captioner.pop(name, None)
-    attention = dict(tree["attention"])
-    attention.pop("query_start", None)  # of a fresh network alone
-    if attention.pop("padding", "zero") != "zero":
+    if tree["attention"].get("padding", "zero") != "zero":
         raise ValueError("its attention reads the border beyond a level's ends")
-    tree |= {"attention": attention, "captioner": captioner}
     settings = parse_settings(ModelSettings, tree)
     trained = dict(header["trained"])
     trained.pop("around", None)  # seconds of speech that networks of earlier versions could read
@@ -112,7 +104,14 @@ def load_model(path: Path) -> LoadedProcx:
     file = NETWORK.find_file(path)
     (settings, vocabulary, trained), model = NETWORK.load(file)
     space = FeatureSpace(trained.backbone, "", trained.rate)
-    accepts_unit_rows = trained.unit or settings.standardise
+    accepts_normalized_rows = trained.unit or settings.standardise
     return LoadedProcx(
-        file, sha256(file), space, settings.features, accepts_unit_rows, model, vocabulary, trained
+        file,
+        sha256(file),
+        space,
+        settings.features,
+        accepts_normalized_rows,
+        model,
+        vocabulary,
+        trained,
     )

@@ -246,8 +246,7 @@ def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     width = table.shape[-1]
     flat = table.view(-1, width)  # (B M H, D)
     weights = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
-    rows = row.view(weights.shape)
-    bags = F.embedding_bag(rows, flat, mode="sum", per_sample_weights=weights)
+    bags = F.embedding_bag(row.view(weights.shape), flat, mode="sum", per_sample_weights=weights)
     return bags.view(*row.shape[:3], width)
 
 

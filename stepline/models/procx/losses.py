@@ -56,7 +56,7 @@ IGNORED_TOKEN = -100  # a target that cross_entropy leaves out
 # VarifocalNet; the paper gives none
 VARIFOCAL_ALPHA = 0.75  # weight of a query without a step
 VARIFOCAL_GAMMA = 2.0
-COUNT_SPREAD = 2.0  # steps; sigma of what is forgiven next to the true count; PDVC
+COUNT_DEVIATION = 2.0  # steps; sigma of what is forgiven next to the true count; PDVC
 MASKED_LOGIT = -1e4  # of what is not a positive, and finite, so that no gradient is NaN
 
 
@@ -236,7 +236,7 @@ def count_loss(
         logits: (..., B, C) logits of the step counts 0 to C - 1.
         counts: (B,) true numbers of steps. Numbers above C - 1 are treated as C - 1.
         form: "cross_entropy", or "pdvc" for PDVC's binary loss. That one weighs a count that is off
-            by d with 1 - exp(-d^2 / 2 spread^2).
+            by d with 1 - exp(-d^2 / 2 deviation^2).
         rates: (C,) fraction of training videos with each count. "pdvc" gives frequent counts less
             weight. None: equal fractions.
     """
@@ -252,7 +252,7 @@ def count_loss(
     is_true_count = F.one_hot(true, classes).to(logits)  # (B, C)
     numbers = torch.arange(classes, device=logits.device)
     distance = numbers - true[:, None]  # (B, C)
-    nearness = (-distance.square() / (2 * COUNT_SPREAD**2)).exp()
+    nearness = (-distance.square() / (2 * COUNT_DEVIATION**2)).exp()
     weight = torch.where(is_true_count > 0, 1.0, 1 - nearness)
     if rates is not None:
         weight = weight * (1 - rates)

@@ -6,7 +6,7 @@ code. Depth, width and search of the paper's text decoder are unstated. The defa
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -24,28 +24,25 @@ from stepline.settings import (
     Width,
 )
 
-AttentionForm: TypeAlias = Literal["key-aware", "vanilla"]
-QueryForm: TypeAlias = Literal["shared", "roles"]
-PositionForm: TypeAlias = Literal["middle", "end"]
+AttentionForm = Literal["key-aware", "vanilla"]
+QueryForm = Literal["shared", "roles"]
+PositionForm = Literal["middle", "end"]
 
 
 class AttentionSettings(Settings):
     """Sizes and form of the multi-scale deformable attention (ProcX section 5, equations 9 to
     12)."""
 
-    width: Width = Field(512, description="D, width of queries, video rows and output; PDVC's code")
-    heads: Heads = Field(8, description="number of attention heads; PDVC's code")
-    levels: Annotated[int, Field(ge=1, le=16)] = Field(
-        4, description="number of temporal scales; PDVC's code"
-    )
-    points: Annotated[int, Field(ge=1, le=64)] = Field(
-        4, description="sampling points per query, head and level; PDVC's code"
-    )
-    form: AttentionForm = Field(
-        "key-aware",
-        description='attention weights from the sampled keys (eq. 12). "vanilla": from the query only '
-        "(eq. 10)",
-    )
+    width: Width = 512
+    """D, width of queries, video rows and output; PDVC's code"""
+    heads: Heads = 8
+    """number of attention heads; PDVC's code"""
+    levels: Annotated[int, Field(ge=1, le=16)] = 4
+    """number of temporal scales; PDVC's code"""
+    points: Annotated[int, Field(ge=1, le=64)] = 4
+    """sampling points per query, head and level; PDVC's code"""
+    form: AttentionForm = "key-aware"
+    """attention weights from the sampled keys (eq. 12). "vanilla": from the query only (eq. 10)"""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "AttentionSettings":
@@ -54,51 +51,41 @@ class AttentionSettings(Settings):
         return self
 
 
-CaptionerKind: TypeAlias = Literal["transformer", "lstm"]
+CaptionerKind = Literal["transformer", "lstm"]
 
 
 class VocabularySettings(Settings):
     """Size and characters of the captions' WordPiece vocabulary (ProcX section 6.3)."""
 
-    size: Annotated[int, Field(ge=64, le=1_000_000)] = Field(
-        10_000, description="largest number of tokens; ProcX section 6.3"
-    )
-    lower: bool = Field(
-        True, description="lower-case all sentences; those of YouCook2 are in lower case"
-    )
-    rare: Count = Field(
-        2,
-        description="least occurrences of a character with its own token; others are spelled in "
-        "UTF-8 bytes",
-    )
+    size: Annotated[int, Field(ge=64, le=1_000_000)] = 10_000
+    """largest number of tokens; ProcX section 6.3"""
+    lower: bool = True
+    """lower-case all sentences; those of YouCook2 are in lower case"""
+    rare: Count = 2
+    """least occurrences of a character with its own token; others are spelled in UTF-8 bytes"""
 
 
 class CaptionerSettings(Settings):
     """Sizes of the network that writes the captions: a transformer as in CoCa, or PDVC's LSTM."""
 
-    kind: CaptionerKind = Field(
-        "transformer", description='"transformer": as in CoCa. "lstm": PDVC\'s'
-    )
-    width: Width = Field(
-        512, description="D, width of a word vector, equal to that of the queries; PDVC"
-    )
-    heads: Heads = Field(8, description="number of attention heads")
-    text_layers: Layers = Field(
-        2, description="number of layers with self-attention only; CoCa: as many as joint layers"
-    )
-    joint_layers: Layers = Field(
-        2, description="number of layers that also attend to the query and the video"
-    )
-    feed_forward: Width = Field(2048, description="hidden width of the feed-forward blocks")
-    projection: Width = Field(
-        256, description="width of the vectors that the contrastive loss compares"
-    )
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.1, description="dropout rate; section E.2"
-    )
-    longest: Width = Field(
-        48, description="largest number of tokens of a caption, end mark included; PDVC: 30 words"
-    )
+    kind: CaptionerKind = "transformer"
+    """ "transformer": as in CoCa. "lstm": PDVC's"""
+    width: Width = 512
+    """D, width of a word vector, equal to that of the queries; PDVC"""
+    heads: Heads = 8
+    """number of attention heads"""
+    text_layers: Layers = 2
+    """number of layers with self-attention only; CoCa: as many as joint layers"""
+    joint_layers: Layers = 2
+    """number of layers that also attend to the query and the video"""
+    feed_forward: Width = 2048
+    """hidden width of the feed-forward blocks"""
+    projection: Width = 256
+    """width of the vectors that the contrastive loss compares"""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    """dropout rate; section E.2"""
+    longest: Width = 48
+    """largest number of tokens of a caption, end mark included; PDVC: 30 words"""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "CaptionerSettings":
@@ -111,35 +98,26 @@ class ModelSettings(Settings):
     """Sizes and forms of the network that localizes and captions steps (ProcX section 5, appendix
     D)."""
 
-    features: Width = Field(512, description="width of a feature row; S3D: 512")
-    rows: Width = Field(256, description="number of rows each video is resized to; section 6.3")
-    standardise: bool = Field(
-        True,
-        description="scale features to a root mean square of 1, since unit rows are small against "
-        "biases. PDVC's code: no scaling",
-    )
-    attention: AttentionSettings = Field(
-        AttentionSettings(),
-        description="attention of encoder and decoder; its width is that of the network",
-    )
-    decoder_form: AttentionForm | None = Field(
-        None, description="attention form of the decoder; table 2b. None: that of the encoder"
-    )
-    encoder_layers: Layers = Field(
-        4, description='number of layers; PDVC: 2, "scaled up" in section 5'
-    )
-    decoder_layers: Layers = Field(4, description="number of layers")
-    feed_forward: Width = Field(
-        512, description="hidden width of the feed-forward blocks; PDVC's code"
-    )
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.1, description="dropout rate; section E.2"
-    )
-    queries: Width = Field(
-        100,
-        description="number of decoder queries, the most steps that can be found; PDVC's code, not in "
-        "the paper",
-    )
+    features: Width = 512
+    """width of a feature row; S3D: 512"""
+    rows: Width = 256
+    """number of rows each video is resized to; section 6.3"""
+    standardise: bool = True
+    """scale features to a root mean square of 1, since unit rows are small against biases. PDVC's code: no scaling"""
+    attention: AttentionSettings = AttentionSettings()
+    """attention of encoder and decoder; its width is that of the network"""
+    decoder_form: AttentionForm | None = None
+    """attention form of the decoder; table 2b. None: that of the encoder"""
+    encoder_layers: Layers = 4
+    """number of layers; PDVC: 2, "scaled up" in section 5"""
+    decoder_layers: Layers = 4
+    """number of layers"""
+    feed_forward: Width = 512
+    """hidden width of the feed-forward blocks; PDVC's code"""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    """dropout rate; section E.2"""
+    queries: Width = 100
+    """number of decoder queries, the most steps that can be found; PDVC's code, not in the paper"""
     query_form: QueryForm = Field(
         "shared",
         description='"shared": the same queries give boxes and captions. "roles": captions have a '
@@ -150,21 +128,14 @@ class ModelSettings(Settings):
         description='time of a row in the encoding: its "middle", as in PDVC\'s code, or its '
         '"end", as in networks trained without this setting',
     )
-    most_steps: Width = Field(
-        20, description="largest number of steps the count head predicts; PDVC's code for YouCook2"
-    )
-    longest_duration: CountOrZero = Field(
-        256,
-        description="seconds above which all durations are encoded alike; PDVC's code. 0: durations "
-        "are not encoded",
-    )
-    fuse: bool = Field(
-        True,
-        description="whether the captioner also attends to the fused pyramid levels; appendix D",
-    )
-    captioner: CaptionerSettings = Field(
-        CaptionerSettings(), description="sizes of the network that writes the captions"
-    )
+    most_steps: Width = 20
+    """largest number of steps the count head predicts; PDVC's code for YouCook2"""
+    longest_duration: CountOrZero = 256
+    """seconds above which all durations are encoded alike; PDVC's code. 0: durations are not encoded"""
+    fuse: bool = True
+    """whether the captioner also attends to the fused pyramid levels; appendix D"""
+    captioner: CaptionerSettings = CaptionerSettings()
+    """sizes of the network that writes the captions"""
 
     @property
     def decoder_attention(self) -> AttentionSettings:
@@ -186,34 +157,24 @@ class ModelSettings(Settings):
         return self
 
 
-ConfidenceForm: TypeAlias = Literal["varifocal", "focal"]
-CountForm: TypeAlias = Literal["pdvc", "cross_entropy"]
-ContrastForm: TypeAlias = Literal["pair", "multiple"]
-TextLayers: TypeAlias = Literal["last", "every"]
-CaptionMean: TypeAlias = Literal["tokens", "captions"]
+ConfidenceForm = Literal["varifocal", "focal"]
+CountForm = Literal["pdvc", "cross_entropy"]
+ContrastForm = Literal["pair", "multiple"]
+TextLayers = Literal["last", "every"]
+CaptionMean = Literal["tokens", "captions"]
 
 
 class LossSettings(Settings):
     """Forms and weights of the training losses (ProcX equation 14 and section E.2)."""
 
-    confidence: ConfidenceForm = Field(
-        "varifocal",
-        description="form of the confidence loss: equation 13 with its second branch corrected. "
-        '"focal": PDVC\'s',
-    )
-    count: CountForm = Field(
-        "pdvc",
-        description='form of the step-count loss: PDVC\'s binary form. "cross_entropy": as the text of '
-        "equation 8 says",
-    )
-    contrast: ContrastForm = Field(
-        "pair",
-        description='form of the contrastive loss: InfoNCE (fine-tuning). "multiple": MIL-InfoNCE '
-        "(pre-training)",
-    )
-    neighbours: CountOrZero = Field(
-        1, description="steps on each side whose texts are also positives in MIL-InfoNCE"
-    )
+    confidence: ConfidenceForm = "varifocal"
+    """form of the confidence loss: equation 13 with its second branch corrected. "focal": PDVC's"""
+    count: CountForm = "pdvc"
+    """form of the step-count loss: PDVC's binary form. "cross_entropy": as the text of equation 8 says"""
+    contrast: ContrastForm = "pair"
+    """form of the contrastive loss: InfoNCE (fine-tuning). "multiple": MIL-InfoNCE (pre-training)"""
+    neighbours: CountOrZero = 1
+    """steps on each side whose texts are also positives in MIL-InfoNCE"""
     text_layers: TextLayers = Field(
         "last",
         description='decoder layers whose queries are captioned and contrasted. PDVC: "every"',
@@ -223,45 +184,35 @@ class LossSettings(Settings):
         description='the caption loss is a mean over all tokens. "captions": a mean over captions of '
         "each caption's own mean, as in PDVC",
     )
-    giou_weight: NonNegative = Field(4.0, description="weight of the gIoU loss; section E.2")
-    l1_weight: NonNegative = Field(0.5, description="weight of the L1 loss; section E.2; PDVC: 0")
-    confidence_weight: NonNegative = Field(
-        2.0, description="weight of the confidence loss; section E.2"
-    )
-    count_weight: NonNegative = Field(0.5, description="weight of the step-count loss; section E.2")
-    caption_weight: NonNegative = Field(
-        5.0, description="weight of the caption loss; section E.2; PDVC: 2"
-    )
-    contrast_weight: NonNegative = Field(
-        0.8, description="weight of the contrastive loss; section E.2"
-    )
-    label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.2, description="label smoothing of the caption loss; section E.2"
-    )
+    giou_weight: NonNegative = 4.0
+    """weight of the gIoU loss; section E.2"""
+    l1_weight: NonNegative = 0.5
+    """weight of the L1 loss; section E.2; PDVC: 0"""
+    confidence_weight: NonNegative = 2.0
+    """weight of the confidence loss; section E.2"""
+    count_weight: NonNegative = 0.5
+    """weight of the step-count loss; section E.2"""
+    caption_weight: NonNegative = 5.0
+    """weight of the caption loss; section E.2; PDVC: 2"""
+    contrast_weight: NonNegative = 0.8
+    """weight of the contrastive loss; section E.2"""
+    label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
+    """label smoothing of the caption loss; section E.2"""
 
 
-StepSource: TypeAlias = Literal["reference", "captions", "steps", "narration"]
-TextChoice: TypeAlias = Literal["own", "said"]
+StepSource = Literal["reference", "captions", "steps", "narration"]
+TextChoice = Literal["own", "said"]
 
 
 class DataSettings(Settings):
     """Which videos are used for training, and which of their steps and texts."""
 
-    target: StepSource | None = Field(
-        None,
-        description="part of a record that gives the steps. None: the annotations of its dataset, or the "
-        "steps of other records",
-    )
-    wording: TextChoice = Field(
-        "own",
-        description='text of a swapped step. "own": the written step. "said": what was said '
-        "(only-sieve)",
-    )
-    slack: NonNegative = Field(
-        5.0,
-        description="largest difference in seconds between the stated length of a video and that of its "
-        "features",
-    )
+    target: StepSource | None = None
+    """part of a record that gives the steps. None: the annotations of its dataset, or the steps of other records"""
+    wording: TextChoice = "own"
+    """text of a swapped step. "own": the written step. "said": what was said (only-sieve)"""
+    slack: NonNegative = 5.0
+    """largest difference in seconds between the stated length of a video and that of its features"""
     held_out: Fraction = Field(
         0.0,
         description="share of the videos, chosen by id, that are left out of the training. The best "
@@ -269,52 +220,46 @@ class DataSettings(Settings):
     )
 
 
-DescribeWhen: TypeAlias = Literal["speechless", "always", "alone"]
+DescribeWhen = Literal["speechless", "always", "alone"]
 
 
 class DescribeSettings(Settings):
     """Prediction of steps with a trained network: when it is used, and which proposals become
     steps."""
 
-    path: Path | None = Field(
-        None, description="the trained network: its file, or the folder of its run"
-    )
+    path: Path | None = None
+    """the trained network: its file, or the folder of its run"""
     when: DescribeWhen = Field(
         "speechless",
         description='when the network describes a video: if the speech gives no step. "always": its steps '
         'are added as `captions`. "alone": always, and the speech is not used',
     )
-    count: CountOrZero | None = Field(
-        None, description="number of steps of a video. None: as many as the network counts"
-    )
-    least: CountOrZero = Field(
-        1, description="least number of steps, if the network counts fewer; PDVC's code"
-    )
-    floor: Fraction = Field(
-        0.0,
-        description="least confidence of a step; with it a video can have fewer steps than counted",
-    )
-    caption_weight: NonNegative = Field(
-        0.0, description="weight of a caption's log likelihood added to the confidence. PDVC: 1.0"
-    )
-    batch: Batch = Field(16, description="videos per batch; affects speed only")
+    count: CountOrZero | None = None
+    """number of steps of a video. None: as many as the network counts"""
+    least: CountOrZero = 1
+    """least number of steps, if the network counts fewer; PDVC's code"""
+    floor: Fraction = 0.0
+    """least confidence of a step; with it a video can have fewer steps than counted"""
+    caption_weight: NonNegative = 0.0
+    """weight of a caption's log likelihood added to the confidence. PDVC: 1.0"""
+    batch: Batch = 16
+    """videos per batch; affects speed only"""
 
 
 class ProcxTrainSettings(TrainSettings):
     """Length, batch size and regularization of ProcX training. Defaults are those of section E.2
     for YouCook2, unless the text of a field says otherwise."""
 
-    epochs: Count = Field(
-        20, description="passes over the training videos; section E.2; Tasty: 30; pre-training: 10"
-    )
-    batch: Batch = Field(8, description="videos per update; section E.2; pre-training: 64")
-    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.1, description="share of the updates in which the learning rate rises; not in the paper"
-    )
-    weight_decay: NonNegative = Field(
-        1e-3, description="weight decay of AdamW, for matrices only; section E.2"
-    )
-    clip: Positive = Field(0.1, description="largest norm of the gradient; section E.2")
+    epochs: Count = 20
+    """passes over the training videos; section E.2; Tasty: 30; pre-training: 10"""
+    batch: Batch = 8
+    """videos per update; section E.2; pre-training: 64"""
+    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    """share of the updates in which the learning rate rises; not in the paper"""
+    weight_decay: NonNegative = 1e-3
+    """weight decay of AdamW, for matrices only; section E.2"""
+    clip: Positive = 0.1
+    """largest norm of the gradient; section E.2"""
 
 
 class ProcxRunSettings(Settings):

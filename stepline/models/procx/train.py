@@ -398,7 +398,7 @@ def train_procx_run(
 
 
 def prepare_run(
-    sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
+    sources: ProcxSources, settings: ProcxRunSettings, start: Path | None
 ) -> PreparedRun:
     """Return the samples, settings and vocabulary of a training run. `model.features` and
     `data.target` are filled in.
@@ -421,9 +421,9 @@ def prepare_run(
     # the network
     spec = samples.spec
     model = settings.model
-    loaded = None if start is None else load_model(start)
-    if loaded is not None:
-        model = _fine_tuned_model_settings(loaded, model, spec)
+    describer = None if start is None else load_model(start)
+    if describer is not None:
+        model = _fine_tuned_model_settings(describer, model, spec)
     elif "features" in model.model_fields_set and model.features != spec.width:
         raise SettingsError(
             f"model.features={model.features}, the features have {spec.width}; leave the setting "
@@ -432,13 +432,13 @@ def prepare_run(
     else:
         model = model.model_copy(update={"features": spec.width})
     # The words: a network that is trained on keeps the vocabulary that its weights are of.
-    if loaded is not None:
-        vocabulary = loaded.vocabulary
+    if describer is not None:
+        vocabulary = describer.vocabulary
     else:
         vocabulary = train_vocabulary(_vocabulary_texts(training, sources), settings.vocabulary)
     crowded_count = sum(count > model.queries for count in samples.counts)
     filled_settings = settings.model_copy(update={"data": data, "model": model})
-    return PreparedRun(training, held_out, filled_settings, vocabulary, loaded, crowded_count)
+    return PreparedRun(training, held_out, filled_settings, vocabulary, describer, crowded_count)
 
 
 def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[str]:
@@ -459,25 +459,25 @@ def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[s
 
 
 def _fine_tuned_model_settings(
-    loaded: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
+    describer: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
 ) -> ModelSettings:
     """Return the settings of a network to fine-tune, with the dropout of `settings`.
 
     Args:
-        loaded: the network.
+        describer: the network.
         settings: settings of the run.
         spec: backbone, width and rate of the features.
 
     Raises ModelError if it was trained on another kind of features, SettingsError if another
     setting differs.
     """
-    own = fine_tuning_settings(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
+    own = fine_tuning_settings(describer.model.settings, settings, DROPOUT_SETTINGS, describer.path)
     # A backbone of unknown name may be the right one.
-    before = loaded.training_features.backbone
+    before = describer.training_features.backbone
     is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
     if spec.width != own.features or (spec.backbone != before and not is_unknown):
         raise ModelError(
-            f"{loaded.path}: takes features of {before!r}, {own.features} wide, "
+            f"{describer.path}: takes features of {before!r}, {own.features} wide, "
             f"not {spec.backbone!r}, {spec.width} wide; give the features that it was trained on"
         )
     return own
@@ -547,13 +547,13 @@ def train_procx(
 
 
 def make_soda_scorer(
-    samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
+    samples: Sequence[StepSample], keep_best: Callable[[nn.Module], None]
 ) -> HeldOutScorer[StepSample]:
     """Return a scorer of the network on held-out videos: the SODA-D of its predicted steps.
 
     Args:
         samples: held-out videos.
-        keep: called with the network whenever its score is the best so far.
+        keep_best: called with the network whenever its score is the best so far.
     """
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
@@ -571,4 +571,4 @@ def make_soda_scorer(
         # A sum, since the loop divides by all videos at the end.
         return score * len(batch), float(len(batch))
 
-    return HeldOutScorer(samples, SCORING_BATCH, measure, keep)
+    return HeldOutScorer(samples, SCORING_BATCH, measure, keep_best)

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -36,9 +36,9 @@ PAD_TOKEN = 0
 BEGIN_TOKEN = 1
 END_TOKEN = 2
 # with blanks: no word of a text can be one
-MARK_TOKENS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")
+MARK_TOKENS = ("[ PAD ]", "[ BEGIN ]", "[ END ]")
 # of the private use area: no text has them
-HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))
+HALF_BYTES = tuple(chr(0xE000 + value) for value in range(16))
 LONGEST_WORD = 100  # characters; a longer one goes on as a new word
 INSIDE_PREFIX = "##"  # before a piece that goes on a word
 DIGEST_FORMAT = 1  # of what the sha256 is of

@@ -7,7 +7,7 @@ only.
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from torch import Tensor
 from stepline.errors import ShapeError
 from stepline.records import Matrix, Rejected, count_reasons
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
 S = TypeVar("S")
 P = TypeVar("P", bound="PendingSample")
 B = TypeVar("B", bound="TensorRecord")
@@ -87,9 +87,9 @@ class LazySamples(Sequence[S]):
     """
 
     def __init__(
-        self, make: Callable[[int], S], lengths: Sequence[int], shards: Sequence[int] = ()
+        self, load_sample: Callable[[int], S], lengths: Sequence[int], shards: Sequence[int] = ()
     ) -> None:
-        self._make = make
+        self._load_sample = load_sample
         self.lengths = list(lengths)
         self.shards = list(shards)
 
@@ -106,8 +106,8 @@ class LazySamples(Sequence[S]):
         Raises ShapeError if the features of the sample hold NaN.
         """
         if isinstance(index, slice):
-            return [self._make(number) for number in range(*index.indices(len(self)))]
-        return self._make(range(len(self))[index])
+            return [self._load_sample(number) for number in range(*index.indices(len(self)))]
+        return self._load_sample(range(len(self))[index])
 
 
 class PendingSample(Protocol):
@@ -129,13 +129,13 @@ class GatheredSamples(LazySamples[S], Generic[P, S]):
 
     def __init__(
         self,
-        make: Callable[[int], S],
+        load_sample: Callable[[int], S],
         lengths: Sequence[int],
         shards: Sequence[int],
         parts: Sequence[P],
         omitted: Sequence[Rejected],
     ) -> None:
-        super().__init__(make, lengths, shards)
+        super().__init__(load_sample, lengths, shards)
         self.parts = parts
         self.omitted = tuple(omitted)
         self.videos = tuple(dict.fromkeys(part.video for part in parts))

@@ -166,20 +166,20 @@ def dropout_in_place(rows: Tensor, rate: float) -> None:
     not scaled."""
     chunks = rows.view(-1).split(ELEMENTS_PER_CHUNK)
     masks = draw_keep_masks(rows.numel(), rate)
-    for chunk, stays in zip(chunks, masks, strict=True):
-        chunk.mul_(mask_to_factors(stays, chunk))
+    for chunk, kept_mask in zip(chunks, masks, strict=True):
+        chunk.mul_(mask_to_factors(kept_mask, chunk))
 
 
-def mask_to_factors(stays: Tensor, like: Tensor) -> Tensor:
+def mask_to_factors(kept_mask: Tensor, like: Tensor) -> Tensor:
     """Return a bool mask as numbers 1 (True) and 0 (False), in the dtype of another tensor.
 
     PyTorch multiplies by numbers faster than by bool.
 
     Args:
-        stays: bool mask, True for elements that dropout keeps.
+        kept_mask: bool mask, True for elements that dropout keeps.
         like: tensor that has the dtype of the result.
     """
-    return stays.view(torch.int8).to(like.dtype)
+    return kept_mask.view(torch.int8).to(like.dtype)
 
 
 class _ByteMaskDropout(Function):  # type: ignore[misc]   # torch is untyped to mypy here

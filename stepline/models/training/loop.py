@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -149,7 +149,7 @@ class Progress:
         return row if self.score is None else row | {"score": self.score}
 
 
-PlannedStep: TypeAlias = tuple[int, tuple[int, ...]]  # its number from 0, and its samples' indices
+PlannedStep = tuple[int, tuple[int, ...]]  # its number from 0, and its samples' indices
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def train_network(
     task: TrainingTask[SampleT],
     settings: TrainSettings,
     folder: Path,
-    report: Callable[[Progress], None] | None = None,
+    report: Callable[[Progress], None] | None,
     *,
     scorer: HeldOutScorer[SampleT] | None = None,
     device: str | torch.device | None = None,

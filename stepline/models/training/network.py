@@ -35,7 +35,7 @@ H = TypeVar("H")  # what a header holds
 N = TypeVar("N", bound="nn.Module")
 T = TypeVar("T", bound=Settings)
 
-Header: TypeAlias = dict[str, Any]
+Header = dict[str, Any]
 Weights: TypeAlias = "Mapping[str, Tensor]"
 
 # backbones of features that do not say whose they are: their owner answers
@@ -206,14 +206,14 @@ class LoadedNetwork:
         sha256: SHA-256 of the file, in hexadecimal.
         space: the features that the network was trained on.
         width: width of the video feature rows that the network takes.
-        accepts_unit_rows: True if feature rows may be scaled to length 1.
+        accepts_normalized_rows: True if feature rows may be scaled to length 1.
     """
 
     path: Path
     sha256: str
     space: FeatureSpace
     width: int
-    accepts_unit_rows: bool
+    accepts_normalized_rows: bool
 
     def check_features(self, features: FeatureSequence, text_encoder: str = "") -> None:
         """Check that features have the network's width, backbone and rate, and that texts have its
@@ -263,7 +263,7 @@ class LoadedNetwork:
     def check_row_scale(self, *, unit: bool) -> None:
         """Check that the network accepts the scale of feature rows. unit: True if the rows are
         scaled to length 1."""
-        if unit and not self.accepts_unit_rows:
+        if unit and not self.accepts_normalized_rows:
             raise ModelError(
                 f"{self.path}: trained on feature rows as they are, not on rows of length 1; set "
                 "vision.unit=false, with internvideo or ready features"

@@ -17,7 +17,6 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
 
 from stepline.datasets import DATASETS, stream
 from stepline.datasets.excluded import ExcludedVideos
@@ -142,8 +141,7 @@ def fill_in_transcripts(
     one."""
     for record in records:
         if record.transcript is None and record.video.id in transcripts:
-            transcript = transcripts[record.video.id]
-            record = record.model_copy(update={"transcript": transcript})
+            record = record.model_copy(update={"transcript": transcripts[record.video.id]})
         yield record
 
 
@@ -248,7 +246,7 @@ def _choose_label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
 
 # ---------------------------------------------------------------- vectors of texts
 
-TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
+TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
 def is_feature_store(place: str) -> bool:
@@ -349,10 +347,10 @@ def store_text_vectors(
 
 # ---------------------------------------------------------------- what can be trained on
 
-ExcludedIds: TypeAlias = ExcludedVideos | frozenset[str]  # ids of videos that are left out
-Features: TypeAlias = FeatureStore | Mapping[str, FeatureSequence]
+ExcludedIds = ExcludedVideos | frozenset[str]  # ids of videos that are left out
+Features = FeatureStore | Mapping[str, FeatureSequence]
 # why something is left out, one of a few fixed wordings, and what was found
-OmitReason: TypeAlias = tuple[str, str]
+OmitReason = tuple[str, str]
 
 SEEN_TWICE = "the video came before"
 EXCLUDED_REASON = "it is excluded"
@@ -491,10 +489,10 @@ class TrainingVideoFilter:
         return None
 
 
-SAME_ENCODER = "give features and vectors of the same encoder for all sources"
+SAME_ENCODER_CURE = "give features and vectors of the same encoder for all sources"
 SOURCE_CURES = {
-    OTHER_WIDTH: SAME_ENCODER,
-    OTHER_BACKBONE: SAME_ENCODER,
+    OTHER_WIDTH: SAME_ENCODER_CURE,
+    OTHER_BACKBONE: SAME_ENCODER_CURE,
     NO_FEATURES: "give a store with the features of its videos",
     NO_VECTORS: "give vectors of its texts",
     EXCLUDED_REASON: "leave it out of the sources, or its videos out of --exclude",

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +46,8 @@ A = TypeVar("A")
 FRAME_CLIPS_PER_SECOND = 1.0
 
 # a video's features, or its file for a detector of frames
-FeaturesOrFile: TypeAlias = FeatureSequence | Path
-VideoReader: TypeAlias = Callable[[str], FeaturesOrFile]  # of a video's id
+FeaturesOrFile = FeatureSequence | Path
+VideoReader = Callable[[str], FeaturesOrFile]  # of a video's id
 
 
 class LabelledClip(Protocol):
@@ -133,13 +133,13 @@ def load_for_benchmarks(path: Path) -> BenchmarkDetector:
 
 
 def write_clip_scores(
-    clips: Sequence[LabelledClip], loaded: BenchmarkDetector, read_video: VideoReader, out: Path
+    clips: Sequence[LabelledClip], detector: BenchmarkDetector, read_video: VideoReader, out: Path
 ) -> BenchmarkAnswers[float]:
     """Write the scores of benchmark clips as JSON {clip id: score}, and return them.
 
     Args:
         clips: clips with their spoken words.
-        loaded: the detector.
+        detector: the detector.
         read_video: returns the features or the file of a video id.
         out: the JSON file to write.
 
@@ -151,10 +151,10 @@ def write_clip_scores(
         clips_of_videos.setdefault(Path(clip.video).stem, []).append(clip)
 
     def score(video: str) -> list[float]:
-        features = loaded.read_video_input(video, read_video)
-        vectors = loaded.encode([clip.text for clip in clips_of_videos[video]])
+        features = detector.read_video_input(video, read_video)
+        vectors = detector.encode([clip.text for clip in clips_of_videos[video]])
         spans = [clip.span for clip in clips_of_videos[video]]
-        scores: list[float] = loaded.score_spans(features, spans, vectors).tolist()
+        scores: list[float] = detector.score_spans(features, spans, vectors).tolist()
         return scores
 
     videos = answer_questions({video: video for video in clips_of_videos}, score)
@@ -172,8 +172,8 @@ def write_clip_scores(
 
 def write_sentence_scores(
     texts: Mapping[str, Sequence[str]],
-    spoken: Mapping[str, npt.NDArray[np.float64]],
-    loaded: BenchmarkDetector,
+    sentence_times: Mapping[str, npt.NDArray[np.float64]],
+    detector: BenchmarkDetector,
     read_video: VideoReader,
     out: Path,
 ) -> BenchmarkAnswers[dict[str, list[float]]]:
@@ -182,8 +182,9 @@ def write_sentence_scores(
 
     Args:
         texts: the K sentences of each video, by video id.
-        spoken: (K, 2) start and end in seconds of each sentence, by id of videos with a transcript.
-        loaded: the detector.
+        sentence_times: (K, 2) start and end in seconds of each sentence, by id of videos with a
+            transcript.
+        detector: the detector.
         read_video: returns the features or the file of a video id.
         out: the JSON file to write.
 
@@ -191,15 +192,15 @@ def write_sentence_scores(
     """
 
     def answer(video: str) -> dict[str, list[float]]:
-        features = loaded.read_video_input(video, read_video)
-        vectors = loaded.encode(texts[video])
-        scores = score_rows(loaded.network, features, vectors)  # (K, T)
+        features = detector.read_video_input(video, read_video)
+        vectors = detector.encode(texts[video])
+        scores = score_rows(detector.network, features, vectors)  # (K, T)
         rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
         columns = {"seconds": scores.argmax(1) / rate, "alignability": scores.max(1)}
         # Where a sentence is spoken, its own clip is judged too.
-        if video in spoken:
-            spans = [widen_span(Span(start, end)) for start, end in spoken[video].tolist()]
-            columns["shown"] = loaded.score_spans(features, spans, vectors)
+        if video in sentence_times:
+            spans = [widen_span(Span(start, end)) for start, end in sentence_times[video].tolist()]
+            columns["shown"] = detector.score_spans(features, spans, vectors)
         return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
 
     answers = answer_questions({video: video for video in texts}, answer)

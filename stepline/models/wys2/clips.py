@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -460,7 +459,7 @@ class VideoFrames:
 
 
 # what gives the clips of a run
-ClipSource: TypeAlias = StoredClips | VideoFrames
+ClipSource = StoredClips | VideoFrames
 
 
 def make_clip_source(features: FeatureStore | VideoFrames) -> ClipSource:

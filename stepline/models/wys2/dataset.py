@@ -16,7 +16,6 @@ C width of features.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,13 +39,13 @@ from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Matrix, Record, Rejected
 from stepline.text import embed
 
-Array: TypeAlias = npt.NDArray[np.float64]
-Tasks: TypeAlias = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
+Array = npt.NDArray[np.float64]
+Tasks = npt.NDArray[np.int64]  # numbers of tasks, 0..O-1
 
 RIDGE_WEIGHT = 1e-3  # weight of the squared weights next to the mean loss
 CROSS_VALIDATION_FOLDS = 4  # of the cross-validation of task classifiers
 MAX_FIT_ROUNDS = 100  # of L-BFGS
-MIN_SPREAD = 1e-6  # of a column that never varies
+MIN_STANDARD_DEVIATION = 1e-6  # against a division by zero, for a constant column
 
 
 @dataclass
@@ -117,7 +116,7 @@ def iterate_narrated_videos(
     settings: ClipSettings,
     omitted: list[Rejected],
     *,
-    excluded: ExcludedIds = frozenset(),
+    excluded: ExcludedIds,
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
     """Yield each record that has narration and features, with its clips.
@@ -338,9 +337,7 @@ def predict_task_log_probabilities(features: Matrix, tasks: Tasks, videos: Seque
     return scores
 
 
-def fit_softmax_regression(
-    rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
-) -> Array:
+def fit_softmax_regression(rows: Array, classes: Tasks, count: int) -> Array:
     """Return the weights (C + 1, O) of a softmax regression fitted by L-BFGS. The last row is the
     bias.
 
@@ -348,7 +345,6 @@ def fit_softmax_regression(
         rows: (N, C) feature rows.
         classes: (N,) class numbers, 0 to O - 1.
         count: O, number of classes.
-        ridge: factor of the sum of squared weights in the loss.
     """
     inputs = _append_ones(rows)  # (N, C + 1)
     row_count, width = inputs.shape
@@ -361,9 +357,9 @@ def fit_softmax_regression(
         # The bias is not drawn to 0.
         decayed = np.concatenate([weights[:-1], no_decay])
         mean_loss = -(truth * logs).sum() / row_count
-        penalty = ridge * (decayed**2).sum() / 2
+        penalty = RIDGE_WEIGHT * (decayed**2).sum() / 2
         # The gradient of the mean loss and of the penalty.
-        gradient = inputs.T @ (np.exp(logs) - truth) / row_count + ridge * decayed
+        gradient = inputs.T @ (np.exp(logs) - truth) / row_count + RIDGE_WEIGHT * decayed
         return float(mean_loss + penalty), gradient.ravel()
 
     start = np.zeros(width * count)
@@ -376,8 +372,8 @@ def standardise_columns(rows: Matrix) -> Array:
     """Return rows (N, C) with mean 0 and standard deviation 1 in every column. Constant columns
     become 0."""
     values = rows.astype(np.float64)
-    spread = np.maximum(values.std(axis=0), MIN_SPREAD)
-    return np.asarray((values - values.mean(axis=0)) / spread)
+    deviation = np.maximum(values.std(axis=0), MIN_STANDARD_DEVIATION)
+    return np.asarray((values - values.mean(axis=0)) / deviation)
 
 
 def _append_ones(rows: Array) -> Array:

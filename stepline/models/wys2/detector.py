@@ -13,7 +13,7 @@ candidate texts of a clip, M texts. D is the width of the space shared by clips 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -301,7 +301,7 @@ def score_pairs(
     return np.concatenate(scores)
 
 
-SettingsAndSpace: TypeAlias = tuple[DetectorSettings, FeatureSpace]
+SettingsAndSpace = tuple[DetectorSettings, FeatureSpace]
 
 
 def _parse(header: Header) -> SettingsAndSpace:

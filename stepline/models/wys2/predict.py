@@ -96,7 +96,7 @@ def load_detector(path: Path) -> LoadedDetector:
 
 
 def estimate_shown_by_detector(
-    loaded: LoadedDetector,
+    detector: LoadedDetector,
     sentences: Sequence[Sentence],
     video: FeatureSequence | Path,
     vectors: Matrix,
@@ -105,7 +105,7 @@ def estimate_shown_by_detector(
     """Return the sentences with `shown`, P(the picture shows it while it is said), by a detector.
 
     Args:
-        loaded: the detector with its calibration.
+        detector: the detector with its calibration.
         sentences: S sentences with times.
         video: features of the video, or its file for a detector of frames.
         vectors: (S, D) sentence vectors from the text encoder of the detector's training.
@@ -116,9 +116,9 @@ def estimate_shown_by_detector(
     pairs = []
     for k, sentence in enumerate(sentences):
         span = widen_span(sentence.span, seconds)
-        pairs.append(make_clip_pair(loaded.network, str(k), video, span, vectors[k : k + 1]))
-    scores = score_pairs(loaded.network, pairs).astype(np.float64)
-    p_shown = loaded.logistic(scores[:, None]).tolist()
+        pairs.append(make_clip_pair(detector.network, str(k), video, span, vectors[k : k + 1]))
+    scores = score_pairs(detector.network, pairs).astype(np.float64)
+    p_shown = detector.logistic(scores[:, None]).tolist()
     return tuple(
         sentence.model_copy(update={"shown": round(p, 4)})
         for sentence, p in zip(sentences, p_shown, strict=True)
@@ -190,19 +190,19 @@ def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
     write_atomic(calibration_path(detector), json.dumps(tree, indent=1) + "\n")
 
 
-def check_backbone(loaded: LoadedNetwork, backbone: str) -> None:
+def check_backbone(detector: LoadedNetwork, backbone: str) -> None:
     """Raise ModelError or SettingsError if features or text vectors are of another backbone than
     those of a network's training.
 
     Args:
-        loaded: the network.
+        detector: the network.
         backbone: name of the backbone in use.
     """
-    loaded.check_space(backbone, rate=1.0)
-    encoder = loaded.space.text.partition(":")[0]  # without the folder of its weights
+    detector.check_space(backbone, rate=1.0)
+    encoder = detector.space.text.partition(":")[0]  # without the folder of its weights
     if encoder in BACKBONE_ENCODERS and encoder != backbone:
         raise SettingsError(
-            f"{loaded.path}: trained on text vectors of {encoder!r}; "
+            f"{detector.path}: trained on text vectors of {encoder!r}; "
             f"set vision.backbone to {encoder}"
         )
 

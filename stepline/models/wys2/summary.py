@@ -1,7 +1,7 @@
 """Selects the seconds of a video that show its steps, cut where no one is in mid-sentence.
 
 WYS2, section 4.4, selects segments that are shown and matter. Here a segment is where a step is
-shown, and its value is P(shown). It is cut in pauses between sentences, or at least between words.
+seen or placed, and its value is P(shown). It is cut in pauses between sentences, or at least between words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,12 +44,12 @@ def summarize(
 
     Args:
         record: the video with its grounded steps.
-        settings: target length and pauses. Without a target every shown step is included. None:
+        settings: target length and pauses. Without a target every step that is seen or
+            placed is included. None:
             defaults.
 
-    Raises MediaError when no step is shown.
+    Raises MediaError when no step is seen or placed.
     """
-    # every step that is shown is a candidate
     pauses = PauseFinder(record, settings)
     candidates = []
     for step in record.steps:
@@ -60,12 +60,12 @@ def summarize(
         candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
         raise MediaError(
-            f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page "
+            f"{record.id}: no step of it is seen or placed, so there is nothing to summarize; see its page "
             "for why"
         )
     # all of them where they fit into the target, else the most valuable
     merged = _merge_close(candidates, MIN_GAP_SECONDS)
-    total = _sum_seconds(merged)
+    total = _total_duration(merged)
     target = settings.compute_target(record.video.duration or total)
     if target is None or total <= target:
         return merged
@@ -94,10 +94,10 @@ def _select_segments(
     length = 0.0
     while remaining:
         # a segment near a selected one also adds the gap that is closed between them
-        current = _count_merged_seconds(selected, gap)
+        current = _merged_duration(selected, gap)
         fitting = []
         for segment in remaining:
-            seconds = _count_merged_seconds([*selected, segment], gap) - current
+            seconds = _merged_duration([*selected, segment], gap) - current
             if length + seconds <= target:
                 rate = segment.p_shown / max(seconds, MIN_ADDED_SECONDS)
                 fitting.append((rate, seconds, segment))
@@ -109,7 +109,7 @@ def _select_segments(
         length += seconds
     # parts of the others
     for segment in sorted(remaining, key=lambda segment: -segment.p_shown):
-        room = target - _count_merged_seconds(selected, gap)
+        room = target - _merged_duration(selected, gap)
         if selected and room < MIN_PART_SECONDS:
             break
         span = pauses.shorten(segment.span, segment.steps[0].at, room)
@@ -117,18 +117,18 @@ def _select_segments(
             continue
         part = replace(segment, span=span)
         # near a selected segment the gap between them counts, too
-        if _count_merged_seconds([*selected, part], gap) <= target + ROUNDING_SECONDS:
+        if _merged_duration([*selected, part], gap) <= target + ROUNDING_SECONDS:
             selected.append(part)
     return selected
 
 
-def _count_merged_seconds(segments: Sequence[SummarySegment], gap: float) -> float:
+def _merged_duration(segments: Sequence[SummarySegment], gap: float) -> float:
     """Return the total seconds of segments, including gaps shorter than `gap` seconds between
     them."""
-    return _sum_seconds(_merge_close(segments, gap))
+    return _total_duration(_merge_close(segments, gap))
 
 
-def _sum_seconds(segments: Iterable[SummarySegment]) -> float:
+def _total_duration(segments: Iterable[SummarySegment]) -> float:
     return sum(segment.span.duration for segment in segments)
 
 

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -110,9 +110,9 @@ from stepline.records import Matrix, Record, Rejected, Span, count_reasons
 
 log = logging.getLogger(__name__)
 
-References: TypeAlias = npt.NDArray[Any]  # one per clip: a row number, or of the columns below
-Block: TypeAlias = tuple[References, Sequence[ClipTextPair]]
-NarratedVideo: TypeAlias = tuple[Record, list[NarratedClip]]
+References = npt.NDArray[Any]  # one per clip: a row number, or of the columns below
+Block = tuple[References, Sequence[ClipTextPair]]
+NarratedVideo = tuple[Record, list[NarratedClip]]
 CLIP_COLUMNS = np.dtype(
     {"names": ["video", "sentence", "start", "end"], "formats": ["i4", "i4", "f8", "f8"]}
 )
@@ -185,15 +185,19 @@ class ClipStream:
         )
 
     def _iterate_narrations(self) -> Iterator[LabelledTexts]:
-        """Yield the sentences of each video, and add its clips to the number of clips."""
+        """Yield the sentences of each video as texts to embed.
+
+        The video is also added to `_videos`, its number of clips to `_count`, and what is left out to
+        `omitted`.
+        """
         for record, clips in self._iterate_videos(self.omitted):
             self._videos.append(record.video.id)
             self._count += len(clips)
             yield LabelledTexts(record.video.id, "narration", _get_sentence_texts(record), ())
 
     def iterate_blocks(self) -> Iterator[Block]:
-        """Yield all clips in blocks: the references of n clips, which `get_pairs` takes, and the n
-        clips with their texts. The features of each video are read once.
+        """Yield all clips in blocks: the references of n clips, (n,) rows of CLIP_COLUMNS, and the n clips
+        with their texts. The features of each video are read once.
 
         Raises DatasetError if the records have changed since the stream was created.
         """
@@ -234,7 +238,10 @@ class ClipStream:
         return self._vectors
 
     def get_pairs(self, references: References) -> LazySamples[ClipTextPair]:
-        """Return the clips with the given references. Each is read when it is accessed."""
+        """Return the referenced clips with their texts. Each is read when it is accessed.
+
+        references: (N,) rows of CLIP_COLUMNS, from `iterate_blocks`.
+        """
         lengths = []
         shards = []
         for number, _, start, end in references.tolist():
@@ -256,7 +263,7 @@ def _get_sentence_texts(record: Record) -> tuple[str, ...]:
 
 
 # pairs and round, 0 without pseudo-labels
-TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
+TrainOnPairs = Callable[[Sequence[ClipTextPair], int], Detector]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The two drawings of the page, on one axis of seconds.
 
-`timeline`           sentences, shown steps and reference steps, as bars
+`timeline`           sentences, seen and placed steps, and reference steps, as bars
 `alignment_picture`  the alignment as an image: a row per text, a column per second, darker for higher scores
 
 Every x is a percentage of the axis, so that a drawing stretches with the page without stretching
@@ -217,7 +217,7 @@ def _bar_title(span: Span, text: str) -> str:
 def _connection_lines(
     record: Record, bars: Mapping[str, list[View]], total: float
 ) -> Iterator[View]:
-    """Yield a line from the words of each shown step to the step's best span.
+    """Yield a line from the words of each step to the step's best span.
 
     Args:
         record: the steps and sentences.
@@ -254,8 +254,7 @@ def alignment_picture(alignment: Alignment, view: View) -> View:
     total = view["total"]
     lines = []
     boxes = []
-    steps = match_texts_to_steps(alignment.texts, view["steps"])
-    for index, step in enumerate(steps):
+    for index, step in enumerate(match_texts_to_steps(alignment.texts, view["steps"])):
         if step is None:
             lines.append({"number": None, "text": sentence_case(one_line(alignment.texts[index]))})
             continue

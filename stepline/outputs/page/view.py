@@ -3,7 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -29,7 +29,7 @@ from stepline.outputs.web_addresses import picture_link
 from stepline.records import Alignment, Material, Record, Sentence, Span, Step
 
 # Values of the template by name: texts, seconds, and lists of views.
-View: TypeAlias = dict[str, Any]
+View = dict[str, Any]
 MARK_TEXTS: dict[str, str] = {**VERDICT_TEXTS, "none": "no step"}  # of a sentence
 MIN_DRIFT_SECONDS = 5.0  # between words and pictures, from which the page mentions it
 

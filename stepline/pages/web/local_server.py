@@ -317,7 +317,7 @@ class LocalServer:
         port: int = 0,
         *,
         host: str = LOCAL_HOST,
-        connections: int | None = None,
+        max_connections: int | None = None,
         certificate: Certificate | None = None,
         lifespan: Literal["on", "off"] = "off",
     ) -> None:
@@ -327,7 +327,7 @@ class LocalServer:
             application: the application to serve.
             port: number of the port, 0 for any free port.
             host: network address on which to listen.
-            connections: maximal number of simultaneous connections, None: MAX_CONNECTIONS.
+            max_connections: maximal number of simultaneous connections, None: MAX_CONNECTIONS.
             certificate: TLS certificate for https, None for http.
             lifespan: "on" to run the application's startup and shutdown functions.
 
@@ -341,7 +341,7 @@ class LocalServer:
         self.address = f"{scheme}://{f'[{host}]' if is_ipv6 else host}:{self.port}/"
         tls = None if certificate is None else certificate.tls_context()
         # TLS is the protocol's own, so that a connection counts before its handshake.
-        limits = {"max_connections": connections, "tls": tls}
+        limits = {"max_connections": max_connections, "tls": tls}
         config = uvicorn.Config(
             application,
             http=type("Protocol", (LimitedProtocol,), limits),
@@ -371,9 +371,7 @@ class LocalServer:
         return self._server.should_exit
 
 
-def serve_page(
-    routes: Sequence[BaseRoute], port: int = 0, *, token: str, policy: str
-) -> LocalServer:
+def serve_page(routes: Sequence[BaseRoute], port: int, *, token: str, policy: str) -> LocalServer:
     """Return a server of one page on this machine.
 
     Args:

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import JsonValue, ValidationError
 
 from stepline.errors import ModelError, ShapeError, StoreError
 from stepline.files.atomic_files import write_atomic
@@ -42,7 +42,7 @@ ENCODER_FILES = (
     "1_Pooling/config.json",
 )
 
-TableRow: TypeAlias = dict[str, Any]
+TableRow = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,55 +107,77 @@ class Document:
 class RejectionCount(FrozenModel):
     """How many documents and steps of a source were left out for one reason."""
 
-    reason: str = Field(description="why they were left out")
-    count: CountOrZero = Field(description="number of documents or steps")
-    examples: tuple[str, ...] = Field((), description="locations of the first ones")
+    reason: str
+    """why they were left out"""
+    count: CountOrZero
+    """number of documents or steps"""
+    examples: tuple[str, ...] = ()
+    """locations of the first ones"""
 
 
 class SourceEntry(FrozenModel):
     """What a text base's manifest states about one source file or folder."""
 
-    name: str = Field(description="name of the file or folder, without its path")
-    sha256: str = Field(description="SHA-256 of its files, in order of their names")
-    bytes: CountOrZero = Field(description="total size of its files")
-    licence: str | None = Field(None, description="licence of the texts that state none")
-    documents: CountOrZero = Field(0, description="number of documents that were read")
-    steps: CountOrZero = Field(0, description="number of steps that were read")
-    dropped: tuple[RejectionCount, ...] = Field((), description="what was left out, by reason")
+    name: str
+    """name of the file or folder, without its path"""
+    sha256: str
+    """SHA-256 of its files, in order of their names"""
+    bytes: CountOrZero
+    """total size of its files"""
+    licence: str | None = None
+    """licence of the texts that state none"""
+    documents: CountOrZero = 0
+    """number of documents that were read"""
+    steps: CountOrZero = 0
+    """number of steps that were read"""
+    dropped: tuple[RejectionCount, ...] = ()
+    """what was left out, by reason"""
 
 
 class BuildEntry(FrozenModel):
     """What a text base's manifest states about one build."""
 
-    name: str = Field(description="name of its folder in `parts`")
-    plan: str = Field(description="SHA-256 of the sources and settings of the build")
-    documents: CountOrZero = Field(description="number of documents")
-    steps: CountOrZero = Field(description="number of different steps")
-    read: CountOrZero = Field(description="number of steps read, before steps were merged")
-    same: CountOrZero = Field(
-        description="number of steps merged because their words are the same as of an earlier step"
-    )
-    near: CountOrZero = Field(0, description="number of near-duplicates that old versions merged")
-    sources: tuple[SourceEntry, ...] = Field(description="its sources, in the order of reading")
-    files: dict[str, str] = Field(description="file name -> SHA-256")
+    name: str
+    """name of its folder in `parts`"""
+    plan: str
+    """SHA-256 of the sources and settings of the build"""
+    documents: CountOrZero
+    """number of documents"""
+    steps: CountOrZero
+    """number of different steps"""
+    read: CountOrZero
+    """number of steps read, before steps were merged"""
+    same: CountOrZero
+    """number of steps merged because their words are the same as of an earlier step"""
+    near: CountOrZero = 0
+    """number of near-duplicates that old versions merged"""
+    sources: tuple[SourceEntry, ...]
+    """its sources, in the order of reading"""
+    files: dict[str, str]
+    """file name -> SHA-256"""
 
 
 class TextBaseManifest(FrozenModel):
     """Metadata of a text base: its encoder, size, builds and files."""
 
-    version: Literal[1] = Field(LAYOUT_VERSION, description="version of the layout on disk")
-    encoder: str = Field(description="name or folder of the text encoder")
-    encoder_sha256: str = Field(description="SHA-256 of the files of the encoder")
-    width: CountOrZero = Field(description="width of a step's vector")
-    precision: Literal["float16", "float32"] = Field(description="type of the stored numbers")
-    documents: CountOrZero = Field(0, description="number of documents")
-    steps: CountOrZero = Field(0, description="number of different steps")
-    parts: tuple[BuildEntry, ...] = Field(
-        (), description="builds of the base: one, while earlier versions could add more"
-    )
-    indexes: tuple[JsonValue, ...] = Field(
-        (), description="approximate indexes of earlier versions, which are not searched"
-    )
+    version: Literal[1] = LAYOUT_VERSION
+    """version of the layout on disk"""
+    encoder: str
+    """name or folder of the text encoder"""
+    encoder_sha256: str
+    """SHA-256 of the files of the encoder"""
+    width: CountOrZero
+    """width of a step's vector"""
+    precision: Literal["float16", "float32"]
+    """type of the stored numbers"""
+    documents: CountOrZero = 0
+    """number of documents"""
+    steps: CountOrZero = 0
+    """number of different steps"""
+    parts: tuple[BuildEntry, ...] = ()
+    """builds of the base: one, while earlier versions could add more"""
+    indexes: tuple[JsonValue, ...] = ()
+    """approximate indexes of earlier versions, which are not searched"""
 
 
 def read_manifest(folder: Path) -> TextBaseManifest | None:

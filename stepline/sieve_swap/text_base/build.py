@@ -19,7 +19,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -137,9 +136,7 @@ def build_base(
     return open_base(folder)
 
 
-def open_or_build_base(
-    path: Path, folder: Path, settings: TextBaseSettings = TextBaseSettings()
-) -> TextBase:
+def open_or_build_base(path: Path, folder: Path, settings: TextBaseSettings) -> TextBase:
     """Return the text base in `path`, or build one if `path` holds how-to texts instead.
 
     Args:
@@ -232,7 +229,7 @@ def _build_part(
 
 
 # Of one source: documents, steps, and by reason of rejection the count and the first locations.
-SourceTally: TypeAlias = tuple[int, int, dict[str, tuple[int, list[str]]]]
+SourceTally = tuple[int, int, dict[str, tuple[int, list[str]]]]
 
 
 def _read_sources(

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, cast
+from typing import BinaryIO, cast
 
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import files_below
@@ -33,7 +33,7 @@ from stepline.sieve_swap.text_base.json_stream import JsonError, StreamingJsonRe
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 from stepline.sieve_swap.text_base.split_steps import split_into_steps, strip_markup
 
-DocumentOrRejected: TypeAlias = Document | Rejected
+DocumentOrRejected = Document | Rejected
 
 # The fields that hold something, by the names that forms of how-to texts give them.
 TITLE_FIELDS = ("title", "name", "task_full_name", "recipe_name", "headline", "task", "heading")
@@ -379,7 +379,7 @@ def _read_parquet(file: SourceFile) -> Iterator[DocumentOrRejected]:
 
 # ---------------------------------------------------------------- JSON
 
-KeyedItem: TypeAlias = tuple[str, object]  # the key in its file, "" where it has none
+KeyedItem = tuple[str, object]  # the key in its file, "" where it has none
 
 
 def _read_json(file: SourceFile) -> Iterator[DocumentOrRejected]:

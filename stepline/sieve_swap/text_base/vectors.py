@@ -7,7 +7,7 @@ what the caller holds.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,9 @@ from stepline.records import Matrix
 if TYPE_CHECKING:
     from torch import Tensor
 
-Rows: TypeAlias = npt.NDArray[np.int64]
-Vectors: TypeAlias = npt.NDArray[Any]  # (N, D) of any float type
-Neighbours: TypeAlias = tuple[Rows, Matrix]  # rows (N, k) and cosines (N, k) of N queries
+Rows = npt.NDArray[np.int64]
+Vectors = npt.NDArray[Any]  # (N, D) of any float type
+Neighbours = tuple[Rows, Matrix]  # rows (N, k) and cosines (N, k) of N queries
 
 TILE_VECTORS = 4_096  # base vectors compared at a time
 TILE_QUERIES = 1_024  # queries compared at a time; a tile of scores is 16 MiB, near the cores

@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from stepline.numeric import softmax
 from stepline.text.encoder import TokenEncoder, load_encoder_weights, read_encoder_config
 from stepline.text.narration.windows import TokenWindow, pad_windows
 
-Array: TypeAlias = npt.NDArray[np.float32]
+Array = npt.NDArray[np.float32]
 
 METADATA_KEY = "stepline"  # one key holds all, because files do not fix the order of several
 FORMAT_VERSION = "1"

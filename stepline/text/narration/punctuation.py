@@ -43,8 +43,7 @@ class PunctuationModel:
         words: W words of speech. Their punctuation is ignored.
         """
         rows = [np.zeros((0, len(PUNCTUATION_CLASSES)), np.float32)]
-        tokenizer = self._encoder.tokenizer
-        for window, hidden in self._encoder.encode(word_windows(words, tokenizer)):
+        for window, hidden in self._encoder.encode(word_windows(words, self._encoder.tokenizer)):
             vectors = word_means(hidden, window.spans[0].word_starts)  # (W, D)
             # Behind the last word are zeros, as in training.
             following = np.concatenate([vectors[1:], np.zeros_like(vectors[:1])])
@@ -53,6 +52,6 @@ class PunctuationModel:
 
 
 @functools.cache
-def load_punctuation_model(path: Path | None = None) -> PunctuationModel:
-    """Return the punctuation predictor, loaded once per process. path: as in `PunctuationModel`."""
-    return PunctuationModel(path)
+def load_punctuation_model() -> PunctuationModel:
+    """Return the punctuation predictor that is shipped, loaded once per process."""
+    return PunctuationModel()

@@ -6,7 +6,6 @@ Letters: B windows, L tokens, W words of a window.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +22,8 @@ MAX_WINDOW_TOKENS = 250
 TARGET_WORDS = 80  # of unpunctuated speech that a window is asked about
 CONTEXT_WORDS = 24  # on either side of those
 
-TokenIds: TypeAlias = list[int]
-TokenIdArray: TypeAlias = npt.NDArray[np.int64]
+TokenIds = list[int]
+TokenIdArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,19 @@
 predict for words and sentences."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
-Kind: TypeAlias = Literal[
-    "step", "warning", "option", "consequence", "announcement", "recap", "items", "talk"
-]
-SENTENCE_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+Kind = Literal["step", "warning", "option", "consequence", "announcement", "recap", "items", "talk"]
+SENTENCE_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 # what comes after a word
-Mark: TypeAlias = Literal["none", "comma", "stop", "question"]
-PUNCTUATION_CLASSES: Final[tuple[Mark, ...]] = get_args(Mark)
+Mark = Literal["none", "comma", "stop", "question"]
+PUNCTUATION_CLASSES: tuple[Mark, ...] = get_args(Mark)
 
 # A word is dropped or kept. With "verb" an action of a step begins, with "next" a further action of
 # the same step. With "name" an editor replaces a pronoun by what it stands for.
-Edit: TypeAlias = Literal["drop", "keep", "verb", "next", "name"]
-WORD_EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
+Edit = Literal["drop", "keep", "verb", "next", "name"]
+WORD_EDITS: tuple[Edit, ...] = get_args(Edit)
 
 NO_VERB = "-"  # the editor puts no verb in front
 CLOSING_QUOTES = "\"'”’)]"
@@ -30,7 +28,7 @@ def word_set(text: str) -> frozenset[str]:
 
 
 # The commonest words of spoken English, which no other language shares in such numbers.
-FUNCTION_WORDS = word_set(
+COMMON_ENGLISH_WORDS = word_set(
     """
     the a an and you i we it to of in on is are that this so with for your my our just going get have can do at
     be up
@@ -82,9 +80,9 @@ def clauses_of_speech(text: str) -> list[str]:
 
 
 def looks_english(words: Sequence[str]) -> bool:
-    """Return whether at least 12 % of some words are common English function words. True without
+    """Return whether at least 12 % of some words are common English words. True without
     words.
 
     words: in lower case.
     """
-    return sum(word in FUNCTION_WORDS for word in words) >= MIN_ENGLISH_SHARE * len(words)
+    return sum(word in COMMON_ENGLISH_WORDS for word in words) >= MIN_ENGLISH_SHARE * len(words)

@@ -382,7 +382,7 @@ class PronounResolver:
             if not word.is_pronoun or word.index is None:
                 words.append(word)
                 continue
-            name = self.antecedent_at(draft.sentence, word.index)
+            name = self.antecedent_at(draft.sentence_index, word.index)
             is_named = name is not None and any(name in other.text for other in draft.words)
             if name is not None and name not in names and not is_named:
                 names.add(name)

@@ -2,12 +2,12 @@
 what they now do.
 
 A clause is the verb of one action with its subject and mood. `off_topic` finds the clauses that are
-no steps, and `phrases` writes the others as orders.
+no steps, and `phrases` writes the others as imperatives.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from stepline.writing.extractive.english import verbs, word_set
 from stepline.writing.extractive.segments import SUBORDINATE_WORDS
@@ -15,7 +15,7 @@ from stepline.writing.extractive.segments import SUBORDINATE_WORDS
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-Voice: TypeAlias = Literal["order", "you", "we", "i", "title"]
+ClauseKind = Literal["imperative", "you", "we", "i", "title"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
 CATENATIVE_VERBS = word_set(
@@ -30,7 +30,7 @@ RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 # "let's add", "let me add": we and I, not a thing that is let
 LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
 
-SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
+KIND_OF_SUBJECT: dict[str, ClauseKind] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
 _PAST_TAGS = ("VBD", "VBN")
 _LINK_RELATIONS = frozenset(("conj", "dep", "parataxis"))
@@ -42,8 +42,8 @@ class Clause:
 
     Attributes:
         verb: the token of the verb.
-        voice: the subject ("you", "we", "i"), or the form of a clause without such a subject:
-            "order" (slice it) or "title" (slicing it).
+        kind: the subject ("you", "we", "i"), or the form of a clause without such a subject:
+            "imperative" (slice it) or "title" (slicing it).
         is_negated: whether the action is said with "not" or "never".
         is_planned: whether the action is said with "going to", "will" or the like.
         is_past: whether the speaker says that they did it: "I brought the hair to the front".
@@ -52,7 +52,7 @@ class Clause:
     """
 
     verb: "Token"
-    voice: Voice
+    kind: ClauseKind
     is_negated: bool = False
     is_planned: bool = False
     is_past: bool = False
@@ -65,15 +65,15 @@ def find_clauses(doc: "Doc", *, has_added_you: bool = False) -> list[Clause]:
     Args:
         doc: the parsed segment.
         has_added_you: whether `segments` inserted the "you" of the segment. Then its clauses with
-            "you" are orders.
+            "you" are imperatives.
     """
     clauses: dict[int, Clause] = {}
     for token in doc:
         if token.dep_ != "ROOT" and not begins_action(token):
             continue
         for clause in _clauses_below(token, None, None):
-            if has_added_you and clause.voice == "you":
-                clause = replace(clause, voice="order")
+            if has_added_you and clause.kind == "you":
+                clause = replace(clause, kind="imperative")
             clauses.setdefault(clause.verb.i, clause)
     return [clauses[index] for index in sorted(clauses)]
 
@@ -95,8 +95,8 @@ def _clauses_below(
 
     # the verb, or the one that it carries
     if clause is not None and complement is not None:
-        voice = "we" if verb.lemma_ == "let" else clause.voice
-        carried = replace(clause, voice=voice, is_planned=True)
+        kind = "we" if verb.lemma_ == "let" else clause.kind
+        carried = replace(clause, kind=kind, is_planned=True)
         yield from _clauses_below(complement, carried, joined_verb)
     elif clause is not None:
         yield replace(clause, joined_verb=joined_verb)
@@ -154,13 +154,13 @@ def _action_clause(verb: "Token", governing: Clause | None) -> Clause | None:
     subject = _subject(verb)
     if subject is None or (governing is not None and subject.lower_ in LET_SUBJECTS):
         return _subjectless_clause(verb, governing, auxiliaries, is_negated)
-    voice = SUBJECT_VOICES.get(subject.lower_)
+    kind = KIND_OF_SUBJECT.get(subject.lower_)
     is_passive = subject.dep_ == "nsubjpass"
-    if voice is None or is_passive:
+    if kind is None or is_passive:
         return None
-    is_told = voice != "you" and verb.tag_ in _PAST_TAGS and verb.lemma_ not in STATES_IN_PAST
+    is_told = kind != "you" and verb.tag_ in _PAST_TAGS and verb.lemma_ not in STATES_IN_PAST
     if is_told and auxiliaries <= PERFECT_AUXILIARIES and (auxiliaries or not _is_base_form(verb)):
-        return Clause(verb, voice, is_negated, is_past=True)
+        return Clause(verb, kind, is_negated, is_past=True)
     if auxiliaries & NON_PRESENT_AUXILIARIES:
         return None
     # "I put", tagged past, is in the present too.
@@ -168,7 +168,7 @@ def _action_clause(verb: "Token", governing: Clause | None) -> Clause | None:
     if verb.tag_ != "VBG" and not is_present:
         return None
     is_planned = bool(auxiliaries & {"will", "'ll", "'m", "'re", "am", "are"})
-    return Clause(verb, voice, is_negated, is_planned)
+    return Clause(verb, kind, is_negated, is_planned)
 
 
 def _subjectless_clause(
@@ -197,7 +197,7 @@ def _subjectless_clause(
     if verb.tag_ == "VBG" and verb.i == first.i and not has_verb:
         return Clause(verb, "title", is_negated=is_negated)
     if _is_base_form(verb):
-        return Clause(verb, "order", is_negated=is_negated)
+        return Clause(verb, "imperative", is_negated=is_negated)
     return None
 
 
@@ -254,7 +254,7 @@ def begins_action(token: "Token") -> bool:
     if token.dep_ != "conj":
         return False
     subject = _subject(token)
-    is_person = subject is not None and subject.lower_ in SUBJECT_VOICES
+    is_person = subject is not None and subject.lower_ in KIND_OF_SUBJECT
     return is_person and any(child.lower_ in ("then", "will", "'ll") for child in token.children)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.text.narration.words import WORD_EDITS, spoken_words
-from stepline.writing.extractive.clauses import SUBJECT_VOICES, Clause, find_clauses, has_child
+from stepline.writing.extractive.clauses import KIND_OF_SUBJECT, Clause, find_clauses, has_child
 from stepline.writing.extractive.english import base_form, parse
 from stepline.writing.extractive.off_topic import is_talk_or_state
 from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
@@ -38,13 +38,13 @@ WordResolver = Callable[[int], str | None]
 
 
 def grammar_drafts(
-    text: str, sentence: int, tags: "SentenceTags", resolve: WordResolver
+    text: str, sentence_index: int, tags: "SentenceTags", resolve: WordResolver
 ) -> list[DraftStep]:
     """Return the actions of one sentence that the tagger accepts, as draft steps, in order.
 
     Args:
         text: of the sentence.
-        sentence: its index in the narration.
+        sentence_index: index of the sentence in the narration.
         tags: the tagger's probabilities for the sentence and its W words.
         resolve: index of a pronoun among the W words -> its name, None where unsure.
     """
@@ -89,7 +89,7 @@ def grammar_drafts(
                 continue
             phrase, tokens = imperative_phrase(clause, name, keep_probability)
             word_indices = sorted({spoken_index(token) for token in tokens})
-            draft = _draft_step(phrase, word_indices, sentence, clause.is_negated, verb)
+            draft = _draft_step(phrase, word_indices, sentence_index, clause.is_negated, verb)
             # In YouCook2's captions annotators join 82 % of actions on a pronoun to the action
             # before, 79 % of those without an object, and 9 % of those with a new object.
             joined = None
@@ -155,7 +155,7 @@ def _belongs_to_action(token: "Token") -> bool:
     if is_carried or token.tag_ == "VBG" or token.dep_ in ("pcomp", "amod", "compound", "acl"):
         return True
     has_dependent = any(
-        child.dep_ in ("aux", "auxpass", "mark") or child.lower_ in SUBJECT_VOICES
+        child.dep_ in ("aux", "auxpass", "mark") or child.lower_ in KIND_OF_SUBJECT
         for child in token.lefts
     )
     is_noun = token.pos_ not in ("VERB", "AUX") and not has_child(token, ("dobj",))
@@ -163,7 +163,7 @@ def _belongs_to_action(token: "Token") -> bool:
 
 
 def _draft_step(
-    text: str, word_indices: Sequence[int], sentence: int, is_negated: bool, verb: int | None
+    text: str, word_indices: Sequence[int], sentence_index: int, is_negated: bool, verb: int | None
 ) -> DraftStep:
     """Return a draft step whose first word carries the whole text. Its other words are empty and
     only name the spoken words that the step comes from.
@@ -171,13 +171,13 @@ def _draft_step(
     Args:
         text: text of the step.
         word_indices: indices of the spoken words that the step comes from.
-        sentence: index of the sentence in the narration.
+        sentence_index: index of the sentence in the narration.
         is_negated: whether the step says what not to do.
         verb: index of the verb among the spoken words, None for a verb that nobody spoke.
     """
     first, *others = word_indices
     words = (DraftWord(text, first), *(DraftWord("", index) for index in others))
-    return DraftStep(words, sentence, is_negated, verb)
+    return DraftStep(words, sentence_index, is_negated, verb)
 
 
 def _names_an_object(clause: Clause) -> bool:
@@ -193,13 +193,13 @@ def _join_drafts(previous: DraftStep, draft: DraftStep, conjunction: str) -> Dra
     if previous.is_negated or draft.is_negated or len(text.split()) > MAX_JOINED_WORDS:
         return None
     word_indices = sorted({*previous.word_indices, *draft.word_indices})
-    return _draft_step(text, word_indices, previous.sentence, False, previous.verb)
+    return _draft_step(text, word_indices, previous.sentence_index, False, previous.verb)
 
 
 def grammar_features(texts: Sequence[str]) -> FeatureRows:
     """Return two features of each sentence, (S, 2), each 0 or 1.
 
-    Column 0: it holds an order. Column 1: it states an action of "you", "we" or "I". Questions and
+    Column 0: it holds an imperative. Column 1: it states an action of "you", "we" or "I". Questions and
     clauses of talk and state do not count.
     """
     features = np.zeros((len(texts), 2))
@@ -209,7 +209,7 @@ def grammar_features(texts: Sequence[str]) -> FeatureRows:
         for segment, doc in zip(segments, docs, strict=True):
             for clause in find_clauses(doc, has_added_you=segment.has_added_you):
                 if not clause.is_past and not is_talk_or_state(clause):
-                    features[row, int(clause.voice not in ("order", "title"))] = 1.0
+                    features[row, int(clause.kind not in ("imperative", "title"))] = 1.0
     return features
 
 

@@ -107,7 +107,7 @@ class _JoinedStep:
 
     @property
     def text(self) -> str:
-        """The parts as one order: "peel, slice and salt the apple"."""
+        """The parts as one imperative: "peel, slice and salt the apple"."""
         first, *others = self.parts
         text = first
         # Only one "and" joins: a part that has its own comes after a comma.

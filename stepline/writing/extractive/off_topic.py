@@ -32,7 +32,7 @@ SPEECH_VERBS = word_set(
     thank apologize present review recommend suggest promise admit speak chat
     """
 )
-# Verbs of state, which are no actions even as orders.
+# Verbs of state, which are no actions even in the imperative.
 STATE_VERBS = word_set(
     """
     be have see know think guess believe hope wish love hate like want need aim mean feel seem look sound depend
@@ -42,7 +42,7 @@ STATE_VERBS = word_set(
 )
 # States that are actions after all when they are ordered outright: "look into the mirror", "get a
 # bowl", "remember".
-ORDERED_STATE_VERBS = word_set("look find get come feel decide wait listen")
+IMPERATIVE_STATE_VERBS = word_set("look find get come feel decide wait listen")
 VIDEO_NOUNS = word_set("step steps tip tips video tutorial episode")
 
 
@@ -124,7 +124,7 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
 
 
 def _is_linked_to_prohibition(verb: "Token") -> bool:
-    """Return whether the parser links a verb to a negative order: "don't use a lever, you'll PINCH
+    """Return whether the parser links a verb to a negated imperative: "don't use a lever, you'll PINCH
     the tube"."""
     linked_verbs = [other for other in verb.lefts if other.dep_ in LINKED_ROLES]
     if verb.dep_ in LINKED_ROLES:

@@ -22,7 +22,7 @@ SUBORDINATE_WORDS = word_set(
     if when once after before while because since as until unless even where whenever although though
     """
 )
-# A phrase with one of these may come before the order.
+# A phrase with one of these may come before the imperative.
 INTRODUCTORY_WORDS = SUBORDINATE_WORDS | word_set(
     "with using for from in on at to starting beginning working"
 )
@@ -33,12 +33,12 @@ DETERMINER_WORDS = word_set(
 )
 NON_ORDER_WORDS = word_set("like have do can will must might need while")
 CONNECTIVE_WORDS = word_set("and but then now next okay alright so or")
-# A clause with one of these in front says when the order behind its "then" counts.
+# A clause with one of these in front says when the imperative after its "then" counts.
 CONDITION_OPENERS = word_set("if when whenever once after unless until")
 
-# What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant",
+# What may follow a verb that opens a clause: then it is an imperative and not a noun ("water the plant",
 # not "water boils").
-WORDS_AFTER_ORDER = word_set(
+WORDS_AFTER_IMPERATIVE = word_set(
     """
     the a an your my our his her its some any this that these those it them him all both each every another one
     two three four five six seven eight nine ten twelve fifteen twenty thirty half several more enough on in to
@@ -47,7 +47,7 @@ WORDS_AFTER_ORDER = word_set(
     straight slowly gently carefully gradually lightly until about
     """
 )
-# Verbs of screens are orders whatever follows them, since a label has no article: "select Export as".
+# Verbs of screens are imperatives whatever follows them, since a label has no article: "select Export as".
 SCREEN_VERBS = word_set("click select choose press type")
 SEQUENCE_WORDS = word_set(
     "then next now finally first second third lastly"
@@ -165,15 +165,15 @@ def _apply_rewrites(words: Sequence[SpokenWord]) -> list[SpokenWord]:
 
 
 def _split_at_orders(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Yield the parts before each further order: "fill your mouth with air, | COVER your mouth".
+    """Yield the parts before each further imperative: "fill your mouth with air, | COVER your mouth".
 
-    An order behind an introductory phrase stays in its part, after "you": "if it sticks, YOU pull
+    An imperative behind an introductory phrase stays in its part, after "you": "if it sticks, YOU pull
     the lid".
     """
     part: list[SpokenWord] = []
     for index, word in enumerate(words):
         following = words[index + 1].bare if index + 1 < len(words) else ""
-        if following in DETERMINER_WORDS and _begins_further_order(part, word):
+        if following in DETERMINER_WORDS and _begins_further_imperative(part, word):
             has_comma = any(earlier.text.endswith(",") for earlier in part[:-1])
             if part[0].bare in INTRODUCTORY_WORDS and not has_comma:
                 part.append(SpokenWord("you", word.index))
@@ -184,9 +184,9 @@ def _split_at_orders(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
     yield part
 
 
-def _begins_further_order(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
+def _begins_further_imperative(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
     """Return whether a word behind "and" or a comma is a verb. What is said with "don't" holds no
-    further order."""
+    further imperative."""
     if len(part) < 3 or word.bare not in verbs() or word.bare in NON_ORDER_WORDS:
         return False
     if part[-1].bare != "and" and not part[-1].text.endswith(","):
@@ -217,19 +217,22 @@ def _without_openers(words: Sequence[SpokenWord]) -> list[SpokenWord]:
 
 
 def _insert_subject_you(words: Sequence[SpokenWord]) -> Segment:
-    """Return the segment of the words, with "you" inserted before an initial order, which parses
+    """Return the segment of the words, with "you" inserted before an initial imperative, which parses
     better."""
     first = words[0]
     following = words[1].bare if len(words) > 1 else ""
-    is_order = following in WORDS_AFTER_ORDER or following.endswith("ly")
-    is_order |= following != "" and first.bare in SCREEN_VERBS
-    if first.bare not in verbs() or first.text.endswith(",") or not is_order:
+    is_imperative = following in WORDS_AFTER_IMPERATIVE or following.endswith("ly")
+    is_imperative |= following != "" and first.bare in SCREEN_VERBS
+    if first.bare not in verbs() or first.text.endswith(",") or not is_imperative:
         return Segment(tuple(words))
     lower_case_first = replace(first, text=first.text.lower())
     subject = SpokenWord("you", first.index)
     return Segment((subject, lower_case_first, *words[1:]), has_added_you=True)
 
 
+LIMITED_PREPOSITIONS = (
+    "above|below|under|over|outside|inside|behind|beyond|past|before|after|short|until"
+)
 NUMBER_PATTERN = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
 
 # Patterns and the words put in their place. Order matters: the earlier row wins, longer frames come
@@ -243,7 +246,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     # noises and fillers
     (r"(?:um+|uh+|erm?|hmm+|mm+|ah|oh)", ""),
     (
-        r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really"
+        r"(?:actually|basically|literally|simply|obviously|honestly|definitely|really"
         r"|kinda|sorta|please)",
         "",
     ),
@@ -251,6 +254,8 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"for one thing", ""),
     (r"like (?:this|that|so)(?=,|$)", ""),
     (r"(?:over|right|up|down) (?:here|there)", ""),
+    # "just above the clip" is a place
+    (rf"just(?! (?:{LIMITED_PREPOSITIONS})(?: |,|$))", ""),
     (r"go(?:ing)? ahead and", ""),
     # "what you want to do is", "all you need to do here is to", "the first thing we're going to do
     # is we're going to"

@@ -1,4 +1,4 @@
-"""A spoken sentence edited into steps: what the tagger keeps of its words, put as orders.
+"""A spoken sentence edited into steps: the words that the tagger keeps, in the imperative.
 
 "Now I'm going to chop my garlic and then I add it to the pan." gives two steps. With words
 counted from 0, words 4 to 6 become 'chop the garlic'. Words 10 to 14 become 'add it to the pan'.
@@ -40,7 +40,7 @@ CLAUSE_SUBJECTS = word_set(
 )
 SUBORDINATE_WORDS = word_set("until till so when where before if that as once while after")
 NEGATION_WORDS = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
-# With these a phrase in front says when, where or how. It stays in front of the order.
+# With these a phrase in front says when, where or how. It stays in front of the imperative.
 FRONT_PHRASE_OPENERS = word_set(
     """
     with when once if after before in on at for until till as while to without using by from during
@@ -81,13 +81,13 @@ class DraftStep:
 
     Attributes:
         words: in the order of the step.
-        sentence: index of the source sentence in the narration.
+        sentence_index: index of the source sentence in the narration.
         is_negated: whether it says what not to do.
         verb: index of its first verb among the spoken words, None for a verb that nobody spoke.
     """
 
     words: tuple[DraftWord, ...]
-    sentence: int
+    sentence_index: int
     is_negated: bool = False
     verb: int | None = None
 
@@ -229,7 +229,7 @@ class SentenceEditor:
     def _draft_of_action(self, action: _Action) -> DraftStep:
         """Return the draft step of one action."""
         head = action.head
-        # the verb as an order
+        # the verb as an imperative
         spoken_verb = self.words[head]
         verb = base_form(spoken_verb, self.tokens[head]) or bare_word(spoken_verb)
         order = [DraftWord(verb, head)]

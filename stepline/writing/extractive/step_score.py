@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float64]
 MIN_PROBABILITY = 1e-4
 CONTEXT_SENTENCES = 3  # neighbours on either side whose scores count
 # In a short clip, or at the beginning of a live narration, neighbours show little. There a crisp
-# order counts whatever they are, by grammar or by the tagger's P(step).
+# imperative counts whatever they are, by grammar or by the tagger's P(step).
 MIN_STATED_ACTION_PROBABILITY = 0.2
 MAX_SHORT_NARRATION_SENTENCES = 25
 MIN_SURE_STEP_PROBABILITY = 0.6
@@ -129,10 +129,10 @@ def step_probabilities(sentence_tags: Sequence[SentenceTags], texts: Sequence[st
     if 0 < len(sentence_tags) <= MAX_SHORT_NARRATION_SENTENCES:
         steps = np.array([tags.step_probability for tags in sentence_tags])
         is_sure = steps >= MIN_SURE_STEP_PROBABILITY
-        has_order, has_stated_action = features[:, -2:].T > 0
+        has_imperative, has_stated_action = features[:, -2:].T > 0
         # an action that is said, "you're gonna stick them together", counts where it may be a step
         has_stated_action &= probabilities >= MIN_STATED_ACTION_PROBABILITY
-        is_raised = is_sure | has_order | has_stated_action
+        is_raised = is_sure | has_imperative | has_stated_action
         probabilities[is_raised] = np.maximum(probabilities[is_raised], RAISED_STEP_PROBABILITY)
     return probabilities
 

@@ -8,7 +8,7 @@ The tagger says which sentences announce, the grammar which of their words name 
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import SENTENCE_KINDS, word_set
@@ -61,7 +61,7 @@ TIME_NOUNS_AFTER_THIS = word_set(
 )
 # What may come before "is a plain sourdough".
 WORK_SUBJECTS = word_set("it this that today tonight")
-SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
+SUBJECTS_AFTER_WHAT: frozenset[str] = frozenset()  # only "what we'll do today is"
 SPEECH_VERBS = word_set("show teach introduce demonstrate explain walk take learn")
 
 
@@ -83,7 +83,7 @@ def _announced_title(doc: "Doc", tags: SentenceTags) -> str | None:
     """Return the title that one sentence announces, in sentence case and with "how to" if it is said.
     None if it announces nothing."""
     announcement = float(tags.kind_probabilities[SENTENCE_KINDS.index("announcement")])
-    names_time = _names_the_time(doc)
+    names_time = _mentions_today_or_video(doc)
     announces_action = _announces_action(doc)
     has_speech_verb = any(token.lemma_ in SPEECH_VERBS for token in doc)
     # "How to" names the work more surely than a topic, so it is looked for first.
@@ -112,7 +112,7 @@ def _announces_a_part(doc: "Doc") -> bool:
     )
 
 
-def _names_the_time(doc: "Doc") -> bool:
+def _mentions_today_or_video(doc: "Doc") -> bool:
     """Return whether a sentence mentions today, this evening or this video."""
     return any(
         token.lower_ in TODAY_ADVERBS
@@ -126,7 +126,7 @@ def _announces_action(doc: "Doc") -> bool:
     # "What we'll do today is": the subject of "is" is a clause.
     is_what_clause = any(token.dep_ == "csubj" and token.head.lemma_ == "be" for token in doc)
     return is_what_clause or any(
-        clause.is_planned and clause.voice in ("we", "i") for clause in find_clauses(doc)
+        clause.is_planned and clause.kind in ("we", "i") for clause in find_clauses(doc)
     )
 
 
@@ -148,7 +148,7 @@ def _topic_phrases(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
     """
     topics = []
     for clause in find_clauses(doc):
-        if clause.voice not in ("we", "i", "you", "title") or clause.is_negated:
+        if clause.kind not in ("we", "i", "you", "title") or clause.is_negated:
             continue
         verb = clause.verb
         if verb.lemma_ in LIGHT_VERBS:

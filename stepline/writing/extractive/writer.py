@@ -9,7 +9,7 @@ and 2. At the usual setting a sentence needs P(step) 0.41, a warning 0.2:
 
 sentences   the narration tagger reads each with its neighbours (stepline/text/narration)
 choice      which of them describe a step (step_score)
-editing     which of their words make the step, written as orders (grammar_actions, step_editor)
+editing     which of their words make the step, written as imperatives (grammar_actions, step_editor)
 names       nearly certain antecedents replace "it" and "them" (antecedents)
 joining     continuations are joined to their step (granularity)
 merging     a step that is said twice is one step (repeats)
@@ -17,7 +17,7 @@ merging     a step that is said twice is one step (repeats)
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, WrittenSteps
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-Array: TypeAlias = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
 
 # P(a sentence describes a step) from which it is written, fitted on narrations of YouCook2.
 MIN_STEP_PROBABILITY = {"few": 0.5, "usual": 0.41, "all": 0.2}
@@ -107,7 +107,7 @@ def write_extractive(
         # a sentence without a step may still say an amount of the one before
         probability = float(probabilities[number])
         if probability < threshold:
-            has_amount = _adds_amount(steps, docs[number], unit)
+            has_amount = _append_amount(steps, docs[number], unit)
             if not has_amount and probability >= MIN_REPORTED_STEP_PROBABILITY:
                 dropped.append(_rejected_sentence(unit, tags, probability))
             continue
@@ -140,7 +140,7 @@ def _named_step(
         probability: P(the sentence describes a step).
     """
     step = namer.replace_pronouns(draft)
-    names = namer.likely_antecedents(draft.sentence, draft.word_indices)
+    names = namer.likely_antecedents(draft.sentence_index, draft.word_indices)
     # The words behind a verb that the editor put in front: it has no place, for no one said it.
     list_text = None
     if step.words[0].index is None and not step.is_negated:
@@ -160,7 +160,7 @@ def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | Non
 
 
 def sentence_step_probabilities(
-    sentences: Sequence[str], tagger: NarrationTagger | None = None
+    sentences: Sequence[str], tagger: NarrationTagger | None
 ) -> list[float]:
     """Return P(a sentence describes a step) for each sentence of one English narration, (S,).
 
@@ -236,7 +236,7 @@ def _sentence_drafts(
     return drafts or editor.steps(tagger.front_verbs)
 
 
-def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
+def _append_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
     """Append the amount that a sentence states to the last step, in place. Return whether the
     sentence states nothing but an amount, and a step could take it.
 

@@ -25,10 +25,10 @@ from stepline.numeric import logit
 from stepline.records import Rejected, Sentence, Step, covering_span
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
-from stepline.text.narration.words import FUNCTION_WORDS, bare_word, word_set
+from stepline.text.narration.words import COMMON_ENGLISH_WORDS, bare_word, word_set
 from stepline.writing.extractive.english import base_form, parse, verbs
 from stepline.writing.extractive.narration import ParsedNarration
-from stepline.writing.extractive.off_topic import ORDERED_STATE_VERBS, SPEECH_VERBS, STATE_VERBS
+from stepline.writing.extractive.off_topic import IMPERATIVE_STATE_VERBS, SPEECH_VERBS, STATE_VERBS
 from stepline.writing.extractive.step_score import step_probabilities
 from stepline.writing.llm.citing import (
     LIGHT_LEMMAS,
@@ -86,10 +86,10 @@ CONDITION_WORDS = word_set(
 NEGATIONS = word_set("do don't never not avoid")
 OPENING_WORDS = word_set("and but so now then also again")
 INFLECTED_ENDINGS = ("ing", "ed")
-NO_ACTION_VERBS = (STATE_VERBS - ORDERED_STATE_VERBS) | SPEECH_VERBS
-NO_ORDER_REASON = "no order: it does not begin with the verb of an action"
+NO_ACTION_VERBS = (STATE_VERBS - IMPERATIVE_STATE_VERBS) | SPEECH_VERBS
+NOT_IMPERATIVE_REASON = "no order: it does not begin with the verb of an action"
 REPEATED_REASON = "repeats a step of before, which is not told here"
-UNLIKELY_REASON = "talk or a reason rather than a step of the work"
+NOT_A_STEP_REASON = "talk or a reason rather than a step of the work"
 SPEAKER_REASON = "speaks of the speaker"
 
 
@@ -275,7 +275,7 @@ class PassageEditor(CheckedRequests):
             del self.history[: len(self.history) // 4 * 2]
         likely = [step for step in kept if self._is_likely(passage, step.text)]
         dropped += [
-            Rejected(what="step", text=step.text, reason=UNLIKELY_REASON)
+            Rejected(what="step", text=step.text, reason=NOT_A_STEP_REASON)
             for step in kept
             if step not in likely
         ]
@@ -295,11 +295,7 @@ class PassageEditor(CheckedRequests):
 
 
 def check_lines(
-    answer: Answer,
-    chunk: Chunk,
-    drafts: Sequence[Step],
-    said: set[str],
-    written: AbstractSet[str] = frozenset(),
+    answer: Answer, chunk: Chunk, drafts: Sequence[Step], said: set[str], written: AbstractSet[str]
 ) -> CheckedLines:
     """Return the lines of an answer that are steps, and what is wrong with the others.
 
@@ -343,7 +339,7 @@ def check_lines(
 
 
 def to_imperative(text: str) -> str:
-    """Return a line without the words before its order, its verb in the base form: "And holding it
+    """Return a line without the words before its imperative, its verb in the base form: "And holding it
     flat." is "Hold it flat"."""
     words = text.rstrip(".").split()
     while len(words) > 1 and bare_word(words[0]) in OPENING_WORDS:
@@ -368,7 +364,7 @@ def line_fault(doc: "Doc", said: set[str]) -> str | None:
         said: content words that were said so far, as lemmas.
     """
     if not _begins_with_verb(doc):
-        return NO_ORDER_REASON
+        return NOT_IMPERATIVE_REASON
     if SPEAKER_WORDS & {word.lower_ for word in doc}:
         return SPEAKER_REASON
     unsaid = {word.lemma_.lower() for word in doc if word.pos_ in NAME_TAGS} - said - LIGHT_LEMMAS
@@ -378,7 +374,7 @@ def line_fault(doc: "Doc", said: set[str]) -> str | None:
 
 
 def _begins_with_verb(doc: "Doc") -> bool:
-    """Return whether a line is an order: its first word, or the first behind a condition, is a verb."""
+    """Return whether a line is an imperative: its first word, or the first behind a condition, is a verb."""
     words = [bare_word(word.text) for word in doc]
     if words and words[0] in CONDITION_WORDS:
         commas = [index for index, word in enumerate(doc) if word.text == ","]
@@ -406,7 +402,7 @@ def _with_word_times(steps: Sequence[Step], chunk: Chunk) -> list[Step]:
     timed: list[Step] = []
     for step in steps:
         is_shared = sum(step.sources == other.sources for other in steps) > 1
-        own = {bare_word(word) for word in step.text.split()} - FUNCTION_WORDS
+        own = {bare_word(word) for word in step.text.split()} - COMMON_ENGLISH_WORDS
         said = step.said
         spans = [word.span for word in words if word.span and bare_word(word.text) in own]
         inside = [span for span in spans if said is not None and said.overlap(span) > 0]

@@ -2,7 +2,6 @@
 of ours, whose steps are known."""
 
 from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests
-from stepline.llm.servers import Answer
 from stepline.records import Sentence, Span
 from stepline.writing.llm.prompts import Chunk, build_prompt, write_prompt
 from stepline.writing.llm.replies import ParsedReply, parse_reply
@@ -36,17 +35,13 @@ def is_strong(requests: CheckedRequests) -> bool:
         CheckedQuestion(
             key_parts={"prompt": "probe", "question": question},
             content=lambda _: question,
-            parse=_parse_answer,
+            parse=lambda answer: parse_reply(
+                answer.text, sentences=len(SENTENCES), complete=answer.complete, form="cited"
+            ),
             refusal=lambda _: None,
         )
     )
     return bool(reply.readings) and is_correct_probe_reply(reply.readings[-1])
-
-
-def _parse_answer(answer: Answer) -> ParsedReply:
-    return parse_reply(
-        answer.text, sentences=len(SENTENCES), complete=answer.complete, form="cited"
-    )
 
 
 def is_correct_probe_reply(reply: ParsedReply) -> bool:

@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Literal
 
 from stepline.records import Rejected
 
@@ -28,7 +28,7 @@ MAX_PROSE_FRACTION = 0.5
 MAX_CITED = 40  # sentence numbers of one step
 CUT_OFF_REASON = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
-ReplyForm: TypeAlias = Literal["list", "cited", "lines"]
+ReplyForm = Literal["list", "cited", "lines"]
 
 # Forms of a reply: a numbered list or "none", perhaps fenced and after thoughts.
 _ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
@@ -151,12 +151,12 @@ class _ReplyItems:
     Attributes:
         lines: the complete lines, without numbers.
         truncated_line: the last line if the reply was cut off in it, else None.
-        cited: of each line, the sentence numbers before it. Empty if none are asked for.
+        cited_numbers: of each line, the sentence numbers before it. Empty if none are asked for.
     """
 
     lines: list[str] = field(default_factory=list)
     truncated_line: str | None = None
-    cited: list[tuple[int, ...]] = field(default_factory=list)
+    cited_numbers: list[tuple[int, ...]] = field(default_factory=list)
 
 
 def parse_reply(
@@ -225,7 +225,7 @@ def _cited_items(text: str) -> _ReplyItems:
         for first, last in _NUMBER_RANGE.findall(match.group(1)):
             numbers += range(int(first), min(int(last or first), int(first) + MAX_CITED) + 1)
         items.lines.append(match.group(2))
-        items.cited.append(tuple(numbers[:MAX_CITED]))
+        items.cited_numbers.append(tuple(numbers[:MAX_CITED]))
     return items
 
 
@@ -245,7 +245,7 @@ def _plain_items(text: str) -> _ReplyItems:
     return items
 
 
-_ITEM_READERS: Final[dict[ReplyForm, Callable[[str], _ReplyItems]]] = {
+_ITEM_READERS: dict[ReplyForm, Callable[[str], _ReplyItems]] = {
     "list": _listed_items,
     "cited": _cited_items,
     "lines": _plain_items,
@@ -277,7 +277,11 @@ def _loop_refusal(lines: Sequence[str], sentences: int) -> str | None:
 
 
 def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
-    """Return the steps of a reply's list. spoken: as in `parse_reply`."""
+    """Return the steps of a list in a reply, without markup and times. Each line that is no step is
+    dropped with a reason. If none is left, the reply is refused.
+
+    spoken: as in `parse_reply`.
+    """
     texts: list[str] = []
     dropped: list[Rejected] = []
     times: list[str] = []
@@ -295,7 +299,7 @@ def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
             reason = _unusable_reason(text)
         if reason is None:
             texts.append(text)
-            cited += items.cited[number : number + 1]
+            cited += items.cited_numbers[number : number + 1]
         else:
             dropped.append(_as_rejected(item, reason))
     if not texts:

@@ -9,7 +9,7 @@ merging     several mentions of one thing become one
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,11 @@ from stepline.writing.extractive.narration import ParsedNarration
 from stepline.writing.materials.mentions import ThingMention, find_mentions, make_amount_record
 from stepline.writing.quantities import UNIT_KINDS
 
-ThingKind: TypeAlias = Literal["material", "tool", "other"]
-THING_KINDS: Final[tuple[ThingKind, ...]] = get_args(ThingKind)
+ThingKind = Literal["material", "tool", "other"]
+THING_KINDS: tuple[ThingKind, ...] = get_args(ThingKind)
 WEIGHTS_FILE = "thing_kinds.json"
 
-Array: TypeAlias = npt.NDArray[np.float32]
+Array = npt.NDArray[np.float32]
 
 
 def predict_thing_kinds(names: Sequence[str]) -> Array:
@@ -75,12 +75,12 @@ class _UnitMention:
     Attributes:
         mention: the name, role and amount.
         unit: index of the spoken sentence.
-        is_list: whether the sentence lists what is needed.
+        is_ingredient_list: whether the sentence lists ingredients or tools.
     """
 
     mention: ThingMention
     unit: int
-    is_list: bool
+    is_ingredient_list: bool
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,12 @@ def _all_mentions(narration: ParsedNarration) -> Iterator[_UnitMention]:
         if work_probability < MIN_MEASURED_WORK_PROBABILITY:
             continue
         is_work = work_probability >= MIN_WORK_PROBABILITY
-        is_list = kinds["items"] >= MIN_LIST_PROBABILITY
+        is_ingredient_list = kinds["items"] >= MIN_LIST_PROBABILITY
         is_option = kinds["option"] >= MIN_OPTION_PROBABILITY
-        for mention in find_mentions(doc, is_list=is_list):
+        for mention in find_mentions(doc, is_ingredient_list=is_ingredient_list):
             is_measured = _is_measured(mention) and not is_option
             if is_work or is_measured:
-                yield _UnitMention(mention, number, is_list)
+                yield _UnitMention(mention, number, is_ingredient_list)
 
 
 def _is_measured(mention: ThingMention) -> bool:
@@ -168,7 +168,7 @@ def _thing_kind(
     tool = float(probability[THING_KINDS.index("tool")])
     if _is_measured(mention):
         return "material" if material + tool > 1 - MAX_OTHER_PROBABILITY else "other"
-    kind_in_context = _listed_kind if row.is_list else _named_kind
+    kind_in_context = _listed_kind if row.is_ingredient_list else _named_kind
     return kind_in_context(mention, material, tool)
 
 
@@ -228,7 +228,7 @@ def _make_thing(row: _UnitMention, narration: ParsedNarration) -> _NeededThing:
         amounts=amounts,
         at=_word_start(sentence, word_index),
         sources=(number,),
-        is_listed=row.is_list and bool(amounts),
+        is_listed=row.is_ingredient_list and bool(amounts),
     )
 
 

@@ -1,15 +1,15 @@
 """Things that a sentence names as needed or used, each with its amount where one is said.
 
 A quantity makes any name a mention ("two cups of flour", "a clove of garlic next"). Without one a
-thing counts where it is listed as needed, or is the object of a verb of adding or using. It also
-counts where it is what the work is done with or in.
+thing counts where it is listed as needed, is the object of a verb of adding or using, or is the tool
+or container of an action.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from stepline.records import Amount
 from stepline.text.narration.words import word_set
@@ -168,9 +168,10 @@ def singularize_unit(word: str) -> str:
 
 
 def _spoken_number_at(words: Sequence[str], index: int) -> tuple[tuple[float, float], int] | None:
-    """Return the range (low, high) that begins at a token, and the index after it.
+    """Return the number that begins at a token, as a range (low, high), and the index after it. None if no
+    number begins there.
 
-    "couple" is 2, an article is 1, and so is a unit without a number. None for other words.
+    "couple" counts as 2. An article counts as 1, and so does a unit without a number.
     """
     word = words[index]
     couple_end = index + 1 + (word == "a")
@@ -227,7 +228,7 @@ def _skip_words(words: Sequence[str], index: int, skipped_words: frozenset[str])
     return index
 
 
-Role: TypeAlias = Literal["amount", "listed", "some", "added", "with", "used"]
+Role = Literal["amount", "listed", "some", "added", "with", "used"]
 
 NUMBER_PATTERN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|\d+/\d+")
 MAX_NUMBER_CHARS = 9
@@ -305,12 +306,12 @@ def make_amount_record(doc: "Doc", amount: StatedAmount) -> Amount:
     return Amount(low=amount.low, high=amount.high, unit=amount.unit or None, text=text)
 
 
-def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
+def find_mentions(doc: "Doc", *, is_ingredient_list: bool) -> list[ThingMention]:
     """Return the materials and tools that a sentence names, in spoken order.
 
     Args:
         doc: the parsed sentence.
-        is_list: whether the sentence lists what is needed. Then every noun counts.
+        is_ingredient_list: whether the sentence lists ingredients or tools. Then every noun counts.
     """
     words = [normalized_word(token) for token in doc]
     # A quantity makes any name a mention.
@@ -322,7 +323,7 @@ def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
     for token in doc:
         if token.pos_ not in NOUN_TAGS or token.i in mentioned_tokens:
             continue
-        role = _role_in_work(token, mentioned_tokens, is_list=is_list)
+        role = _role_in_work(token, mentioned_tokens, is_ingredient_list=is_ingredient_list)
         if role is None:
             continue
         name = _name_before(doc, token.i + 1)
@@ -529,14 +530,16 @@ def _can_be_in_name(token: "Token", *, is_first: bool) -> bool:
     return bool(token.doc[end].pos_ == "NOUN")
 
 
-def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) -> Role | None:
+def _role_in_work(
+    token: "Token", mentioned_tokens: set[int], *, is_ingredient_list: bool
+) -> Role | None:
     """Return the role of a noun without an amount, None if it does not count as needed.
 
     Args:
         token: the noun.
         mentioned_tokens: indices of the tokens that earlier mentions cover. A noun that "and" joins
             to one of them counts too.
-        is_list: whether the sentence lists what is needed.
+        is_ingredient_list: whether the sentence lists ingredients or tools.
     """
     # The last noun of a compound is looked at, not this one.
     if token.dep_ == "compound" and token.head.i > token.i:
@@ -552,7 +555,7 @@ def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) 
         return "some"
     if head.dep_ == "pobj":
         return _role_of_prepositional_object(verb)
-    if is_list:
+    if is_ingredient_list:
         return "listed"
     # A noun without a verb: "A can of beans."
     if head.dep_ == "ROOT":

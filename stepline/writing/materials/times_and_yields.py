@@ -11,7 +11,7 @@ said with different times is left out, because it is not known which of them is 
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepline.records import Amount, Material, TimeKind, WorkTime
 from stepline.text.narration.words import word_set
@@ -36,7 +36,7 @@ COPULA_PATTERN = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
 WHOLE_WORK_PATTERN = (
     r"(?:recipe|dish|meal|project|(?:whole|entire) (?:thing|process|job|project|recipe|work))"
 )
-TIME_PATTERNS: Final[dict[TimeKind, re.Pattern[str]]] = {
+TIME_PATTERNS: dict[TimeKind, re.Pattern[str]] = {
     "total": re.compile(
         rf"\btotal (?:\w+ )?time {COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_PLACEHOLDER}"
         rf"|{TIME_PLACEHOLDER} (?:in total|in all|all in|all together|altogether|total\b"
@@ -151,12 +151,11 @@ def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Am
     if verb.lemma_ not in MAKING_VERBS:
         return None
     doc = verb.doc
-    words = [normalized_word(token) for token in doc]
-    index = _skip_approximate_words(words, verb.i + 1)
+    index = _skip_approximate_words([normalized_word(token) for token in doc], verb.i + 1)
     is_recipe = _has_subject_among(verb, RECIPE_WORDS)
     if not is_recipe and not _has_subject_among(verb, THING_PRONOUNS):
         return None
-    for mention in find_mentions(doc, is_list=False):
+    for mention in find_mentions(doc, is_ingredient_list=False):
         amount = mention.amount
         if amount is None or amount.begin != index or amount.is_article:
             continue

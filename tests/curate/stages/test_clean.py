@@ -10,17 +10,17 @@ from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import Recipe, StageFailure
 from stepline.curate.stages import clean
 from stepline.curate.stages.clean import (
-    FEW_STEPS,
     NO_STEP_WORDING,
     NO_SUPPORT,
     NOT_SHOWN,
     PLACED_APART,
+    TOO_FEW_STEPS,
     StepScores,
     clean_record,
     drop_reason,
     select_shown_sentences,
 )
-from stepline.curate.stages.gather import RECORDS_FILE, read_left_out, write_dataset
+from stepline.curate.stages.gather import RECORDS_FILE, read_stage_failures, write_dataset
 from stepline.records import Span, Step
 from stepline.storage import read_parquet
 
@@ -82,9 +82,9 @@ def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path:
     )
     clean.run_clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS_FILE)] == ["a"]
-    left_out = read_left_out(tmp_path / "clean")
+    left_out = read_stage_failures(tmp_path / "clean")
     assert {id: one.reason for id, one in left_out.items()} == {
-        "b": FEW_STEPS,
+        "b": TOO_FEW_STEPS,
         "c": "it is too short",
     }
 
@@ -106,7 +106,8 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     clean.run_visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
     assert (
-        read_left_out(tmp_path / "visible")["b"].reason == "what is said in it could not be judged"
+        read_stage_failures(tmp_path / "visible")["b"].reason
+        == "what is said in it could not be judged"
     )
 
 

@@ -14,11 +14,11 @@ from stepline.curate.stage import DatasetContext, Recipe, StageFailure, VideoIte
 from stepline.curate.stages import gather, train
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
-    LEFT_OUT_FILE,
     RECORDS_FILE,
+    STAGE_FAILURES_FILE,
     DuplicateFinder,
     VideoSignature,
-    read_left_out,
+    read_stage_failures,
     write_dataset,
 )
 from stepline.curate.stages.intermediate import (
@@ -126,7 +126,7 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     assert sorted(FeatureStore(tmp_path / "gather" / FEATURES_FOLDER)) == [
         one.id for one in records
     ]
-    left_out = read_left_out(tmp_path / "gather")
+    left_out = read_stage_failures(tmp_path / "gather")
     assert {id: (one.stage, one.reason) for id, one in left_out.items()} == {
         "broken": ("probe", "no picture"),
         "unwanted": ("source", "it is in another category"),
@@ -192,12 +192,15 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
     records = list(read_parquet(tmp_path / "one/refine" / RECORDS_FILE))
     assert len(records) == 24
     for refined in records:
-        assert all((step.status == "seen") == bool(step.spans) for step in refined.steps)
+        # One whose P(shown) is neither high nor low is placed, with a doubt.
+        for step in refined.steps:
+            assert bool(step.spans) == (step.status in ("seen", "placed"))
+            assert (step.status == "placed") == (step.doubt is not None)
         assert refined.models["placing"] == {"network": "self-trained", "calibrated": True}
     network = "run/aligner.safetensors"
     for name in (
         f"refine/{RECORDS_FILE}",
-        f"refine/{LEFT_OUT_FILE}",
+        f"refine/{STAGE_FAILURES_FILE}",
         f"refine/{network}",
         f"train/{network}",
     ):
@@ -214,13 +217,13 @@ def test_training_on_no_video_says_so(tmp_path: Path) -> None:
 def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> None:
     lost = {"a": StageFailure("a", "source", "left out", "its title is 'one\u2028two\x85'")}
     write_dataset(tmp_path, [], lost)
-    assert read_left_out(tmp_path) == lost
+    assert read_stage_failures(tmp_path) == lost
 
 
 def test_a_damaged_list_of_what_is_left_out_is_reported(tmp_path: Path) -> None:
-    (tmp_path / LEFT_OUT_FILE).write_text("{]\n")
+    (tmp_path / STAGE_FAILURES_FILE).write_text("{]\n")
     with pytest.raises(StoreError, match="not written by Stepline"):
-        read_left_out(tmp_path)
+        read_stage_failures(tmp_path)
 
 
 ONIONS = "today we chop three onions and fry them slowly in a deep pan with butter until they are soft and golden"
@@ -301,7 +304,7 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
         "Rub the toast with garlic.",
     ]
     assert [step.licence for step in made.steps] == ["CC0", "CC0"]
-    assert read_left_out(tmp_path / "swap")["b"].reason == "no document goes with it"
+    assert read_stage_failures(tmp_path / "swap")["b"].reason == "no document goes with it"
 
 
 def test_without_a_base_there_is_nothing_to_swap_for(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from stepline.curate.stages.intermediate import (
     unpack_features,
 )
 from stepline.curate.stages.per_video import (
-    FEW_STEPS,
-    FEW_WORDS,
     OTHER_LANGUAGE,
     SLOW_SPEECH,
+    TOO_FEW_STEPS,
+    TOO_FEW_WORDS,
     TOO_LONG,
     TOO_SHORT,
     FilterCounts,
@@ -213,10 +213,10 @@ SETTINGS = FilterSettings(shortest=5, longest=600, words=10, words_a_minute=15, 
         ("en", 4.9, 100, 3, TOO_SHORT),
         ("en", 600.5, 2000, 3, TOO_LONG),
         ("es", 60.0, 100, 3, OTHER_LANGUAGE),
-        ("es", 60.0, 9, 3, FEW_WORDS),  # two words are no language
+        ("es", 60.0, 9, 3, TOO_FEW_WORDS),  # two words are no language
         ("en", 60.0, 14, 3, SLOW_SPEECH),
         ("en", 60.0, 15, 3, None),
-        ("en", 60.0, 100, 1, FEW_STEPS),
+        ("en", 60.0, 100, 1, TOO_FEW_STEPS),
         ("en", 0.0, 100, 2, None),  # of an unknown length nothing is said
     ],
 )

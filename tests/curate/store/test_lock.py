@@ -111,12 +111,12 @@ def test_a_driver_that_slept_until_another_took_its_place_ends(tmp_path, monkeyp
     out = RemotePath(f"memory://{tmp_path.name}-slept")
     theirs = json.dumps({"host": "far", "process": 7, "at": time.time(), "name": "theirs"}).encode()
     with lock_run(out) as lock:
-        lock.check()
+        lock.require_ownership()
         (out / LOCK_NAME).write(theirs)
         while lock.other_owner is None:
             time.sleep(0.01)
         with pytest.raises(SettingsError, match="process 7 on far works on it"):
-            lock.check()
+            lock.require_ownership()
     assert (out / LOCK_NAME).read() == theirs
 
 
