@@ -66,7 +66,7 @@ def start_module(
     module: str,
     arguments: Sequence[str] = (),
     *,
-    stdout: Stream = None,
+    stdout: Stream,
     stderr: Stream = None,
     variables: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
@@ -142,10 +142,11 @@ def import_folders() -> list[str]:
     current = None
     with contextlib.suppress(FileNotFoundError):  # it was removed
         current = os.path.realpath(os.getcwd())
-    folders = []
-    for folder in filter(os.path.isabs, sys.path):
-        if folder in named or os.path.realpath(folder) != current:
-            folders.append(folder)
+    folders = [
+        folder
+        for folder in filter(os.path.isabs, sys.path)
+        if folder in named or os.path.realpath(folder) != current
+    ]
     if str(PACKAGE_ROOT) not in map(os.path.realpath, folders):
         folders.append(str(PACKAGE_ROOT))
     return folders

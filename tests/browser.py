@@ -90,7 +90,7 @@ class Browser:
         page = self._pages[session] = Page(self, session, target)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
-        page.resize(width, height, scale=scale)
+        page.set_screen(width, height, scale=scale)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.send("Emulation.setEmulatedMedia", features=features)
         page.send("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
@@ -149,8 +149,13 @@ class Page:
     def __init__(self, browser, session, target):
         self._browser, self._session, self._target, self.events = browser, session, target, []
 
-    def resize(self, width, height=900, *, scale=1):
-        """Show the page on a screen of another size."""
+    def resize(self, width):
+        """Show the page that is open on a screen of another width, and wait until it is laid out
+        so."""
+        self.set_screen(width)
+        self.wait_until(f"matchMedia('(width: {width}px)').matches")
+
+    def set_screen(self, width, height=900, *, scale=1):
         screen = {"width": width, "height": height, "deviceScaleFactor": scale}
         self.send("Emulation.setDeviceMetricsOverride", **screen, mobile=width < 600)
 

@@ -5,17 +5,8 @@ import json
 import pytest
 from summary_checks import check_summary
 
-from stepline.networks.weights import weights_fetched
 from stepline.records import Span
 from stepline.storage import read_record
-
-SPEECHLESS = (
-    "making_water.mp4",
-    "silent_cake.mp4",
-    "pancake_flip.mkv",
-    "charades_phone.mp4",
-    "cpr_silent.mp4",
-)
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +81,8 @@ def test_no_chat_of_the_money_clip_becomes_a_step(money, seen):
         assert any(step.said.overlap(span) > 0 for span in spans), step.text
 
 
-@pytest.mark.parametrize("name", SPEECHLESS)
-def test_a_clip_without_speech_gives_no_sentence(clips, tmp_path, name):
-    result, record = run(clips / name, tmp_path, "--backbone", "none")
+def test_a_clip_without_speech_gives_no_sentence(clips, tmp_path):
+    result, record = run(clips / "making_water.mp4", tmp_path, "--backbone", "none")
     assert result.exit_code == 0
     assert not record.transcript.sentences
     assert not record.steps
@@ -102,28 +92,6 @@ def test_a_clip_without_speech_gives_no_sentence(clips, tmp_path, name):
 def test_chat_about_hair_gives_no_step(clips, tmp_path):
     _, record = run(clips / "hair_chat.mp4", tmp_path, "--backbone", "none")
     assert record is None or not record.steps
-
-
-def test_a_truncated_file_gives_what_can_be_read_and_a_warning(clips, tmp_path):
-    clip = clips / "howto100m_money_clip_truncated.mp4"
-    result, record = run(clip, tmp_path, "--backbone", "none", "--set", "asr.beam=1")
-    assert result.exit_code == 0
-    assert record.steps
-    assert record.warnings
-
-
-def test_chinese_without_the_multilingual_model_gives_no_english_nonsense(clips, tmp_path):
-    _, record = run(
-        clips / "quilt_clip_zh.mp4", tmp_path, "--backbone", "none", "--model", "whisper-tiny.en"
-    )
-    assert record is None or (not record.transcript.sentences and not record.steps)
-
-
-def test_chinese_is_named_where_the_multilingual_model_is_installed(clips, tmp_path):
-    if not weights_fetched("whisper-base"):
-        pytest.skip("needs `stepline weights get whisper-base`")
-    _, record = run(clips / "quilt_clip_zh.mp4", tmp_path, "--backbone", "none")
-    assert record.transcript.language == "zh"
 
 
 def test_the_money_clips_summary_keeps_every_step_and_not_the_greeting(money, tmp_path):

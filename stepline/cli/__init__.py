@@ -51,9 +51,10 @@ class GroupedCommands(Group):
         width = max(len(command.name or "") for command in COMMANDS)
         room = formatter.width - width - LIST_MARGIN
         for heading, commands in COMMAND_GROUPS.items():
-            rows = []
-            for command in commands:
-                rows.append(((command.name or "").ljust(width), command.get_short_help_str(room)))
+            rows = [
+                ((command.name or "").ljust(width), command.get_short_help_str(room))
+                for command in commands
+            ]
             with formatter.section(heading):
                 formatter.write_dl(rows)
 

@@ -176,7 +176,7 @@ class LogHandler(logging.Handler):
             self.handleError(record)
 
 
-def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
+def print_error(error: Exception, files: Sequence[Path | str]) -> int:
     """Print an error as one line on stderr and return the exit code.
 
     Args:

@@ -306,16 +306,12 @@ def load_from_options(kind: type[S], options: dict[str, Any], overrides: Sequenc
     return load_settings(kind, options["settings_file"], values, preset=options.get("preset"))
 
 
-def settings_from_options(
-    options: dict[str, Any], overrides: Sequence[str] = ()
-) -> "StepsSettings":
+def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
     """Return the settings for finding steps, from --settings, --set and the shorthand options.
 
     Shorthand options replace the other values.
 
-    Args:
-        options: option name -> value, of the command.
-        overrides: more KEY=VALUE texts.
+    options: option name -> value, of the command.
     """
     from stepline.pipeline.request import StepsSettings
 
@@ -335,7 +331,7 @@ def settings_from_options(
         "judge.detector": options.get("detector"),
         "media.audio_track": options.get("audio_track"),
     }
-    values = [*overrides]
+    values = []
     for key, value in shorthand.items():
         if value is not None:
             values.append(f"{key}={json.dumps(value, default=str)}")

@@ -251,14 +251,12 @@ def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[s
         texts: step id -> text of the step.
     """
     common_ids = {step.id for step in comparison.common_steps}
-    sentences = []
-    for order in comparison.orders:
-        if order.videos < order.of and {order.first, order.then} <= common_ids:
-            sentences.append(
-                f"“{texts[order.first]}” before “{texts[order.then]}”: {order.videos} of "
-                f"{order.of} videos that do both"
-            )
-    return sentences
+    return [
+        f"“{texts[order.first]}” before “{texts[order.then]}”: {order.videos} of "
+        f"{order.of} videos that do both"
+        for order in comparison.orders
+        if order.videos < order.of and {order.first, order.then} <= common_ids
+    ]
 
 
 def _material_rows(

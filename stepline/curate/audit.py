@@ -230,7 +230,7 @@ def _estimate_proportion(
 
 
 def annotator_agreements(
-    sample: AuditSample, verdicts: Iterable[Answer], *, seed: int = 0
+    sample: AuditSample, verdicts: Iterable[Answer]
 ) -> list[AnnotatorAgreement]:
     """Return the agreement of all annotators on each of the two questions.
 
@@ -239,7 +239,6 @@ def annotator_agreements(
     Args:
         sample: the texts of the audit.
         verdicts: answers of all annotators.
-        seed: random seed of the bootstrap intervals.
     """
     answers: dict[str, dict[str, AnswerValue]] = defaultdict(dict)
     annotators = set()
@@ -267,7 +266,7 @@ def annotator_agreements(
         table = [[answers[text.id][name] in yes_answers for name in people] for text in shared]
         votes = np.array(table, dtype=np.int64)
         kappa, same = _compute_kappa(votes)
-        low, high = _bootstrap_kappa(votes, groups, seed)
+        low, high = _bootstrap_kappa(votes, groups)
         agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
     return agreements
 
@@ -286,15 +285,14 @@ def _compute_kappa(votes: Votes) -> tuple[float | None, float | None]:
     return kappa, same
 
 
-def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
+def _bootstrap_kappa(votes: Votes, groups: list[list[int]]) -> tuple[float, float]:
     """Return the lower and upper end of the 95 % bootstrap interval of kappa.
 
     Args:
         votes: (texts, people), 1 for yes and 0 for no.
         groups: row numbers of texts that are drawn together, such as those of one video.
-        seed: random seed.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
     # Videos are drawn with replacement, and all their texts come along.
     for draw in range(BOOTSTRAP_DRAWS):

@@ -90,15 +90,12 @@ class Proportion:
         return f"{100 * self.value:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
-def estimate_proportion(
-    hits: Sequence[float], totals: Sequence[float], *, seed: int = 0
-) -> Proportion:
+def estimate_proportion(hits: Sequence[float], totals: Sequence[float]) -> Proportion:
     """Return sum(hits) / sum(totals) with a 95 % interval from a bootstrap over videos.
 
     Args:
         hits: number of positive texts of each of V videos. A fraction counts in part.
         totals: number of texts of each of V videos.
-        seed: random seed of the bootstrap.
     """
     # Both sums are over videos, which are drawn again as a whole.
     above = np.asarray(hits, dtype=np.float64)  # (V,)
@@ -108,8 +105,6 @@ def estimate_proportion(
     if not texts:
         return Proportion(math.nan, math.nan, math.nan, 0, 0)
     value = float(above.sum() / total)
-    shares = bootstrap_scores(
-        {"share": ratio_statistic(above, below)}, draws=BOOTSTRAP_DRAWS, seed=seed
-    )
+    shares = bootstrap_scores({"share": ratio_statistic(above, below)}, draws=BOOTSTRAP_DRAWS)
     low, high = percentile_interval(shares["share"])
     return Proportion(value=value, low=low, high=high, texts=texts, videos=int((below > 0).sum()))

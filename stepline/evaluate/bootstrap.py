@@ -129,7 +129,7 @@ def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
 
 
 def bootstrap_scores(
-    statistics: Mapping[str, Statistic], *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
+    statistics: Mapping[str, Statistic], *, draws: int, seed: int = 0
 ) -> dict[str, Floats]:
     """Return name -> (draws,) bootstrap scores. All statistics are scored on the same draws.
 

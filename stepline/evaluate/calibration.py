@@ -100,15 +100,18 @@ def fit_logistic(rows: Floats, labels: Flags) -> LogisticRegression:
     return LogisticRegression(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights), bias)
 
 
-def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:
+# Bins of equal width, each weighted by the number of its items.
+ECE_BINS = 10
+
+
+def calibration_error(labels: Flags, p: Floats) -> float:
     """Return the expected calibration error (ECE) of predicted probabilities, in [0, 1].
 
     Args:
         labels: (N,) True for an item of the positive class.
         p: (N,) predicted probability of the positive class.
-        bins: number of bins of equal width. Each bin is weighted by the number of its items.
     """
-    bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
-    counts = np.bincount(bin_of, minlength=bins)
-    total_gap = np.abs(np.bincount(bin_of, weights=p - labels, minlength=bins)).sum()
+    bin_of = np.minimum((p * ECE_BINS).astype(np.int64), ECE_BINS - 1)
+    counts = np.bincount(bin_of, minlength=ECE_BINS)
+    total_gap = np.abs(np.bincount(bin_of, weights=p - labels, minlength=ECE_BINS)).sum()
     return float(total_gap / max(1, counts.sum()))

@@ -90,7 +90,7 @@ class Annotation:
         return cls(np.array([row.alignable for row in rows], dtype=bool), spans)
 
 
-def hits_span(seconds: Floats, spans: Floats, rule: HitRule = "tan") -> Flags:
+def hits_span(seconds: Floats, spans: Floats, rule: HitRule) -> Flags:
     """Return the mask (K,) of the sentences whose predicted second is inside the annotated span.
 
     Args:

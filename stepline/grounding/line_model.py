@@ -512,7 +512,7 @@ def said_features(features: Array, log_never: Array) -> Array:
     return np.stack(columns, axis=1)
 
 
-def said_probability(rows: Array, weights: LineWeights, *, so_far: bool = False) -> Array:
+def said_probability(rows: Array, weights: LineWeights, *, so_far: bool) -> Array:
     """Return P(line k is said), (K,), by logistic regression.
 
     Args:

@@ -347,7 +347,7 @@ def _near_best(
     )
 
 
-def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
+def line_steps(texts: Sequence[str], graph: TaskGraph | None) -> tuple[Step, ...]:
     """Return a user's lines as steps without times, with ids from "1".
 
     Args:

@@ -253,14 +253,12 @@ class LibraryTools:
             )
 
         # what is said and shown then
-        steps = []
-        for step in record.steps:
-            if step.spans and second in step.spans[0]:
-                steps.append(step.text)
-        sentences = []
-        for sentence in record.sentences:
-            if second in sentence.span:
-                sentences.append(shorten(sentence.text, MAX_QUOTE_CHARS))
+        steps = [step.text for step in record.steps if step.spans and second in step.spans[0]]
+        sentences = [
+            shorten(sentence.text, MAX_QUOTE_CHARS)
+            for sentence in record.sentences
+            if second in sentence.span
+        ]
         text = (
             f"{_title(record)} (video {video}) at {clock(second)}; "
             f"said: {' '.join(sentences) or 'nothing'}; "
@@ -371,10 +369,11 @@ class LibraryTools:
         with contextlib.suppress(LookupError):
             return self._library.video(video).id
         title = " ".join(video.casefold().split())
-        matches = []
-        for card in self._library.videos():
-            if " ".join(card.title.casefold().split()) == title:
-                matches.append(card.id)
+        matches = [
+            card.id
+            for card in self._library.videos()
+            if " ".join(card.title.casefold().split()) == title
+        ]
         if len(matches) > 1:
             ids = ", ".join(matches[:MAX_NAMED_VIDEOS])
             raise StoreError(f"{video[:MAX_ID_CHARS]!r}: {len(matches)} videos; take an id: {ids}")

@@ -647,7 +647,7 @@ def query_terms(query: str) -> list[str]:
     return terms
 
 
-def open_index(folder: Path, corrections: CorrectedLibrary | None = None) -> SearchIndex:
+def open_index(folder: Path, corrections: CorrectedLibrary | None) -> SearchIndex:
     """Return the search index of a folder. Without the weights of MiniLM it searches words only.
 
     Args:

@@ -29,7 +29,7 @@ from stepline.vision import Backbone, load_backbone
 
 
 def export_corrected(
-    library: CorrectedLibrary, out: Path, progress: Progress | None = None
+    library: CorrectedLibrary, out: Path, progress: Progress | None
 ) -> tuple[int, list[Rejected]]:
     """Write the records and features of a library's corrected videos into a new folder.
 

@@ -158,7 +158,7 @@ class SpokenSteps:
             reason=reason,
         )
 
-    def find_lines(self, language: str | None = None) -> None:
+    def find_lines(self, language: str | None) -> None:
         """Find the lines of a recipe in all sentences, and emit those that are now said.
 
         language: ISO 639-1 code of the speech, None if unknown.

@@ -124,7 +124,7 @@ def display_size(frame: Any, aspect: float) -> tuple[int, int]:
     return (frame.height, width) if quarter_turns(frame) % 2 else (width, frame.height)
 
 
-def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
+def encode_jpeg(image: Image, max_bytes: int | None) -> bytes:
     """Return an image (H, W, 3) as JPEG bytes.
 
     max_bytes: the quality is lowered until the JPEG has at most this size. None for no limit.

@@ -184,8 +184,8 @@ def fetch_page_video(
     folder: Path,
     limits: LinkLimits,
     *,
-    language: str | None = None,
-    report: Report | None = None,
+    language: str | None,
+    report: Report | None,
 ) -> LinkedVideo:
     """Return the video of a web page, downloaded by yt-dlp.
 

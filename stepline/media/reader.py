@@ -472,10 +472,7 @@ def _decoded_frames(media: OpenMedia) -> Iterator[TimedFrame]:
 
 
 def frames_at(
-    path: Path | str,
-    times: Sequence[float],
-    width: int | None = None,
-    settings: MediaSettings | None = None,
+    path: Path | str, times: Sequence[float], width: int | None = None
 ) -> list[Frame | None]:
     """Return the frame on screen at each of the times, None if there is no frame.
 
@@ -485,9 +482,8 @@ def frames_at(
         path: path of the video.
         times: seconds, in any order.
         width: pixels of the width, None for full size.
-        settings: limits on the video. None means the default limits.
     """
-    frames = {frame.time: frame for frame in read_frames_at(path, times, width, settings)}
+    frames = {frame.time: frame for frame in read_frames_at(path, times, width)}
     return [frames.get(time) for time in times]
 
 

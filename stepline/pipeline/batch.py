@@ -229,7 +229,7 @@ def _output_names(formats: Sequence[str] | str | None) -> tuple[str, ...]:
 
 
 def _source_options(
-    texts: "Sequence[str] | str | TaskGraph" = (),
+    texts: "Sequence[str] | str | TaskGraph",
     captions: Path | str | None = None,
     part: Span | None = None,
     title: str | None = None,

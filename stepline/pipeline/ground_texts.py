@@ -25,9 +25,9 @@ def ground_texts(
     texts: Sequence[str],
     settings: StepsSettings,
     *,
-    vectors: Path | None = None,
-    order_probabilities: "Array | None" = None,
-    graph: "TaskGraph | None" = None,
+    vectors: Path | None,
+    order_probabilities: "Array | None",
+    graph: "TaskGraph | None",
 ) -> Record:
     """Find the seconds in which each text is shown, by a trained network.
 

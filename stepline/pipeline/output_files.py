@@ -71,10 +71,7 @@ class OutputOptions:
 
 
 def write_files(
-    request: Request,
-    result: StepsResult,
-    options: OutputOptions,
-    thumbnails: "Thumbnails | None" = None,
+    request: Request, result: StepsResult, options: OutputOptions, thumbnails: "Thumbnails | None"
 ) -> tuple[Path, ...]:
     """Write all files of one video, or none of them. Return their paths.
 

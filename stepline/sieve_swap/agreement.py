@@ -163,10 +163,11 @@ def _has_same_thing_in_other_amounts(
     """
     spoken_with_thing = [amount for amount in spoken if amount.thing]
     for amount in written:
-        same = []
-        for other in spoken_with_thing:
-            if other.thing == amount.thing and other.kind == amount.kind:
-                same.append(other)
+        same = [
+            other
+            for other in spoken_with_thing
+            if other.thing == amount.thing and other.kind == amount.kind
+        ]
         if same and not any(amount.can_be_equal(other) for other in same):
             return True
     return False

@@ -253,9 +253,7 @@ class ThresholdRow:
 
 
 def threshold_table(
-    videos: Sequence[DocumentPairs],
-    ious: Sequence[float] = IOU_THRESHOLDS,
-    recalls: Sequence[float] = RECALL_THRESHOLDS,
+    videos: Sequence[DocumentPairs], ious: Sequence[float], recalls: Sequence[float]
 ) -> list[ThresholdRow]:
     """Return how many videos, documents and pairs are kept, one row per combination of thresholds.
 

@@ -14,7 +14,6 @@ A video that cannot be read is yielded as a Rejected, it is not raised. VideoFil
 evaluation videos, long videos, and videos of rare categories (section 4.2).
 """
 
-import csv
 import functools
 import hashlib
 from collections import Counter
@@ -27,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.datasets.excluded import ExcludedVideos
-from stepline.datasets.files import Node
+from stepline.datasets.files import Node, read_csv
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.files.atomic_files import files_below
@@ -66,12 +65,12 @@ class CsvTable:
     """
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
-        names = [name for name, _ in columns]
+        names = tuple(name for name, _ in columns)
         parts = [[np.empty(0, f"S{width}")] for _, width in columns]  # of each column
-        for rows in _read_row_blocks(path, names) if path.is_file() else ():
-            for part, cells in zip(parts, zip(*rows, strict=True), strict=True):
-                data = [cell.encode() for cell in cells]
-                part.append(np.array(data, dtype=part[0].dtype))
+        rows = read_csv(path, names) if path.is_file() else iter(())
+        while block := [row for _, row in islice(rows, BLOCK_ROWS)]:
+            for name, part in zip(names, parts, strict=True):
+                part.append(np.array([row[name].encode() for row in block], dtype=part[0].dtype))
         # sorted by the first column
         ids, *others = map(np.concatenate, parts)
         order = np.argsort(ids, kind="stable")
@@ -86,24 +85,6 @@ class CsvTable:
         if row == len(self._ids) or self._ids[row] != data:
             return None
         return [column[row].decode(errors="replace") for column in self._cells]
-
-
-def _read_row_blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            rows = csv.DictReader(file)
-            header = rows.fieldnames or ()
-            for column in columns:
-                if column not in header:
-                    raise DatasetError(
-                        f"{path}: line 1 lacks the column {column!r}; it needs {', '.join(columns)}"
-                    )
-            # DictReader gives None for cells that a short row lacks.
-            cells = ([row[column] or "" for column in columns] for row in rows)
-            while block := list(islice(cells, BLOCK_ROWS)):
-                yield block
-    except (OSError, csv.Error) as error:
-        raise DatasetError(f"{path}: cannot be read ({error}); download it again") from error
 
 
 class VideoTable:
@@ -254,10 +235,11 @@ def _read_captions_csv(file: Path, table: Callable[[Path], VideoTable]) -> Video
         cues = parse_csv(text, str(file))
     except CaptionError as error:
         return _rejected_video(error, str(file))
-    rows = []
-    for cue in cues:
-        if cue.start is not None and cue.end is not None:
-            rows.append((cue.text, cue.start, cue.end))
+    rows = [
+        (cue.text, cue.start, cue.end)
+        for cue in cues
+        if cue.start is not None and cue.end is not None
+    ]
     return _record_of_sentences(file.stem, rows, str(file), table(file.parent))
 
 

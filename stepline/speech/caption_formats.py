@@ -76,10 +76,11 @@ def milliseconds_as_seconds(cues: Sequence[Cue]) -> list[Cue] | None:
     times = [time for cue in cues for time in (cue.start, cue.end) if time is not None]
     if not all(time.is_integer() for time in times) or any(cue.words for cue in cues):
         return None
-    rates = []
-    for cue in cues:
-        if cue.start is not None and cue.end is not None and cue.start < cue.end:
-            rates.append(len(cue.text.split()) / (cue.end - cue.start))
+    rates = [
+        len(cue.text.split()) / (cue.end - cue.start)
+        for cue in cues
+        if cue.start is not None and cue.end is not None and cue.start < cue.end
+    ]
     if not rates or statistics.median(rates) >= MIN_WORDS_PER_SECOND:
         return None
     return [
@@ -292,10 +293,11 @@ def _is_one_word_each(segments: Sequence[Mapping[str, Json]]) -> bool:
     """Return whether each segment is one word, by its text and the mean length in seconds."""
     if any("words" in item or len(_text_of_word(item).split()) > 1 for item in segments):
         return False
-    lengths = []
-    for item in segments:
-        if isinstance(item["start"], float) and isinstance(item["end"], float):
-            lengths.append(item["end"] - item["start"])
+    lengths = [
+        item["end"] - item["start"]
+        for item in segments
+        if isinstance(item["start"], float) and isinstance(item["end"], float)
+    ]
     return len(lengths) > 1 and sum(lengths) <= MAX_WORD_SECONDS * len(lengths)
 
 

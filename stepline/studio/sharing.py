@@ -82,9 +82,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         return archive_file
 
 
-def write_share_file(
-    library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False
-) -> Path:
+def write_share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool) -> Path:
     """Write corrected videos into one file in a temporary folder, which the caller removes.
 
     Args:

@@ -214,9 +214,7 @@ class TaskPool(WorkerPool[TaskWorker]):
         worker.loaded_stages.add(task.stage)
         worker.submit(request, self._limits.seconds)
 
-    def finished_tasks(
-        self, seconds: float = POLL_SECONDS
-    ) -> list[tuple[StageTask, StageFailure | None]]:
+    def finished_tasks(self, seconds: float) -> list[tuple[StageTask, StageFailure | None]]:
         """Wait for tasks to end. Return each with its failure, or None if its result is stored.
 
         Tasks that must run again in a fresh process are not returned.

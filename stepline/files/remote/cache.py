@@ -94,14 +94,14 @@ class CachedFolder:
                 pass
 
 
-def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
+def local_copy(url: str) -> Path:
     """Return the local copy of a remote file or folder. Raises StoreError if it does not exist."""
-    cached = CachedFolder(url, settings)
+    cached = CachedFolder(url)
     if cached.names:
         cached.fetch(cached.names)
         return cached.folder
     # The URL of a single file lists nothing.
-    remote = RemotePath(url, settings)
+    remote = RemotePath(url)
     fingerprint = remote.fingerprint()
     path = _cache_folder_of(url, [fingerprint]) / remote.name
     _download_once(remote, path, fingerprint, remote.size())

@@ -188,7 +188,7 @@ def _shown_by_second(
 
 
 def picture_reader(
-    path: Path, size: int, *, start: float = 0.0, media: MediaSettings | None = None
+    path: Path, size: int, *, start: float, media: MediaSettings | None
 ) -> PictureReader:
     """Return a function that reads pictures of a video: seconds -> {second: JPEG}.
 

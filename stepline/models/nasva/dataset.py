@@ -38,7 +38,6 @@ def make_labelled_sample(
     spans: Sequence[Sequence[Span]],
     *,
     ordered: bool,
-    rule: LabelRule = "covering",
 ) -> Sample:
     """Return a video with its texts as a training sample.
 
@@ -48,7 +47,6 @@ def make_labelled_sample(
         vectors: (K, C) text vectors.
         spans: for each text, the spans of its label in seconds. Empty for a text without a label.
         ordered: True if the texts are in spoken order.
-        rule: which feature rows a span labels; see `make_label_matrix`.
 
     Raises ShapeError when they do not fit together.
     """
@@ -56,7 +54,7 @@ def make_labelled_sample(
         raise ShapeError(
             f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
         )
-    return Sample(name, features.values, vectors, make_label_matrix(spans, features, rule), ordered)
+    return Sample(name, features.values, vectors, make_label_matrix(spans, features), ordered)
 
 
 def make_label_matrix(
@@ -80,9 +78,7 @@ def make_label_matrix(
     return labels
 
 
-def find_labelled_rows(
-    span: Span, features: FeatureSequence, rule: LabelRule = "covering"
-) -> slice:
+def find_labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule) -> slice:
     """Return the slice of feature rows that a span labels, by a rule of `make_label_matrix`. The
     slice is empty, or after the last row, where the span labels none."""
     if rule == "inclusive":

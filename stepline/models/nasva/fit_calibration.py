@@ -230,7 +230,7 @@ def fit_on_foreign_texts(
     own_joint_features: Array,
     foreign_features: Array,
     *,
-    shown_fraction: float | None = None,
+    shown_fraction: float | None,
 ) -> tuple[LogisticRegression, float]:
     """Return a logistic regression for P(shown), and the fraction of own texts that count as shown.
 

@@ -177,7 +177,7 @@ def ground_by_aligner(
     features: FeatureSequence,
     vectors: Matrix,
     *,
-    settings: AlignerSettings = AlignerSettings(),
+    settings: AlignerSettings,
     duration: float | None = None,
     order_probabilities: Array | None = None,
 ) -> AlignerGrounding:

@@ -64,9 +64,9 @@ def train_aligner(
     samples: Sequence[Sample],
     folder: Path,
     *,
-    model: AlignerNetworkSettings | None = None,
+    model: AlignerNetworkSettings | None,
     loss: AlignerLossSettings | None = None,
-    settings: TrainSettings | None = None,
+    settings: TrainSettings | None,
     report: Callable[[Progress], None] | None = None,
     scorer: HeldOutScorer[Sample] | None = None,
 ) -> Aligner:

@@ -19,9 +19,7 @@ from stepline.records import Record, Video
 NO_ROWS = "its features hold no row"
 
 
-def benchmark_videos(
-    name: str, reference: Path, subset: str | None = None
-) -> BenchmarkQuestions[str]:
+def benchmark_videos(name: str, reference: Path, subset: str | None) -> BenchmarkQuestions[str]:
     """Return the ids of the videos of a benchmark. Raises DatasetError if its file cannot be read
     or holds no video.
 

@@ -17,7 +17,6 @@ from stepline.models.training.network import (
 
 # settings that older files lack, where the default is another today
 SETTINGS_OF_OLDER_FILES = {"position_form": "end"}
-REMOVED_CAPTIONER_SETTINGS = ("transcript_layers", "longest_transcript")
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,8 @@ def _parse(header: Header) -> HeaderParts:
     tree = SETTINGS_OF_OLDER_FILES | header["settings"]
     if not tree.pop("refine", True):
         raise ValueError("its layers do not move the boxes of the layer before")
-    captioner = dict(tree["captioner"])
-    for name in REMOVED_CAPTIONER_SETTINGS:
-        captioner.pop(name, None)
-    attention = dict(tree["attention"])
-    attention.pop("query_start", None)  # of a fresh network alone
-    if attention.pop("padding", "zero") != "zero":
+    if tree["attention"].get("padding", "zero") != "zero":
         raise ValueError("its attention reads the border beyond a level's ends")
-    tree |= {"attention": attention, "captioner": captioner}
     settings = parse_settings(ModelSettings, tree)
     trained = dict(header["trained"])
     trained.pop("around", None)  # seconds of speech that networks of earlier versions could read

@@ -398,7 +398,7 @@ def train_procx_run(
 
 
 def prepare_run(
-    sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
+    sources: ProcxSources, settings: ProcxRunSettings, start: Path | None
 ) -> PreparedRun:
     """Return the samples, settings and vocabulary of a training run. `model.features` and
     `data.target` are filled in.

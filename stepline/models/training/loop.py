@@ -172,7 +172,7 @@ def train_network(
     task: TrainingTask[SampleT],
     settings: TrainSettings,
     folder: Path,
-    report: Callable[[Progress], None] | None = None,
+    report: Callable[[Progress], None] | None,
     *,
     scorer: HeldOutScorer[SampleT] | None = None,
     device: str | torch.device | None = None,

@@ -104,7 +104,7 @@ def run_training(run: TrainingRun[ResultT], train: Callable[[KeepBest], ResultT]
 
 
 def claim_run_folder(
-    folder: Path, identity: Mapping[str, Any], facts: Mapping[str, Any] | None = None
+    folder: Path, identity: Mapping[str, Any], facts: Mapping[str, Any] | None
 ) -> None:
     """Write settings and sources of a run to run.json, so that no other run uses its folder.
 

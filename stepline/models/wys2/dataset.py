@@ -116,7 +116,7 @@ def iterate_narrated_videos(
     settings: ClipSettings,
     omitted: list[Rejected],
     *,
-    excluded: ExcludedIds = frozenset(),
+    excluded: ExcludedIds,
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
     """Yield each record that has narration and features, with its clips.
@@ -337,9 +337,7 @@ def predict_task_log_probabilities(features: Matrix, tasks: Tasks, videos: Seque
     return scores
 
 
-def fit_softmax_regression(
-    rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
-) -> Array:
+def fit_softmax_regression(rows: Array, classes: Tasks, count: int) -> Array:
     """Return the weights (C + 1, O) of a softmax regression fitted by L-BFGS. The last row is the
     bias.
 
@@ -347,7 +345,6 @@ def fit_softmax_regression(
         rows: (N, C) feature rows.
         classes: (N,) class numbers, 0 to O - 1.
         count: O, number of classes.
-        ridge: factor of the sum of squared weights in the loss.
     """
     inputs = _append_ones(rows)  # (N, C + 1)
     row_count, width = inputs.shape
@@ -360,9 +357,9 @@ def fit_softmax_regression(
         # The bias is not drawn to 0.
         decayed = np.concatenate([weights[:-1], no_decay])
         mean_loss = -(truth * logs).sum() / row_count
-        penalty = ridge * (decayed**2).sum() / 2
+        penalty = RIDGE_WEIGHT * (decayed**2).sum() / 2
         # The gradient of the mean loss and of the penalty.
-        gradient = inputs.T @ (np.exp(logs) - truth) / row_count + ridge * decayed
+        gradient = inputs.T @ (np.exp(logs) - truth) / row_count + RIDGE_WEIGHT * decayed
         return float(mean_loss + penalty), gradient.ravel()
 
     start = np.zeros(width * count)

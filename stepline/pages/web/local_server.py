@@ -371,9 +371,7 @@ class LocalServer:
         return self._server.should_exit
 
 
-def serve_page(
-    routes: Sequence[BaseRoute], port: int = 0, *, token: str, policy: str
-) -> LocalServer:
+def serve_page(routes: Sequence[BaseRoute], port: int, *, token: str, policy: str) -> LocalServer:
     """Return a server of one page on this machine.
 
     Args:

@@ -136,9 +136,7 @@ def build_base(
     return open_base(folder)
 
 
-def open_or_build_base(
-    path: Path, folder: Path, settings: TextBaseSettings = TextBaseSettings()
-) -> TextBase:
+def open_or_build_base(path: Path, folder: Path, settings: TextBaseSettings) -> TextBase:
     """Return the text base in `path`, or build one if `path` holds how-to texts instead.
 
     Args:

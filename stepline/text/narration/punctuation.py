@@ -52,6 +52,6 @@ class PunctuationModel:
 
 
 @functools.cache
-def load_punctuation_model(path: Path | None = None) -> PunctuationModel:
-    """Return the punctuation predictor, loaded once per process. path: as in `PunctuationModel`."""
-    return PunctuationModel(path)
+def load_punctuation_model() -> PunctuationModel:
+    """Return the punctuation predictor that is shipped, loaded once per process."""
+    return PunctuationModel()

@@ -161,7 +161,7 @@ def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | Non
 
 
 def sentence_step_probabilities(
-    sentences: Sequence[str], tagger: NarrationTagger | None = None
+    sentences: Sequence[str], tagger: NarrationTagger | None
 ) -> list[float]:
     """Return P(a sentence describes a step) for each sentence of one English narration, (S,).
 

@@ -295,11 +295,7 @@ class PassageEditor(CheckedRequests):
 
 
 def check_lines(
-    answer: Answer,
-    chunk: Chunk,
-    drafts: Sequence[Step],
-    said: set[str],
-    written: AbstractSet[str] = frozenset(),
+    answer: Answer, chunk: Chunk, drafts: Sequence[Step], said: set[str], written: AbstractSet[str]
 ) -> CheckedLines:
     """Return the lines of an answer that are steps, and what is wrong with the others.
 

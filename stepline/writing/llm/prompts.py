@@ -132,10 +132,7 @@ def split_transcript(
 
 
 def split_by_words(
-    transcript: Transcript,
-    words: int,
-    withheld: Sequence[int] = (),
-    max_chars: int = MAX_WRITE_CHARS,
+    transcript: Transcript, words: int, withheld: Sequence[int] = ()
 ) -> tuple[Chunk, ...]:
     """Return chunks of about `words` words and nearly equal length.
 
@@ -143,7 +140,6 @@ def split_by_words(
         transcript: it is not cut within a sentence, so a longer sentence is its own chunk.
         words: words per chunk.
         withheld: indices of the sentences to leave out.
-        max_chars: maximal characters of a chunk. A longer one is divided.
     """
     indices = _remaining_indices(transcript, withheld)
     lengths = [len(transcript.sentences[index].text.split()) for index in indices]
@@ -161,7 +157,7 @@ def split_by_words(
             groups.append([])
         groups[number].append(index)
         earlier += length
-    return _make_chunks(groups, transcript.sentences, max_chars)
+    return _make_chunks(groups, transcript.sentences, MAX_WRITE_CHARS)
 
 
 def split_into_chunks(
