@@ -17,6 +17,7 @@ from stepline.grounding.screens.reading import (
     ScreenEvent,
     ScreenReading,
     has_screen_text,
+    lines_with_new_text,
     read_screen,
     sampled_screen_statistics,
 )
@@ -139,11 +140,13 @@ def click_remarks(click: Click) -> tuple[str, ...]:
 
 
 def _result(event: ScreenEvent) -> str:
-    if event.appeared:
+    appeared = lines_with_new_text(event.appeared, event.before)
+    vanished = lines_with_new_text(event.vanished, event.after)
+    if appeared:
         kind = "a new screen opens" if event.scene else "then appears"
-        return f"{kind}: {_quoted(event.appeared[0].text)}"
-    if event.vanished:
-        return f"then goes: {_quoted(event.vanished[0].text)}"
+        return f"{kind}: {_quoted(appeared[0].text)}"
+    if vanished:
+        return f"then goes: {_quoted(vanished[0].text)}"
     return "then the picture changes there"
 
 

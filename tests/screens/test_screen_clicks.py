@@ -2,9 +2,10 @@
 
 import pytest
 
-from stepline.grounding.screens import ScreenReading, place_clicks
+from stepline.grounding.screens import Click, ScreenReading, place_clicks
 from stepline.grounding.screens.clicks import FIELD_NAME_LOG_ODDS, _change_log_odds
 from stepline.grounding.screens.reading import ScreenEvent, ScreenLine, is_same_text
+from stepline.pipeline.screen import click_remarks
 from stepline.records import Sentence, Span, Step
 
 FILE = ScreenLine("File", (10, 10, 60, 30))
@@ -111,6 +112,17 @@ def test_a_speaker_who_talks_after_the_act_is_placed_before_the_words():
     )
     placed = {click.step: click.event.start for click in place_clicks(steps, sentences, screen)}
     assert placed == {"1": 7.5, "2": 17.5, "3": 27.5}
+
+
+@pytest.mark.parametrize(
+    ("further", "remark"),
+    [((), "then the picture changes there"), ((FORMAT,), 'then appears: "Format of the file"')],
+)
+def test_text_that_only_moves_does_not_appear(further, remark):
+    moved = ScreenLine("Export as", (10, 90, 110, 110))
+    change = event(3.0, (FILE, EXPORT), appeared=(moved, *further), vanished=(EXPORT,))
+    click = Click("0", change, None, Span(2.0, 5.0), 3.0)
+    assert click_remarks(click) == (f"for: {remark}",)
 
 
 @pytest.mark.parametrize(

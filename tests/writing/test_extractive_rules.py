@@ -272,6 +272,23 @@ def test_what_the_speaker_did_is_an_action(text: str, steps: list[str]) -> None:
             "sit down on a chair with a straight back and your feet on the floor",
         ),
         (
+            "Lie on the bench with a wide stance and your toes pointed out.",
+            "lie on the bench with a wide stance and your toes pointed out",
+        ),
+        (
+            "Stand with your feet apart and your knees bent.",
+            "stand with your feet apart and your knees bent",
+        ),
+        (
+            "Keep your elbows close to your body and your back straight.",
+            "keep your elbows close to your body and your back straight",
+        ),
+        (
+            "Hold the phone with your left hand and the case with your right.",
+            "hold the phone with your left hand and the case with your right",
+        ),
+        ("Stir the sauce with a spoon and the pan stays hot.", "stir the sauce with a spoon"),
+        (
             "Place the lid on the pot or put it in a bag.",
             "place the lid on the pot or put it in a bag",
         ),
@@ -279,6 +296,28 @@ def test_what_the_speaker_did_is_an_action(text: str, steps: list[str]) -> None:
 )
 def test_one_more_thing_stays_with_its_verb(text: str, step: str) -> None:
     assert steps_of(text) == [step]
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("Cut the wire just below the clip.", "cut the wire just below the clip"),
+        (
+            "Fill the cup until just before it overflows.",
+            "fill the cup until just before it overflows",
+        ),
+        ("Just put the lid on the pot.", "put the lid on the pot"),
+        ("Put the lid just over there.", "put the lid"),
+    ],
+)
+def test_just_stays_where_it_limits_a_place_or_time(text: str, step: str) -> None:
+    assert steps_of(text) == [step]
+
+
+def test_a_condition_of_a_thing_stays() -> None:
+    """Without it, advice for one case would be an order for all."""
+    step = "add a number at the end if the name is taken"
+    assert steps_of("If the name is taken, add a number at the end.") == [step]
 
 
 def test_an_action_with_its_own_subject_is_no_part_of_a_complement() -> None:

@@ -38,7 +38,11 @@ MIN_FLAT_FRACTION = 0.45  # of the pixels of a screen, in the median frame
 FRAMES_PER_FLATNESS_SAMPLE = 3  # flatness is measured in every third frame
 Flags = npt.NDArray[np.bool_]
 Point = tuple[float, float]  # x, y in pixels
-MIN_CHANGE = 28  # of 255: smallest change of a cell, above the noise of a codec
+MIN_CHANGE = 28  # of 255: smallest change of a pixel in a cell
+# A key frame encodes a still screen again: pixels at edges change by up to 70 of 255, averages of
+# blocks by up to 20 (H.264, CRF 36). A caret, a tick or another letter changes an average by 47.
+BLOCK_PIXELS = 4  # side of a block
+MIN_BLOCK_CHANGE = 24  # of 255: smallest change of the average of a block in a patch
 MAX_CURSOR_FRACTION = 1 / 14  # size of a cursor, as a fraction of the picture's shorter side
 STILL_FRAME_COUNT = 2  # frames without a change, after which the screen is still
 MAX_RUN_SECONDS = 2.0  # of small changes (typing or a cursor), after which the screen is compared
@@ -387,7 +391,8 @@ class CursorTrack:
 def changed_cells(before: Images, after: Images) -> Flags:
     """Return which cells of 8 x 8 pixels differ between two frames, boolean (H / 8, W / 8).
 
-    A changed cell without changed neighbours counts as noise and is False.
+    A changed cell without changed neighbours counts as noise and is False, and so does a patch in
+    which no average of a block of 4 x 4 pixels changes by more than 24 of 255.
 
     Args:
         before: the earlier frame, (H, W, 3) uint8 RGB.
@@ -397,9 +402,25 @@ def changed_cells(before: Images, after: Images) -> Flags:
     green = cell_changes(before[..., 1], after[..., 1])
     flags: Flags = np.maximum(red, green) > MIN_CHANGE
     for x, y, end_x, end_y in patches(flags):
-        if end_x - x == 1 and end_y - y == 1:
-            flags[y, x] = False  # noise of a codec
+        rows = slice(y * CELL_PIXELS, end_y * CELL_PIXELS)
+        columns = slice(x * CELL_PIXELS, end_x * CELL_PIXELS)
+        is_one_cell = end_x - x == 1 and end_y - y == 1
+        block_change = max_block_change(before[rows, columns], after[rows, columns])
+        if is_one_cell or block_change <= MIN_BLOCK_CHANGE:
+            flags[y:end_y, x:end_x] = False  # noise of a codec
     return flags
+
+
+def max_block_change(before: Images, after: Images) -> float:
+    """Return the largest change of the average red or green of a block of 4 x 4 pixels, 0 to 255.
+
+    before, after: an area of two frames, (H, W, 3) uint8 RGB.
+    """
+    change = after[..., :2].astype(np.int16) - before[..., :2]
+    height, width = change.shape[:2]
+    by_row = np.add.reduceat(change, np.arange(0, height, BLOCK_PIXELS), axis=0)
+    sums = np.add.reduceat(by_row, np.arange(0, width, BLOCK_PIXELS), axis=1)
+    return float(np.abs(sums).max()) / BLOCK_PIXELS**2
 
 
 def patches(cells: Flags) -> list[Box]:

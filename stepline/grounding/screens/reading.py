@@ -1,7 +1,7 @@
 """Text recognition on a screen, change by change. Only the changed area is recognised again.
 
 Source: a change of more than a fifth of the text is a new scene (MONDAY, 2505.12632). Differs: the
-fraction is of letters and their positions, between the screens before and after a change.
+fraction is of letters, between the screens before and after a change. Text that moves is the same.
 """
 
 import logging
@@ -129,7 +129,9 @@ class ScreenLineReader:
         boxes = line_boxes(letters, crop.shape[1] / map_width, high)
         for x, y, end_x, end_y in boxes[:max_lines]:
             box = (x + window_x, y + window_y, end_x + window_x, end_y + window_y)
-            if _overlaps(box, unchanged_lines, SAME_PLACE_IOU):
+            # A line outside of the patches does not change, even if it is recognised only now.
+            is_unchanged = patches and not _overlaps(box, patches)
+            if is_unchanged or _overlaps(box, unchanged_lines, SAME_PLACE_IOU):
                 continue
             line = self._recognise_line(picture, box)
             if line is not None:
@@ -406,7 +408,8 @@ def _make_event(
     appeared = _new_lines(after, before)
     vanished = _new_lines(before, after)
     letters = _letter_count(before) + _letter_count(after)
-    changed_letters = _letter_count(appeared) + _letter_count(vanished)
+    new_letters = _letter_count(lines_with_new_text(after, before))
+    changed_letters = new_letters + _letter_count(lines_with_new_text(before, after))
     changed_fraction = changed_letters / max(1, letters)
     height, width = change.after.shape[:2]
     box = enclosing_box(change.patches)
@@ -478,6 +481,15 @@ def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tup
         )
 
     return tuple(line for line in lines if not stays(line))
+
+
+def lines_with_new_text(
+    lines: Sequence[ScreenLine], others: Sequence[ScreenLine]
+) -> tuple[ScreenLine, ...]:
+    """Return the lines whose text is nowhere among `others`. A line that moved is not among them."""
+    return tuple(
+        line for line in lines if not any(is_same_text(line.text, other.text) for other in others)
+    )
 
 
 def _letter_count(lines: Iterable[ScreenLine]) -> int:

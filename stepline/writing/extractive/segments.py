@@ -214,6 +214,9 @@ def _insert_subject_you(words: Sequence[SpokenWord]) -> Segment:
     return Segment((subject, lower_case_first, *words[1:]), has_added_you=True)
 
 
+LIMITED_PREPOSITIONS = (
+    "above|below|under|over|outside|inside|behind|beyond|past|before|after|short|until"
+)
 NUMBER_PATTERN = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
 
 # Patterns and the words put in their place. Order matters: the earlier row wins, longer frames come
@@ -227,7 +230,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     # noises and fillers
     (r"(?:um+|uh+|erm?|hmm+|mm+|ah|oh)", ""),
     (
-        r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really"
+        r"(?:actually|basically|literally|simply|obviously|honestly|definitely|really"
         r"|kinda|sorta|please)",
         "",
     ),
@@ -235,6 +238,8 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"for one thing", ""),
     (r"like (?:this|that|so)(?=,|$)", ""),
     (r"(?:over|right|up|down) (?:here|there)", ""),
+    # "just above the clip" is a place
+    (rf"just(?! (?:{LIMITED_PREPOSITIONS})(?: |,|$))", ""),
     (r"go(?:ing)? ahead and", ""),
     # "what you want to do is", "all you need to do here is to", "the first thing we're going to do
     # is we're going to"
