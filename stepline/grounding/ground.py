@@ -53,7 +53,7 @@ from stepline.grounding.inputs import (
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
-from stepline.writing.types import under_condition
+from stepline.writing.types import is_conditional
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
@@ -227,7 +227,7 @@ def doubt_conditional_last_step(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     if len(steps) < 2:
         return steps
     *others, last = steps
-    if last.status != "placed" or last.doubt is not None or not under_condition(last.text):
+    if last.status != "placed" or last.doubt is not None or not is_conditional(last.text):
         return steps
     score = LAST_CASE_PROBABILITY * (last.score or 0.0)
     return *others, last.model_copy(update={"doubt": LAST_CASE, "score": score})
