@@ -82,6 +82,26 @@ def shared():
     return SHARED
 
 
+@pytest.fixture(scope="session", autouse=True)
+def whisper_models():
+    """All tests of this process share what is loaded of Whisper."""
+    import faster_whisper
+
+    load, loaded = faster_whisper.WhisperModel, {}
+
+    def load_once(path, **options):
+        file = Path(path, "model.bin")
+        written = file.stat().st_mtime_ns if file.is_file() else None
+        key = (path, written, *sorted(options.items()))
+        if key not in loaded:
+            loaded[key] = load(path, **options)
+        return loaded[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(faster_whisper, "WhisperModel", load_once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
     """One Chromium for all tests of pages."""

@@ -117,16 +117,16 @@ def ground(source: "VideoArgument", **options: Any) -> None:
     is_setting = order in (None, "none", "given")
     settings = settings_from_options({**options, "order": order if is_setting else None})
     texts, graph = read_lines_to_find(options["texts"])
-    before = None
+    order_probabilities = None
     if order == "compared":
         if graph is None:
             raise SettingsError(
                 f"--order compared: {options['texts']} is not a comparison; give --texts the "
                 "comparison.json that `stepline compare` wrote"
             )
-        before = np.array(graph.before)
+        order_probabilities = np.array(graph.before)
     elif not is_setting:
-        before = read_order_matrix(Path(order), len(texts))
+        order_probabilities = read_order_matrix(Path(order), len(texts))
 
     # the lines, placed
     with open_single_video(source, settings) as request:
@@ -135,7 +135,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
             texts,
             settings,
             vectors=options["text_features"],
-            before=before,
+            order_probabilities=order_probabilities,
             graph=graph,
         )
     print_warnings(record, f"{request.path.name}: ")

@@ -386,7 +386,7 @@ codecs.register_error(ESCAPES_HANDLER, escape_unencodable)
 
 
 def serve_until_stopped(
-    start: "Callable[[], LocalServer]",
+    make_server: "Callable[[], LocalServer]",
     port: int,
     *,
     notice: str,
@@ -396,7 +396,7 @@ def serve_until_stopped(
     """Serve a page on this machine until Ctrl-C.
 
     Args:
-        start: makes the server, which takes the port.
+        make_server: makes the server, which takes the port.
         port: as the user gave it, for the error when it is taken.
         notice: printed at the start. {address} stands for the address.
         goodbye: printed at the end.
@@ -405,7 +405,7 @@ def serve_until_stopped(
     try:
         # A port that is taken is reported by its option.
         try:
-            server = start()
+            server = make_server()
         except OSError as error:
             raise SettingsError(
                 f"--port {port}: {error.strerror or error}; give another, or 0"

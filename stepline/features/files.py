@@ -31,7 +31,7 @@ FEATURE_SUFFIXES = (
 )
 # The names under which a file of several arrays may keep the features.
 ARRAY_NAMES = ("values", "features")
-VIDEOS_WANTED = "holds features of texts, not of videos; give those of the videos"
+NOT_VIDEO_FEATURES = "holds features of texts, not of videos; give those of the videos"
 PRECOMPUTED_BACKBONE = "precomputed"  # the backbone of a file that does not state it
 
 
@@ -87,7 +87,7 @@ def read_feature_file(
     content, metadata = read_arrays(path)
     if isinstance(content, Mapping):
         if "text" in content:
-            raise StoreError(f"{path}: {VIDEOS_WANTED}")
+            raise StoreError(f"{path}: {NOT_VIDEO_FEATURES}")
         content = _feature_array(path, content)
     values = _check_matrix(path, content)
     if width is not None and values.shape[1] != width:

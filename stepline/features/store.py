@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError, StoreError, first_line
-from stepline.features.files import VIDEOS_WANTED
+from stepline.features.files import NOT_VIDEO_FEATURES
 from stepline.files.atomic_files import atomic_path, check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.parquet import ParquetError, ParquetReader
@@ -40,7 +40,7 @@ REPEATED_ID = "its id came before"
 BAD_ID = "its id is not a plain name"
 OTHER_ID = "it says that it is another item"
 OTHER_COUNT = "its texts or times are not one per row"
-LARGEST_HALF = float(np.finfo(np.float16).max)
+MAX_FLOAT16 = float(np.finfo(np.float16).max)
 
 UNKNOWN_BACKBONE = "unknown"  # the backbone of features that do not say it
 # numbers per row of the backbones of docs/features.md
@@ -488,7 +488,7 @@ def require_videos(store: FeatureStore, source: Path | str) -> None:
     """Raise StoreError for a store of text features. source: name of the store in the message."""
     first = next(iter(store), None)
     if first is not None and store.texts(first) is not None:
-        raise StoreError(f"{source}: {VIDEOS_WANTED}")
+        raise StoreError(f"{source}: {NOT_VIDEO_FEATURES}")
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
@@ -514,7 +514,7 @@ def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
         row = int(np.flatnonzero(~finite)[0])
         return NOT_FINITE, f"row {row}"
     greatest = float(np.abs(values).max())
-    return (TOO_GREAT, f"{greatest:g}") if greatest > LARGEST_HALF else None
+    return (TOO_GREAT, f"{greatest:g}") if greatest > MAX_FLOAT16 else None
 
 
 # Of a shard: what a killed import loses at most, and what writing holds in memory.

@@ -52,8 +52,8 @@ from stepline.grounding.inputs import (
 )
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
-from stepline.records import Alignment, FeatureSequence, Matrix, Step, Transcript
-from stepline.writing.types import under_condition
+from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
+from stepline.writing.types import is_conditional
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
@@ -70,6 +70,8 @@ LAST_CASE_PROBABILITY = 0.5
 # one that is not (a guess)
 SAID_SHOWN_PRIOR = 0.9
 UNSAID_SHOWN_PRIOR = 0.3
+# P(a user's line that counts as not said is shown where the sentences fit it best). YouCook2: 20 of 53
+UNSAID_AT_PROBABILITY = 0.4
 # P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
 # and the log odds above which steps are placed without a doubt. 73 how-to transcripts all instruct by the second
 BELONG_PRIOR = 0.95
@@ -225,7 +227,7 @@ def doubt_conditional_last_step(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     if len(steps) < 2:
         return steps
     *others, last = steps
-    if last.status != "placed" or last.doubt is not None or not under_condition(last.text):
+    if last.status != "placed" or last.doubt is not None or not is_conditional(last.text):
         return steps
     score = LAST_CASE_PROBABILITY * (last.score or 0.0)
     return *others, last.model_copy(update={"doubt": LAST_CASE, "score": score})
@@ -340,10 +342,15 @@ def ground_window(
 def speech_prior(inputs: GroundingInputs) -> SpeechPrior:
     """Return when and whether each step is shown, as predicted from the speech only."""
     prior = load_prior()
-    rows = [
-        prior.distribution(spans, inputs.seconds, lag=WORDS_LAG_SECONDS)
-        for spans in inputs.passages
-    ]
+    rows = []
+    for step, spans in zip(inputs.steps, inputs.passages, strict=True):
+        weights = None
+        if step.said is None and step.at is not None:
+            spans = [Span(step.at, step.at + 1.0)]
+            weights = np.array([UNSAID_AT_PROBABILITY])
+        rows.append(
+            prior.distribution(spans, inputs.seconds, weights=weights, lag=WORDS_LAG_SECONDS)
+        )
     return SpeechPrior(
         prior=np.array(rows).reshape(-1, inputs.seconds),
         shown_prior=np.where(inputs.is_said, SAID_SHOWN_PRIOR, UNSAID_SHOWN_PRIOR),

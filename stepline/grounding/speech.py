@@ -13,6 +13,7 @@ A user's own lines, such as a recipe, become steps that are said where `line_mod
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -251,7 +252,8 @@ def steps_from_texts(
 ) -> tuple[Step, ...]:
     """Return a user's own lines as steps, with `said` set to where the narration says them.
 
-    Of a finished narration, `at` is the second around which sentences say the line.
+    Of a finished narration, `at` is the second around which sentences say the line, also where that is
+    too unlikely for `said`.
 
     `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence that the line cites is
     like it: MIN_LINE_LIKENESS, or MIN_LINE_COSINE while the narration is still running.
@@ -302,16 +304,15 @@ def steps_from_texts(
     deviation = min(LINE_DEVIATION_FRACTION * line_seconds, MAX_LINE_DEVIATION_SECONDS)
     placed = []
     for k, step in enumerate(steps):
+        first = sentences[passages[k][0]].span
+        last = sentences[passages[k][-1]].span
+        said_span = Span(first.start, max(first.end, last.end))
+        update: dict[str, Any] = {}
         if is_said[k]:
-            sources = passages[k]
-            first = sentences[sources[0]].span
-            last = sentences[sources[-1]].span
-            said_span = Span(first.start, max(first.end, last.end))
-            at = None
-            if not so_far:
-                at = shift_to_mean(said_span.center, centers, match.posterior[k], deviation)
-            step = step.model_copy(update={"said": said_span, "sources": sources, "at": at})
-        placed.append(step)
+            update = {"said": said_span, "sources": passages[k]}
+        if not so_far:
+            update["at"] = shift_to_mean(said_span.center, centers, match.posterior[k], deviation)
+        placed.append(step.model_copy(update=update))
     return tuple(placed)
 
 

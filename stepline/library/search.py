@@ -37,7 +37,7 @@ from stepline.library.database import (
 )
 from stepline.library.record_files import is_existing_file, record_files
 from stepline.outputs.text import shown_span
-from stepline.pipeline.placing import ON_SCREEN
+from stepline.pipeline.placing import ON_SCREEN_PREFIX
 from stepline.progress import Progress
 from stepline.records import Basis, Matrix, Probability, Record, Seconds, Span, Status
 from stepline.storage import DamagedRecordError, read_record
@@ -166,7 +166,7 @@ def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
     # Where a text on screen matches, the answer is the step whose picture has that text.
     for number, step in enumerate(record.steps):
         for remark in step.seen:
-            text = remark.partition(ON_SCREEN)[2]
+            text = remark.partition(ON_SCREEN_PREFIX)[2]
             if text:
                 rows.append((moment("screen", text, None), [number]))
     return rows

@@ -26,7 +26,7 @@ def ground_texts(
     settings: StepsSettings,
     *,
     vectors: Path | None,
-    before: "Array | None",
+    order_probabilities: "Array | None",
     graph: "TaskGraph | None",
 ) -> Record:
     """Find the seconds in which each text is shown, by a trained network.
@@ -36,7 +36,7 @@ def ground_texts(
         texts: K lines to find.
         settings: settings of all stages. `nasva.aligner.path` names the network.
         vectors: a file of the texts' features. None: the network's text encoder makes them.
-        before: (K, K) P(text i comes before text j). None: the order is unknown.
+        order_probabilities: (K, K) P(text i comes before text j). None: the order is unknown.
         graph: the comparison of videos from which the texts come. It gives each step's kind. None:
             the texts come from elsewhere.
 
@@ -79,7 +79,7 @@ def ground_texts(
         rows,
         settings=settings.nasva.aligner,
         duration=duration,
-        order_probabilities=before,
+        order_probabilities=order_probabilities,
     )
     return Record(
         id=request.id,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ON_SCREEN = " on screen: "  # in a remark of `seen`, before what is written in the picture
+ON_SCREEN_PREFIX = " on screen: "  # in a remark of `seen`, before what is written in the picture
 MAX_LINES = 2  # lines of text in the picture that are reported of a step: the largest
 MAX_LINE_CHARS = 80  # letters of each of these lines
 
@@ -314,8 +314,8 @@ def _screen_text_remarks(on_screen: "Sequence[ScreenText]", span: Span, words: s
         if line in largest:
             texts[shorten(one_line(line.text), MAX_LINE_CHARS)] = is_said(line.text, words)
     said = " / ".join(text for text, is_spoken in texts.items() if is_spoken)
-    remarks = [f"for: its words are{ON_SCREEN}{said}"] if said else []
-    return remarks + [f"text{ON_SCREEN}{text}" for text in texts if not texts[text]]
+    remarks = [f"for: its words are{ON_SCREEN_PREFIX}{said}"] if said else []
+    return remarks + [f"text{ON_SCREEN_PREFIX}{text}" for text in texts if not texts[text]]
 
 
 JUDGED_BY_DETECTOR = "detector"  # in `models["judge"]`

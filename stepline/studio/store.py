@@ -39,7 +39,7 @@ JOB_ORDER = (
     "state NOT IN ('running', 'waiting'), state <> 'running', "
     "coalesce(ended, 0) DESC, priority DESC, id"
 )
-LISTED_JOBS = (
+LISTED_JOBS_CONDITION = (
     "state IN ('running', 'waiting') OR id IN (SELECT id FROM job "
     f"WHERE state NOT IN ('running', 'waiting') ORDER BY ended DESC LIMIT {MAX_ENDED_JOBS})"
 )
@@ -227,7 +227,7 @@ class JobStore:
 
     def list_jobs(self) -> list[Job]:
         """Return the jobs in JOB_ORDER. Of those that ended, the last MAX_ENDED_JOBS."""
-        query = f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}"
+        query = f"SELECT * FROM job WHERE {LISTED_JOBS_CONDITION} ORDER BY {JOB_ORDER}"
         return _read_rows(self._database, Job, "job", query)
 
     def list_in_state(self, state: JobState, max_jobs: int | None = None) -> list[Job]:

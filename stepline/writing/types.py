@@ -36,7 +36,7 @@ class WrittenSteps:
     notes: tuple[str, ...] = ()
 
 
-def under_condition(text: str) -> bool:
+def is_conditional(text: str) -> bool:
     """Return whether an English instruction is conditional: "call for help if the burn is severe"."""
     return bool(_CONDITION_PATTERN.search(text.lower()))
 

@@ -134,6 +134,24 @@ def test_a_line_that_no_one_says_and_nothing_shows_is_not_found():
     assert (step.status, step.at, step.spans) == ("not_found", None, ())
 
 
+def test_a_line_too_unlikely_to_be_said_is_likeliest_where_the_sentences_fit_it_best():
+    line = Step(id="1", text="bake", at=20.0)
+    grounding = ground([line], duration=60.0)
+    (row,) = grounding.alignment.scores
+    assert (grounding.steps[0].status, grounding.steps[0].at) == ("not_found", None)
+    assert abs(int(row.argmax()) - 20.7) <= 1
+    assert row.min() > 0  # the rest is spread over all seconds
+
+
+def test_pictures_find_a_line_far_from_the_sentences_that_fit_it_best():
+    lines = [Step(id=str(k), text=f"line {k}", at=20.0) for k in range(5)]
+    step = ground(lines, duration=60.0, features=pictures({0: 50}, 4.0), step_vectors=WORDS).steps[
+        0
+    ]
+    assert step.status == "seen"
+    assert abs(step.at - 50) <= 3.5
+
+
 def test_lines_without_any_speech_are_found_by_sight():
     lines = [Step(id=str(k), text=f"line {k}") for k in range(5)]
     grounding = ground(

@@ -211,6 +211,9 @@ def test_a_line_is_said_around_the_sentences_that_say_it():
     assert step.at == pytest.approx(5.0, abs=0.5)
     (running,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2], so_far=True)
     assert running.at is None
+    (unsaid,) = steps_from_texts(["inflate the tyre"], HEARD, AXES[:2], AXES[2:])
+    assert (unsaid.said, unsaid.sources) == (None, ())
+    assert 0 <= unsaid.at <= 6
 
 
 @pytest.mark.parametrize(("again", "sources"), [(10.0, (1, 2)), (3600.0, (1,))])

@@ -8,6 +8,8 @@ from stepline.evaluate.calibration import LogisticRegression
 from stepline.models.wys2.detector import Detector, write_detector
 from stepline.models.wys2.predict import DetectorCalibration, write_calibration
 from stepline.models.wys2.settings import DetectorSettings
+from stepline.pipeline.placing import decide_by_detector
+from stepline.records import Sentence, Span, Step, Transcript
 from stepline.storage import read_record
 
 
@@ -65,3 +67,14 @@ def test_a_sentence_is_judged_as_the_steps_that_rest_on_it(
         *(("--detector", *detector) if detector else ()),
     )
     assert {"placed": "?", "seen": "●", "said_only": "○"}[status] in table.stdout
+
+
+def test_a_step_that_the_detector_sees_is_where_the_detector_looked():
+    said = Span(4.0, 6.0)
+    near = Step(id="1", text="cut", said=said, spans=(Span(3.0, 9.0),), at=5.5, status="placed")
+    far = near.model_copy(update={"spans": (Span(20.0, 25.0),), "at": 22.5})
+    steps = [step.model_copy(update={"sources": (0,)}) for step in (near, far)]
+    transcript = Transcript(sentences=(Sentence(text="cut it", span=said, shown=0.9),))
+    kept, moved = decide_by_detector(steps, transcript)
+    assert (kept.status, kept.spans, kept.at) == ("seen", (Span(3.0, 9.0),), 5.5)
+    assert (moved.status, moved.spans, moved.at) == ("seen", (said,), 5.0)

@@ -109,11 +109,11 @@ def ht_step_windows(predictions, reference):
     with Path(predictions).open(newline="") as file:
         for row in csv.DictReader(file):
             step, id = int(row["label"]), row["video-id"]
-            if article[step] == followed[id] and step in annotated:  # in any video
+            if article.get(step) == followed[id] and step in annotated:  # in any video
                 span = (float(row["t-start"]), float(row["t-end"]))
                 windows[activity[step]].append((float(row["score"]), id, span))
     found = []
-    for threshold in (0.3, 0.4, 0.5, 0.6, 0.7):
+    for threshold in np.linspace(0.3, 0.7, 5):
         for name, shown in truth.items():
             left, right = set(shown), []
             for _, id, span in sorted(windows[name], key=lambda one: -one[0]):

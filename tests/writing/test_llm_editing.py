@@ -16,6 +16,7 @@ from stepline.writing.llm.editing import (
     NOT_A_STEP_REASON,
     NOT_IMPERATIVE_REASON,
     REPEATED_REASON,
+    UNSAID_VERB_REASON,
     choose_passages,
     conversation_start,
     line_fault,
@@ -126,9 +127,17 @@ def test_an_amount_that_the_model_loses_or_invents_is_told_by_the_extractive_wri
 
 
 def test_an_order_that_only_chats_is_no_step() -> None:
-    written, _ = edit({**RIGHT, "towel": ["Cover the bowl with a towel.\nEnjoy the kitchen."]})
+    written, _ = edit({**RIGHT, "towel": ["Cover the bowl with a towel.\nLook at the kitchen."]})
     assert [step.text for step in written.steps][2:] == ["Cover the bowl with a towel"]
-    assert ("Enjoy the kitchen", NOT_A_STEP_REASON) in {
+    assert ("Look at the kitchen", NOT_A_STEP_REASON) in {
+        (dropped.text, dropped.reason) for dropped in written.dropped
+    }
+
+
+def test_a_verb_that_nobody_says_gives_way_to_the_step_of_the_extractive_writer() -> None:
+    written, _ = edit({**RIGHT, "towel": ["Fold the bowl with a towel."]})
+    assert [step.text for step in written.steps][2:] == ["Cover the bowl with a towel"]
+    assert ("Fold the bowl with a towel", UNSAID_VERB_REASON) in {
         (dropped.text, dropped.reason) for dropped in written.dropped
     }
 

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from stepline.writing import WritingSettings, write_steps
 from stepline.writing.llm import prompts as chunks
 from stepline.writing.llm.citing import align_in_order, cite_sources
 from stepline.writing.llm.prompts import (
+    Prompt,
     build_prompt,
     find_model_instructions,
     nasva_prompt,
@@ -75,18 +76,18 @@ def test_chunks_by_words_are_even_whole_sentences() -> None:
 def test_each_form_has_chunks_of_its_own_length() -> None:
     speech = talk(*["Cut the onion now."] * 30)  # 120 words
 
-    def sizes(form: Literal["write", "nasva"], **named: Any) -> list[int]:
-        parts = split_transcript(speech, LlmSettings(**named), form)
+    def sizes(prompt: Prompt, **named: Any) -> list[int]:
+        parts = split_transcript(speech, LlmSettings(**named), prompt)
         return [len(part.sentences) for part in parts]
 
-    assert sizes("nasva") == [10, 10, 10]
-    assert sizes("nasva", sentences_per_chunk=15) == [15, 15]
-    assert sizes("write") == sizes("write", sentences_per_chunk=15) == [30]
+    assert sizes(nasva_prompt()) == [10, 10, 10]
+    assert sizes(nasva_prompt(), sentences_per_chunk=15) == [15, 15]
+    assert sizes(write_prompt()) == sizes(write_prompt(), sentences_per_chunk=15) == [30]
     # A GGUF of 150 tokens holds half of that for the prompt, of 1.5 tokens a word.
     small = LlmSettings(gguf=Path("m.gguf")).model_copy(update={"context": 150})
-    assert len(split_transcript(speech, small, "write")) == 2
+    assert len(split_transcript(speech, small, write_prompt())) == 2
     server = LlmSettings(base_url="http://127.0.0.1:9/v1").model_copy(update={"context": 150})
-    assert len(split_transcript(speech, server, "write")) == 1
+    assert len(split_transcript(speech, server, write_prompt())) == 1
 
 
 def test_the_recipe_of_the_paper_asks_as_the_paper_does() -> None:

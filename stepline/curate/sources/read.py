@@ -166,9 +166,9 @@ def read_list(
 
     Raises DatasetError for an unreadable list or a missing column.
     """
-    with ExitStack() as opened:
+    with ExitStack() as exit_stack:
         # The columns that the settings name, as far as the list has them.
-        names, rows = _open_list(source, opened, settings.columns.model_dump().values())
+        names, rows = _open_list(source, exit_stack, settings.columns.model_dump().values())
         fields = _find_columns(source, names, settings.columns)
         for number, row in enumerate(rows, start=1):
             # An empty cell counts as one that is not there.
@@ -257,24 +257,24 @@ def _find_columns(
 
 
 def _open_list(
-    source: RemotePath, opened: ExitStack, columns: Collection[str]
+    source: RemotePath, exit_stack: ExitStack, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
     """Return the column names of a list and an iterator over its rows.
 
     Args:
         source: the list.
-        opened: stack that closes the file.
+        exit_stack: stack that closes the file.
         columns: names of the columns that are read from a Parquet file.
     """
     # The name says the form. Packed text is known by its first bytes.
     name = source.name.lower().removesuffix(".gz")
-    file = opened.enter_context(source.open())
+    file = exit_stack.enter_context(source.open())
     if name.endswith(".parquet"):
         return _open_parquet(source, file, columns)
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     plain = gzip.GzipFile(fileobj=file) if is_packed else file
-    text = opened.enter_context(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""))
+    text = exit_stack.enter_context(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""))
     if name.endswith((".jsonl", ".ndjson")):
         return _open_json_lines(source, text)
     return _open_table(source, text)

@@ -75,6 +75,7 @@ def verb_complements(
         if (
             keep_probability is None
             or head.dep_ in CORE_RELATIONS
+            or _is_state_of_a_thing(head)
             or _mean_content_keep_probability(complement, keep_probability)
             >= MIN_COMPLEMENT_KEEP_PROBABILITY
         ):
@@ -90,8 +91,10 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
         return True  # the button, which the parser takes for an interjection
     if _is_joined(child):
         # "attach a connector, and then TWO PIECES": one more thing, and no further action
-        is_verb = child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
-        return not is_verb and not has_child(child, ("nsubj",))
+        is_noun = has_child(child, ("det", "poss")) or child.lower_ not in verbs()
+        is_verb = child.pos_ in ("VERB", "AUX") or not is_noun
+        has_subject = has_child(child, ("nsubj",))
+        return _is_circumstance(verb, child) or not (is_verb or has_subject)
     if child.dep_ in _OTHER_RELATIONS:
         return False
     if child.dep_ in ("advmod", "npadvmod"):
@@ -108,8 +111,33 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
 def _is_joined(child: "Token") -> bool:
     """Return whether a verb's dependent is joined to what is before it. The parser may leave the
     relation open: "with a straight back and your FEET on the floor"."""
-    is_open = child.dep_ == "dep" and child.pos_ in NOUN_TAGS and child.left_edge.i > child.head.i
-    return child.dep_ == "conj" or (is_open and child.left_edge.nbor(-1).dep_ == "cc")
+    is_open = child.dep_ == "dep" and child.pos_ in NOUN_TAGS
+    # "your elbows close to your body and YOUR BACK straight"
+    is_open |= child.dep_ == "dobj" and has_child(child, ("det", "poss"))
+    return child.dep_ == "conj" or (is_open and _follows_and(child))
+
+
+def _follows_and(child: "Token") -> bool:
+    """Return whether the words at and below a verb's dependent are right behind an "and"."""
+    start = child.left_edge
+    return bool(start.i > child.head.i and start.nbor(-1).lower_ == "and")
+
+
+def _is_circumstance(verb: "Token", child: "Token") -> bool:
+    """Return whether words joined to a verb say how a thing is meanwhile, after "with": "with your
+    feet apart and your KNEES BENT"."""
+    is_state = child.pos_ in ("ADJ", "ADV") or child.lower_ not in verbs()
+    things = [nested for nested in child.lefts if nested.dep_ == "nsubj"]
+    return (
+        is_state
+        and bool(things)
+        and things[0].pos_ in NOUN_TAGS
+        and not has_child(child, ("aux", "auxpass", "cop"))
+        and child.tag_ != "VBZ"
+        and child.pos_ != "AUX"
+        and _follows_and(child)
+        and any(nested.lower_ == "with" for nested in verb.doc[verb.i : child.i])
+    )
 
 
 def _is_kept_clause(clause: "Token") -> bool:
@@ -124,6 +152,15 @@ def _is_condition(child: "Token") -> bool:
     """Return whether a clause is a condition of the action: "WHEN IT BOILS, turn it down"."""
     is_condition = any(nested.lower_ in CONDITION_OPENERS for nested in child.children)
     return child.dep_ == "advcl" and is_condition
+
+
+def _is_state_of_a_thing(child: "Token") -> bool:
+    """Return whether a clause makes the action depend on a thing: "IF THE NAME IS TAKEN, add one".
+    Without it, advice for one case would be an order for all."""
+    openers = [nested.lower_ for nested in child.children if nested.dep_ == "mark"]
+    subjects = [nested.pos_ for nested in child.lefts if nested.dep_ in ("nsubj", "nsubjpass")]
+    is_open = child.dep_ == "advcl" and not {"if", "unless"}.isdisjoint(openers)
+    return is_open and bool(subjects) and subjects[0] in NOUN_TAGS
 
 
 def _governor_qualifiers(verb: "Token") -> "Complement":
@@ -234,7 +271,10 @@ def imperative_phrase(
     for complement in complements:
         is_joined = any(token.head == verb and _is_joined(token) for token in complement)
         text = _join_tokens(complement, resolved)
-        texts.append(f"and {text}" if is_joined else text)
+        if is_joined:
+            before = complement[0].nbor(-1).lower_
+            text = f"or {text}" if before == "or" else f"and {text}"
+        texts.append(text)
     text = " ".join([_imperative(verb), *texts])
     # "hold THAT": an object may be the last word
     last = complements[-1][-1] if complements else verb

@@ -91,6 +91,7 @@ NOT_IMPERATIVE_REASON = "no order: it does not begin with the verb of an action"
 REPEATED_REASON = "repeats a step of before, which is not told here"
 NOT_A_STEP_REASON = "talk or a reason rather than a step of the work"
 SPEAKER_REASON = "speaks of the speaker"
+UNSAID_VERB_REASON = "begins with a verb that nobody says here"
 
 
 @dataclass(frozen=True)
@@ -273,17 +274,28 @@ class PassageEditor(CheckedRequests):
             max_chars = min(max_chars, CHARS_PER_TOKEN * (self.settings.context - START_TOKENS))
         if sum(len(message["content"]) for message in self.history) > max_chars:
             del self.history[: len(self.history) // 4 * 2]
-        likely = [step for step in kept if self._is_likely(passage, step.text)]
-        dropped += [
-            Rejected(what="step", text=step.text, reason=NOT_A_STEP_REASON)
-            for step in kept
-            if step not in likely
-        ]
+        # A verb that nobody says here is often that of another action. Our own step takes its place.
+        words = f"{passage.before} {chunk.text}".split()
+        said_verbs = NEGATIONS | CONDITION_WORDS | {base_form(word, None) for word in words}
+        likely: list[Step] = []
+        retold: set[int] = set()
+        told: set[int] = set()
+        for step in kept:
+            if _first_word(step.text) not in said_verbs:
+                reason = UNSAID_VERB_REASON
+                retold.update(step.sources)
+            else:
+                told.update(step.sources)
+                if self._is_likely(passage, step.text):
+                    likely.append(step)
+                    continue
+                reason = NOT_A_STEP_REASON
+            dropped.append(Rejected(what="step", text=step.text, reason=reason))
         return ChunkSteps(
             chunk,
             tuple(_with_word_times([s for s in likely if lost.isdisjoint(s.sources)], chunk)),
             tuple(dropped),
-            fallback_sentences=tuple(sorted(lost)) if kept else chunk.indices,
+            fallback_sentences=tuple(sorted(lost | retold - told)) if kept else chunk.indices,
         )
 
     def _is_likely(self, passage: Passage, line: str) -> bool:
@@ -389,6 +401,11 @@ def _is_verb_at(words: Sequence[str], index: int) -> bool:
         return False
     word = words[index]
     return word in NEGATIONS or (word in verbs() and word not in NO_ACTION_VERBS)
+
+
+def _first_word(line: str) -> str:
+    """Return the first word of a line that is no adverb."""
+    return next(word for word in map(bare_word, line.split()) if not _is_adverb(word))
 
 
 def _is_adverb(word: str) -> bool:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
 
 from stepline.llm import instructs_a_model, quoted
 from stepline.records import Rejected, Sentence, Step, Transcript
@@ -108,21 +107,18 @@ def chunk_context(
 
 
 def split_transcript(
-    transcript: Transcript,
-    settings: LlmSettings,
-    form: Literal["write", "nasva"],
-    withheld: Sequence[int] = (),
+    transcript: Transcript, settings: LlmSettings, prompt: "Prompt", withheld: Sequence[int] = ()
 ) -> tuple[Chunk, ...]:
     """Return the chunks of a transcript, each the part of one request to a language model.
 
     Args:
         transcript: S sentences.
         settings: length of the chunks, and the context of a model in a GGUF file.
-        form: "nasva": chunks of `sentences_per_chunk` sentences. "write": chunks of about 2,500 words, fewer
-            if half of the context holds fewer.
+        prompt: one without a context has chunks of `sentences_per_chunk` sentences, one with a context
+            about 2,500 words, fewer if half of the model's context holds fewer.
         withheld: indices of the sentences to leave out.
     """
-    if form == "nasva":
+    if not prompt.has_context:
         return split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
     words = WRITE_WORDS
     if settings.gguf is not None:
@@ -271,6 +267,11 @@ def write_prompt() -> Prompt:
     return Prompt(name, read_template(name), has_context=True)
 
 
+def form_prompt(settings: LlmSettings) -> Prompt:
+    """Return the template of the setting `form`, for one that asks about chunks."""
+    return write_prompt() if settings.form == "write" else nasva_prompt()
+
+
 # Fields of a prompt: the sentences of its chunk, and their context.
 SPEECH_FIELD = "{transcript}"
 CONTEXT_FIELD = "{context}"
@@ -302,16 +303,13 @@ def build_prompt(
             line = f"({span.start:.1f}-{span.end:.1f}) {line}"
         lines.append(line)
     speech = "\n".join(lines)
-    if not prompt.has_context:
-        text = prompt.text.replace(SPEECH_FIELD, speech)
-        reminder = LIST_REMINDER
-    else:
-        # Each part is filled by itself, so a field that the speaker names stays text.
-        before, _, after = prompt.text.partition(SPEECH_FIELD)
-        shown_context = _quoted_context(context or ChunkContext())
-        text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
-        reminder = CITED_REMINDER
-    return text + reminder if with_reminder else text
+    # Each part is filled by itself, so a field that the speaker names stays text.
+    before, _, after = prompt.text.partition(SPEECH_FIELD)
+    shown_context = _quoted_context(context or ChunkContext())
+    text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
+    if with_reminder:
+        text += CITED_REMINDER if prompt.has_context else LIST_REMINDER
+    return text
 
 
 def _quoted_context(context: ChunkContext) -> str:

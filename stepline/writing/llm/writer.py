@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import Literal
 
 from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
@@ -59,9 +58,8 @@ from stepline.writing.llm.prompts import (
     build_prompt,
     chunk_context,
     find_model_instructions,
-    nasva_prompt,
+    form_prompt,
     split_transcript,
-    write_prompt,
 )
 from stepline.writing.llm.replies import ParsedReply, parse_reply
 from stepline.writing.settings import LlmSettings
@@ -72,11 +70,6 @@ logger = logging.getLogger(__name__)
 Fallback = Callable[[Transcript], WrittenSteps]
 
 WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
-# The templates of the forms that ask about chunks.
-PROMPTS: dict[Literal["write", "nasva"], Callable[[], Prompt]] = {
-    "write": write_prompt,
-    "nasva": nasva_prompt,
-}
 _citing = threading.Lock()  # one reply at a time is compared with its chunk
 
 
@@ -151,11 +144,8 @@ def write_llm(
             )
             chunks = tuple(passage.chunk for passage in passages)
         else:
-            form: Literal["write", "nasva"] = "nasva"
-            if prompt is None and settings.form == "write":
-                form = "write"
-            prompt = prompt or PROMPTS[form]()
-            chunks = split_transcript(transcript, settings, form, withheld)
+            prompt = prompt or form_prompt(settings)
+            chunks = split_transcript(transcript, settings, prompt, withheld)
             writer = ChunkWriter(
                 server, settings, replies, limits, until, prompt, embed, is_english
             )
@@ -346,10 +336,10 @@ def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequen
     """
     words = sum(len(sentence.text.split()) for sentence in transcript.sentences)
     if settings.form in ("write", "nasva"):
-        form: Literal["write", "nasva"] = "write" if settings.form == "write" else "nasva"
-        chunks = split_transcript(transcript, settings, form, withheld)
+        prompt = form_prompt(settings)
+        chunks = split_transcript(transcript, settings, prompt, withheld)
         count = len(chunks)
-        prompts = [build_prompt(PROMPTS[form](), chunk) for chunk in chunks]
+        prompts = [build_prompt(prompt, chunk) for chunk in chunks]
         tokens = sum(question_tokens(len(prompt), ()) for prompt in prompts)
     else:
         count = math.ceil(words / PASSAGE_WORDS)
