@@ -118,7 +118,11 @@ def center_similarity(scores: Array) -> Array:
 
 
 def informative_seconds(
-    activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
+    activity: "Activity",
+    seconds: int,
+    on_screen: Sequence[TimedText] = (),
+    *,
+    is_screen: bool = False,
 ) -> Array:
     """Return which seconds have a picture that can show a step, (T,): 1 or 0.
 
@@ -128,12 +132,13 @@ def informative_seconds(
         activity: motion, cuts and thumbnails of the video.
         seconds: T.
         on_screen: lines of text in the picture.
+        is_screen: True for a screen recording, whose stills and slides count as informative.
     """
     thumbnails = known_mean_by_second(activity.thumbnails, activity.rate, seconds)
     has_frame = np.asarray(np.isfinite(thumbnails).all(axis=1), np.bool_)
     if has_frame.sum() == 1 and seconds > MAX_PICTURE_AGE_SECONDS:  # a cover picture
         return np.zeros(seconds)
-    if _is_still_or_slides(activity, seconds, on_screen):
+    if not is_screen and _is_still_or_slides(activity, seconds, on_screen):
         return np.zeros(seconds)
 
     # plain pictures and noise
@@ -146,7 +151,8 @@ def informative_seconds(
     if has_frame.any():
         last = int(np.flatnonzero(has_frame)[-1])
         informative[last + 1 + MAX_TAIL_SECONDS :] = 0.0
-    for start, end in still_stretches(activity, seconds):
+    stretches = () if is_screen else still_stretches(activity, seconds)
+    for start, end in stretches:
         informative[start + MAX_PICTURE_AGE_SECONDS : end] = 0.0
     return informative
 

@@ -167,6 +167,7 @@ class GroundingInputs:
         written: True if the steps were written from the transcript, False for a user's own lines.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences. None:
             by the number of sentences that steps cite.
+        is_screen: True for a screen recording, whose stills and slides may show a step.
         ahead: seconds after `duration` in which a running video may still show a step.
 
     Raises ShapeError when arrays do not fit together.
@@ -182,6 +183,7 @@ class GroundingInputs:
     on_screen: Sequence[TimedText] = ()
     written: bool = True
     instruction: float | None = None
+    is_screen: bool = False
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -313,7 +315,9 @@ def video_evidence(inputs: GroundingInputs) -> VideoEvidence:
     """Return the evidence of a whole video that all of its windows share."""
     informative = np.ones(inputs.past_seconds)
     if inputs.activity is not None and len(inputs.activity.thumbnails):
-        informative = informative_seconds(inputs.activity, len(informative), inputs.on_screen)
+        informative = informative_seconds(
+            inputs.activity, len(informative), inputs.on_screen, is_screen=inputs.is_screen
+        )
     return VideoEvidence(
         informative, _correspondence_log_odds(inputs), _instruction_log_bayes(inputs)
     )

@@ -193,6 +193,7 @@ def ground_steps(
         on_screen=visual.on_screen,
         written=written,
         instruction=_instruction_log_odds(transcript, settings) if written else None,
+        is_screen=visual.screen is not None and bool(visual.screen.events),
     )
     return ground_inputs(inputs, settings.nasva.ground)
 

@@ -9,7 +9,8 @@ from small_video import measure_activity
 from stepline.errors import ShapeError
 from stepline.grounding.evidence import informative_seconds, picture_warning
 from stepline.grounding.fusion import UNCONFIRMED, place_by_words
-from stepline.grounding.ground import ground
+from stepline.grounding.ground import ground, ground_inputs
+from stepline.grounding.inputs import GroundingInputs
 from stepline.grounding.settings import GroundSettings
 from stepline.media.frames import Frame
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
@@ -295,6 +296,15 @@ def test_a_picture_that_shows_nothing_earns_no_step_a_place(picture: str):
 class Line:
     text: str
     span: Span
+
+
+@pytest.mark.parametrize(("picture", "status"), [("black", "said_only"), ("photograph", "placed")])
+def test_a_still_screen_proves_nothing_against_a_step(picture: str, status: str):
+    inputs = GroundingInputs(
+        spoken(5.0, 15.0), duration=30.0, activity=filmed(picture), is_screen=True
+    )
+    steps = ground_inputs(inputs, GroundSettings()).steps
+    assert [step.status for step in steps] == [status] * 2
 
 
 @pytest.mark.parametrize(("written", "status"), [(30.0, "said_only"), (10.0, "placed")])

@@ -114,6 +114,17 @@ def test_a_speaker_who_talks_after_the_act_is_placed_before_the_words():
     assert placed == {"1": 7.5, "2": 17.5, "3": 27.5}
 
 
+def test_a_speaker_who_talks_before_the_act_is_not_placed_where_a_change_is_over():
+    steps, sentences = narrate("greet all", "open the file menu", "select export as", "go to edit")
+    screen = reading(
+        event(13.0, (FILE, EDIT), appeared=(EXPORT,)),
+        event(23.0, (FILE, EDIT, EXPORT), appeared=(FORMAT,)),
+        event(28.0, (FILE, EDIT, FORMAT), vanished=(FORMAT,)),
+    )
+    placed = {click.step: click.event.start for click in place_clicks(steps, sentences, screen)}
+    assert placed == {"1": 13.0, "2": 23.0}
+
+
 @pytest.mark.parametrize(
     ("further", "remark"),
     [((), "then the picture changes there"), ((FORMAT,), 'then appears: "Format of the file"')],

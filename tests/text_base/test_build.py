@@ -201,7 +201,7 @@ def test_a_build_killed_at_any_write_goes_on_to_the_same_bytes(tmp_path):
     done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
     writes = int(done.stdout)
     whole = everything(tmp_path / "builds" / str(writes + 1))  # the one that nothing killed
-    assert writes >= 8
+    assert writes >= len(whole) >= 4, sorted(whole)  # each file has its moment
     assert "manifest.json" in whole
     for count in range(1, writes + 1):
         assert everything(tmp_path / "builds" / str(count)) == whole, f"killed at write {count}"

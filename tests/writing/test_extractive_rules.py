@@ -13,10 +13,44 @@ def reading_that_keeps_all(text: str) -> SentenceTags:
     """A reading by which an action may begin with every word, and none is left out."""
     count = len(spoken_words(text))
     edits = np.zeros((count, len(WORD_EDITS)), np.float32)
-    edits[:, WORD_EDITS.index("verb")] = 1.0
+    edits[:, WORD_EDITS.index("verb")] = 0.4
     kinds = np.zeros(len(SENTENCE_KINDS), np.float32)
     kinds[SENTENCE_KINDS.index("warning")] = 1.0
     return SentenceTags(kinds, edits, np.ones(1, np.float32))
+
+
+def steps_cut_at(text: str, *verbs: str) -> list[str]:
+    """The actions of a sentence in which the tagger surely begins one with each of the verbs."""
+    tags = reading_that_keeps_all(text)
+    words = [word.strip(".,").lower() for word in spoken_words(text)]
+    for verb in verbs:
+        tags.edit_probabilities[words.index(verb), WORD_EDITS.index("verb")] = 0.9
+    return [draft.text for draft in grammar_drafts(text, 0, tags, lambda _: None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "verbs", "steps"),
+    [
+        (
+            "Stir that in turn it up to high put the lid back on.",
+            ("stir", "turn", "put"),
+            ["stir that in", "turn it up to high", "put the lid back on"],
+        ),
+        ("Squat down, push back up.", ("squat", "push"), ["squat down", "push back up"]),
+        ("Fold it, press, flip.", ("fold", "press", "flip"), ["fold it", "press", "flip"]),
+        (
+            "I cut a strip and folded it in half.",
+            ("cut", "folded"),
+            ["cut a strip", "fold it in half"],
+        ),
+        ("Let it cook until it's done.", ("let", "cook"), ["let it cook until it's done"]),
+        ("Grab a rag to wipe it.", ("grab", "wipe"), ["grab a rag to wipe it"]),
+        ("Make a paste by adding water.", ("make", "adding"), ["make a paste by adding water"]),
+        ("Give it a quick stir.", ("give", "stir"), ["give it a quick stir"]),
+    ],
+)
+def test_an_action_that_the_parser_hangs_on_another_one_is_cut_off(text, verbs, steps):
+    assert steps_cut_at(text, *verbs) == steps
 
 
 def steps_of(*texts: str) -> list[str]:

@@ -19,3 +19,25 @@ def test_a_long_step_stays_whole():
         "along with the zest of one orange and 1/3 a cup of warm milk"
     )
     assert words in steps_of(f"Meanwhile we're gonna {words}.")
+
+
+def test_orders_side_by_side_without_a_word_between_them_are_steps_of_their_own():
+    assert steps_of(
+        "Turn it up to high put the lid back on and give it fifteen minutes.",
+        "I let it sit on the side for ten minutes and then sliced the chicken up.",
+    ) == [
+        "turn it up to high",
+        "put the lid back on",
+        "give it fifteen minutes",
+        "let it sit on the side for ten minutes",
+        "slice the chicken up",
+    ]
+
+
+def test_a_verb_that_belongs_to_another_action_begins_no_step():
+    assert steps_of("Crack in the eggs and let the whole thing cook for two minutes.") == [
+        "crack in the eggs and let the whole thing cook for two minutes"
+    ]
+    assert steps_of("Make the cream by adding half a cup of cashews to a small blender.") == [
+        "make the cream by adding half a cup of cashews to a small blender"
+    ]

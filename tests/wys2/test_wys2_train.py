@@ -244,6 +244,7 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
     assert "trained on features of 'conse', given are 'none'" in other.stderr
 
 
+@pytest.mark.slow  # half a minute; lab wys2-tables measures the same on more
 def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
     """As `stepline train wys2` trains ready features; the paper's 1e-5 and dot product stay at
     chance here."""

@@ -37,6 +37,7 @@ MIN_SURE_LETTERS = 4
 MIN_WORD_RATIO = 0.8  # similarity of two words that count as the same, misheard or inflected
 MIN_STEM_LETTERS = 4  # letters of a word that may be the stem of another word
 MAX_ENDING_LETTERS = 3  # further letters of this other word
+Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 # log odds, set by hand on three made apps that are not in the results
 CURSOR_INSIDE_LOG_ODDS = 2.5  # of a label under the cursor
@@ -221,7 +222,10 @@ def place_clicks(
     starts = np.array([event.start for event in events])
     middles = np.array([span.center for span, _ in said])
     lags = starts - middles[:, None]  # (K, E)
-    fits = [_fit_scores(evidence, lags, naming_log_odds, lag) for lag in INITIAL_LAGS_SECONDS]
+    is_over = np.array([[event.end < span.start for event in events] for span, _ in said])
+    fits = [
+        _fit_scores(evidence, lags, naming_log_odds, lag, is_over) for lag in INITIAL_LAGS_SECONDS
+    ]
     scores, _ = max(fits, key=lambda fit: _fit_log_odds(*fit))
 
     # the best pairs
@@ -240,7 +244,7 @@ def place_clicks(
 
 
 def _fit_scores(
-    evidence: Floats, lags: Floats, naming_log_odds: Floats, lag: float
+    evidence: Floats, lags: Floats, naming_log_odds: Floats, lag: float, is_over: Flags
 ) -> tuple[Floats, float]:
     """Return (K, E) log odds that step k causes change e, and the speaker's lag in seconds.
 
@@ -251,6 +255,8 @@ def _fit_scores(
         lags: (K, E) seconds from the middle of the words to the change.
         naming_log_odds: (K, E) log odds that the words of the step name the best label.
         lag: initial value of the speaker's lag.
+        is_over: (K, E) whether the change is over before the words. Such a pair is possible only for
+            a speaker whose lag is negative, who speaks after the click.
     """
     scores = evidence + _lag_log_odds(lags, lag, INITIAL_LAG_DEVIATION_SECONDS)
     for _ in range(LAG_ROUNDS):
@@ -266,6 +272,8 @@ def _fit_scores(
         unsure_count = len(lags) - len(sure)
         odds = (len(sure) + 1) / (unsure_count + 1)
         scores += math.log(odds)
+    if lag >= 0:
+        scores[is_over] = -np.inf
     return scores, lag
 
 

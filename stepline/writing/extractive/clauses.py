@@ -30,7 +30,7 @@ RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 # "let's add", "let me add": we and I, not a thing that is let
 LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
 
-_KIND_OF_SUBJECT: dict[str, ClauseKind] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
+KIND_OF_SUBJECT: dict[str, ClauseKind] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
 _PAST_TAGS = ("VBD", "VBN")
 _LINK_RELATIONS = frozenset(("conj", "dep", "parataxis"))
@@ -154,7 +154,7 @@ def _action_clause(verb: "Token", governing: Clause | None) -> Clause | None:
     subject = _subject(verb)
     if subject is None or (governing is not None and subject.lower_ in LET_SUBJECTS):
         return _subjectless_clause(verb, governing, auxiliaries, is_negated)
-    kind = _KIND_OF_SUBJECT.get(subject.lower_)
+    kind = KIND_OF_SUBJECT.get(subject.lower_)
     is_passive = subject.dep_ == "nsubjpass"
     if kind is None or is_passive:
         return None
@@ -254,7 +254,7 @@ def begins_action(token: "Token") -> bool:
     if token.dep_ != "conj":
         return False
     subject = _subject(token)
-    is_person = subject is not None and subject.lower_ in _KIND_OF_SUBJECT
+    is_person = subject is not None and subject.lower_ in KIND_OF_SUBJECT
     return is_person and any(child.lower_ in ("then", "will", "'ll") for child in token.children)
 
 
@@ -266,6 +266,7 @@ def _subject(verb: "Token") -> "Token | None":
 
 
 def _is_base_form(verb: "Token") -> bool:
-    """Return whether a verb is in its base form. The parser takes "put" and "cut" for past tenses."""
-    is_past = verb.tag_ in _PAST_TAGS
-    return verb.tag_ in _BASE_TAGS or (is_past and verb.lower_ == verb.lemma_)
+    """Return whether a verb is in its base form. The parser takes "put" and "cut" for past tenses,
+    and "squat" for a third person."""
+    is_like_base = verb.tag_.startswith("VB") and verb.lower_ == verb.lemma_
+    return verb.tag_ in _BASE_TAGS or is_like_base

@@ -11,19 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.text.narration.words import WORD_EDITS, spoken_words
-from stepline.writing.extractive.clauses import Clause, find_clauses
-from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.clauses import KIND_OF_SUBJECT, Clause, find_clauses, has_child
+from stepline.writing.extractive.english import base_form, parse
 from stepline.writing.extractive.off_topic import is_talk_or_state
 from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
-from stepline.writing.extractive.segments import Segment, split_into_segments
+from stepline.writing.extractive.segments import Segment, cut_at_verb, split_into_segments
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
 if TYPE_CHECKING:
-    from spacy.tokens import Token
+    from spacy.tokens import Doc, Token
 
     from stepline.text.narration import SentenceTags
 
 MIN_ACTION_PROBABILITY = 0.3  # P that an action begins with the verb that the grammar found
+# P that an action begins with a word that the grammar takes for a part of another one
+MIN_PASSED_OVER_PROBABILITY = 0.45
 # P(a joined verb is kept) from which it is an action too: "keep it warm and WAIT".
 MIN_JOINED_VERB_KEEP_PROBABILITY = 0.5
 MAX_JOINED_WORDS = 22  # of a step that two actions make; a recipe's line is hardly longer
@@ -54,10 +56,10 @@ def grammar_drafts(
         word_index += bool(spoken_words(word))
         word_index_of.append(max(word_index, 0))
     edits = tags.edit_probabilities
-    segments = list(split_into_segments(text))
-    docs = parse([segment.text for segment in segments])
     drafts: list[DraftStep] = []
-    for segment, doc in zip(segments, docs, strict=True):
+    action_probability = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
+    begins_action = action_probability[word_index_of] >= MIN_PASSED_OVER_PROBABILITY
+    for segment, doc in _parsed_segments(text, begins_action):
 
         def spoken_index(token: "Token", segment: Segment = segment) -> int:
             return word_index_of[segment.word_index(token.idx)]
@@ -100,6 +102,64 @@ def grammar_drafts(
             else:
                 drafts[-1] = joined
     return drafts
+
+
+def _parsed_segments(
+    text: str, begins_action: npt.NDArray[np.bool_]
+) -> "list[tuple[Segment, Doc]]":
+    """Return the segments of a sentence with their parses.
+
+    A segment is cut before each word that the tagger begins an action with and that the parser
+    takes for a part of another one: "stir that in | TURN it up | PUT the lid back on".
+
+    begins_action: for each word between spaces whether the tagger begins an action with it.
+    """
+    segments = list(split_into_segments(text))
+    pending = list(zip(segments, parse([segment.text for segment in segments]), strict=True))
+    parsed: list[tuple[Segment, Doc]] = []
+    while pending:
+        segment, doc = pending.pop(0)
+        verb = _passed_over_verb(segment, doc, begins_action)
+        if verb is None:
+            parsed.append((segment, doc))
+        else:
+            parts = cut_at_verb(segment, verb)
+            pending[:0] = zip(parts, parse([part.text for part in parts]), strict=True)
+    return parsed
+
+
+def _passed_over_verb(
+    segment: Segment, doc: "Doc", begins_action: npt.NDArray[np.bool_]
+) -> "Token | None":
+    """Return the first word of a segment that begins an action and that is no verb of a clause."""
+    verbs = {clause.verb for clause in find_clauses(doc, has_added_you=segment.has_added_you)}
+    # An order that is the whole segment is not cut.
+    for token in doc[2 * segment.has_added_you :]:
+        is_word = token.i == 0 or token.nbor(-1).whitespace_
+        if token in verbs or not is_word or not begins_action[segment.word_index(token.idx)]:
+            continue
+        # "the dill, CUT thin" and "the garlic that I GRATED" have their object in front.
+        if token.tag_ == "VBN" or (token.tag_ == "VBD" and token.dep_ == "relcl"):
+            continue
+        is_inside = not verbs.isdisjoint(token.ancestors)
+        if not (is_inside and _belongs_to_action(token)) and base_form(token.text, token):
+            return token
+    return None
+
+
+def _belongs_to_action(token: "Token") -> bool:
+    """Return whether a word below an action's verb in the parse states no order of its own: a
+    modifier, a participle, the verb after "to", "by" and "let it", a verb with its own "I", "when" or
+    "will", and a noun behind an article."""
+    is_carried = token.dep_ in ("ccomp", "xcomp") and token.head.lemma_ in ("let", "make", "help")
+    if is_carried or token.tag_ == "VBG" or token.dep_ in ("pcomp", "amod", "compound", "acl"):
+        return True
+    has_dependent = any(
+        child.dep_ in ("aux", "auxpass", "mark") or child.lower_ in KIND_OF_SUBJECT
+        for child in token.lefts
+    )
+    is_noun = token.pos_ not in ("VERB", "AUX") and not has_child(token, ("dobj",))
+    return has_dependent or (is_noun and token.n_lefts > 0)
 
 
 def _draft_step(

@@ -10,8 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
-from stepline.writing.extractive.english import verbs, word_set
+from stepline.writing.extractive.english import base_form, verbs, word_set
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
 
 SUBORDINATE_WORDS = word_set(
     """
@@ -108,6 +112,18 @@ def split_into_segments(text: str) -> Iterator[Segment]:
             without_openers = _without_openers(part)
             if without_openers:
                 yield _insert_subject_you(without_openers)
+
+
+def cut_at_verb(segment: Segment, verb: "Token") -> list[Segment]:
+    """Return the words of a segment before a verb, and the others as an order of their own: its base
+    form after an inserted "you"."""
+    position = segment.text.count(" ", 0, verb.idx)
+    word, *after = segment.words[position:]
+    base = base_form(word.text, verb) or word.bare
+    order = replace(word, text=word.text.lower().replace(word.bare, base))
+    own = Segment((SpokenWord("you", word.index), order, *after), has_added_you=True)
+    before = _without_openers(segment.words[:position])
+    return [Segment(tuple(before), segment.has_added_you), own] if before else [own]
 
 
 @cache

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 MIN_KEEP_PROBABILITY = 0.5  # P that a word or phrase is part of the step
 MIN_ACTION_PROBABILITY = 0.45  # P that an action begins with a word
 MIN_FRONT_VERB_PROBABILITY = 0.5  # P that an editor puts some verb in front
-MAX_NEGATION_DISTANCE_WORDS = 4  # words between "don't" and what is not to be done
 MAX_STEP_WORDS = 30
 MAX_STUTTER_WORDS = 3
 
@@ -154,15 +153,18 @@ class SentenceEditor:
         front_verbs: V verbs that the tagger can put in front of a sentence without a verb, in the
         order of `SentenceTags.front_verb_probabilities`.
         """
+        # Word by word, what is not to be done could turn into its opposite.
+        if any(
+            word in NEGATION_WORDS or word.endswith("n't") for word in map(bare_word, self.words)
+        ):
+            return []
         actions = self._actions()
         if not actions:
             return self._prepend_verb(front_verbs)
         drafts: list[DraftStep] = []
         for action in actions:
             draft = self._draft_of_action(action)
-            if draft is None:
-                continue
-            if drafts and not action.starts_step and not draft.is_negated:
+            if drafts and not action.starts_step:
                 drafts[-1] = _join_drafts(drafts[-1], draft)
             else:
                 drafts.append(draft)
@@ -224,49 +226,22 @@ class SentenceEditor:
             return False
         return bare_word(self.words[index - 1]) not in SUBORDINATE_WORDS
 
-    def _draft_of_action(self, action: _Action) -> DraftStep | None:
-        """Return the draft step of one action. None if the action is negated and the tagger drops
-        the "not", since the step would then say the opposite."""
+    def _draft_of_action(self, action: _Action) -> DraftStep:
+        """Return the draft step of one action."""
         head = action.head
-        is_negated = self._is_negated(action)
-        if is_negated and not self._keeps_negation(action):
-            return None
-        if not is_negated and _is_joined_to_negated(self.words, head):
-            return None
-
         # the verb as an imperative
         spoken_verb = self.words[head]
         verb = base_form(spoken_verb, self.tokens[head]) or bare_word(spoken_verb)
         order = [DraftWord(verb, head)]
-        if is_negated:
-            order.insert(0, DraftWord("do not", None))
 
         # what was said before and after it
-        before = self._keep_words_in_range(action.begin, head, skip_negation=True)
+        before = self._keep_words_in_range(action.begin, head)
         after = self._keep_words_in_range(head + 1, action.end)
         front_words, moved_words = self._split_front_words(
             before, has_object=self._has_object(after)
         )
         words = [*front_words, *order, *moved_words, *after]
-        return DraftStep(tuple(_trim_draft_words(words)), self.number, is_negated, head)
-
-    def _is_negated(self, action: _Action) -> bool:
-        """Return whether a "not" precedes the action in its own clause."""
-        first = max(action.begin, action.head - MAX_NEGATION_DISTANCE_WORDS)
-        for index in reversed(range(first, action.head)):
-            word = bare_word(self.words[index])
-            if word in NEGATION_WORDS or word.endswith("n't"):
-                return True
-            if word in CONNECTIVE_WORDS or punctuation_after(self.words[index]) != "none":
-                return False
-        return False
-
-    def _keeps_negation(self, action: _Action) -> bool:
-        """Return whether the tagger keeps the "not" before an action. A warning always keeps it."""
-        return self.tags.is_warning or any(
-            self.is_kept[index] and _is_negation(self.words[index])
-            for index in range(action.begin, action.head)
-        )
+        return DraftStep(tuple(_trim_draft_words(words)), self.number, verb=head)
 
     def _split_front_words(
         self, before: list[DraftWord], *, has_object: bool
@@ -308,15 +283,12 @@ class SentenceEditor:
                 return False
         return False
 
-    def _keep_words_in_range(
-        self, begin: int, end: int, *, skip_negation: bool = False
-    ) -> list[DraftWord]:
+    def _keep_words_in_range(self, begin: int, end: int) -> list[DraftWord]:
         """Return the spoken words of a range that stay in the step.
 
         Args:
             begin: index of the first word.
             end: index after the last word.
-            skip_negation: whether "not" and "don't" are left out.
         """
         name_probabilities = self._edit_probabilities("name")
         drop_probabilities = self._edit_probabilities("drop")
@@ -325,8 +297,7 @@ class SentenceEditor:
             bare_text = bare_word(self.words[index])
             is_pronoun = bare_text in PRONOUN_WORDS and not self._is_determiner(index)
             is_named = is_pronoun and name_probabilities[index] > drop_probabilities[index] / 2
-            is_skipped = skip_negation and _is_negation(bare_text)
-            if is_named or (self.is_kept[index] and not is_skipped):
+            if is_named or self.is_kept[index]:
                 words.append(DraftWord(self._step_word_at(index), index, is_pronoun))
         return words
 
@@ -365,23 +336,6 @@ class SentenceEditor:
             words = words[1:]  # "cleaning the shoes" has its verb
         words = _trim_draft_words([DraftWord(verb, None), *words])
         return [DraftStep(tuple(words), self.number)]
-
-
-def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
-    """Return whether an "and" without a comma joins a verb to a negated one: "don't tighten it and
-    LEAVE it out" forbids both.
-
-    head: index of the verb among the spoken words.
-    """
-    is_joined = False
-    for index in reversed(range(head)):
-        word = bare_word(words[index])
-        if punctuation_after(words[index]) != "none":
-            return False
-        if is_joined and (word in NEGATION_WORDS or word.endswith("n't")):
-            return True
-        is_joined |= word == "and"
-    return False
 
 
 def _is_noun(token: "Token | None") -> bool:
@@ -432,12 +386,6 @@ def _step_word(word: str) -> str:
     if bare_text.lower() in POSSESSIVE_WORDS:
         return "the"
     return f"{bare_text}," if punctuation_after(word) == "comma" else bare_text
-
-
-def _is_negation(word: str) -> bool:
-    """Return whether a word is a negation, or the "do" of "do not"."""
-    bare_text = bare_word(word)
-    return bare_text in NEGATION_WORDS or bare_text.endswith("n't") or bare_text == "do"
 
 
 def tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":

@@ -59,7 +59,6 @@ MIN_LISTED_PROBABILITY = 0.5
 # Times that words are left out within a step. Of 12 steps of long transcripts with more, read one
 # by one, none was good. Of 9 with two, four were.
 MAX_STEP_GAPS = 2
-MIN_EXTRA_STEP_WORDS = 3  # of an action that the grammar passed over
 # P(step) from which a refused sentence is worth a record
 MIN_REPORTED_STEP_PROBABILITY = 0.1
 NO_ACTION_REASON = "states a step, but no action was found in its words"
@@ -233,36 +232,8 @@ def _sentence_drafts(
     def name(index: int) -> str | None:
         return namer.antecedent_at(number, index)
 
-    # Grammar first, and next to its actions those that it passed over.
     drafts = grammar_drafts(unit.text, number, editor.tags, name)
-    if drafts:
-        drafts += _extra_drafts(drafts, editor, tagger.front_verbs)
-        return sorted(drafts, key=lambda draft: draft.word_indices[0])
-    # Word by word, where grammar finds nothing.
-    return editor.steps(tagger.front_verbs)
-
-
-def _extra_drafts(
-    grammar_steps: Sequence[DraftStep], editor: SentenceEditor, front_verbs: Sequence[str]
-) -> list[DraftStep]:
-    """Return the draft steps that only the tagger finds, word by word: those that share no word
-    with a draft of the grammar.
-
-    Args:
-        grammar_steps: the drafts that the grammar found in the sentence.
-        editor: holds the sentence's tags and tokens.
-        front_verbs: the verbs that can be put in front of a sentence without one.
-    """
-    word_indices: set[int] = set()
-    for draft in grammar_steps:
-        word_indices.update(draft.word_indices)
-    drafts = []
-    for draft in editor.steps(front_verbs):
-        is_new = word_indices.isdisjoint(draft.word_indices)
-        is_imperative = draft.verb is not None and not draft.is_negated
-        if is_new and is_imperative and len(draft.words) >= MIN_EXTRA_STEP_WORDS:
-            drafts.append(draft)
-    return drafts
+    return drafts or editor.steps(tagger.front_verbs)
 
 
 def _append_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
