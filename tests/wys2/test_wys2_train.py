@@ -37,6 +37,7 @@ from stepline.models.wys2.settings import (
 from stepline.models.wys2.train import (
     ClipStream,
     DetectorClips,
+    DetectorSources,
     ValidationClips,
     choose_threshold,
     train_detector_run,
@@ -179,6 +180,13 @@ def test_nothing_to_train_on_says_why(store, tmp_path, world):
         )
 
 
+def test_steps_without_people_are_refused_before_any_features_are_read(store, tmp_path, world):
+    write_parquet(bare(world.records), tmp_path / "found.parquet")
+    sources = DetectorSources((str(tmp_path / "found.parquet"),), str(store.folder))
+    with pytest.raises(DatasetError, match="no key-step by people .* such as COIN's"):
+        sources.prepare_clips(tmp_path / "run", SMALL, lambda _: pytest.fail("clips were made"))
+
+
 def test_few_validation_clips_give_no_calibration_and_say_so(world, store, tmp_path):
     (tmp_path / "detector.shown.json").write_text("of an earlier run")
     made = train_detector_run(
@@ -236,6 +244,7 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
     assert "trained on features of 'conse', given are 'none'" in other.stderr
 
 
+@pytest.mark.slow  # half a minute; lab wys2-tables measures the same on more
 def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
     """As `stepline train wys2` trains ready features; the paper's 1e-5 and dot product stay at
     chance here."""
