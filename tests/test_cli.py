@@ -12,6 +12,8 @@ from stepline import outputs
 from stepline.cli import progress
 from stepline.cli.errors import REMOVED_COMMANDS
 from stepline.errors import StoreError
+from stepline.library.corrected_library import CorrectedLibrary, video_id
+from stepline.library.corrections import Correction
 from stepline.outputs import OUTPUTS
 from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
 from stepline.storage import read_record
@@ -76,6 +78,7 @@ def test_a_second_run_does_nothing_and_changed_settings_do_it_again(
     assert again.exit_code == 0
     assert "done before" in again.stderr
     assert "Slice the lemons" in again.stdout
+    assert "correction" not in again.stderr
     assert (out / "small.json").stat().st_mtime_ns == before
     changed = stepline(
         "steps", small_video, "--captions", captions_file, "--out", out, "--backbone", "none"
@@ -289,6 +292,24 @@ def test_clips_are_cut_for_steps_that_have_a_place(small_video, captions_file, t
     placed = [step for step in steps if step.status in ("seen", "placed")]
     assert placed
     assert len(list((tmp_path / "small.clips").glob("*.mp4"))) == len(placed)
+
+
+def test_files_without_the_corrections_of_people_say_so(
+    small_video, captions_file, tmp_path, stepline
+):
+    command = ("steps", small_video, "--captions", captions_file, "--out", tmp_path)
+    assert "correction" not in stepline(*command).stderr
+    id, step = video_id("small.json"), read_record(tmp_path / "small.json").steps[0].id
+    edits = [{"do": "change", "step": step, "text": "Cut it"}]
+    tree = {"video": id, "by": "ann", "when": 0.0, "window": ""}
+    made = tree | {"id": "mine", "base": 0, "edits": edits, "undoes": None}
+    undone = tree | {"id": "undo", "base": 1, "edits": [], "undoes": "mine"}
+    library = CorrectedLibrary(tmp_path)
+    library.correct(id, Correction.model_validate_json(json.dumps(made)))
+    assert "1 correction is not in these pages and files" in stepline(*command, "--clips").stderr
+    library.correct(id, Correction.model_validate_json(json.dumps(undone)))
+    library.close()
+    assert "correction" not in stepline(*command).stderr
 
 
 def test_wrong_usage_ends_with_two(stepline):

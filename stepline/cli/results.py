@@ -7,12 +7,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from stepline.cli.errors import is_quiet, print_data, print_error, print_message
 from stepline.cli.progress import FolderProgress, download_progress, progress_bars
 
 if TYPE_CHECKING:
+    from stepline.library.corrected_library import CorrectedLibrary
     from stepline.pipeline.batch import VideoOutcome, VideoResult
     from stepline.pipeline.networks import Networks
     from stepline.pipeline.output_files import OutputOptions
@@ -123,12 +125,12 @@ class ResultPrinter:
 
     Attributes:
         status: the exit code, 0 if no video failed.
-        last: the latest record. None before the first.
+        ids: the ids of the records, in the order in which they came.
     """
 
     def __init__(self, formats: Collection[str], *, as_json: bool, several: bool) -> None:
         self.status = 0
-        self.last: Record | None = None
+        self.ids: list[str] = []
         self._formats = formats
         self._as_json = as_json
         self._several = several
@@ -181,7 +183,8 @@ class ResultPrinter:
         from stepline.outputs import plan_chapters, step_table
         from stepline.storage import to_json
 
-        record = self.last = result.record
+        record = result.record
+        self.ids.append(record.id)
         # A result of an earlier run has shown its warnings already.
         if self._prints_tables or not result.is_from_earlier_run:
             print_warnings(record, f"{Path(label).name}: ")
@@ -226,3 +229,19 @@ def print_warnings(record: "Record", prefix: str = "") -> None:
     prefix: begins each warning, such as the file's name.
     """
     print_message(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
+
+
+def print_corrections(library: "CorrectedLibrary", names: Collection[str]) -> None:
+    """Print a line if people corrected steps that are uncorrected in the files of their videos.
+
+    Args:
+        library: the corrections.
+        names: paths of the videos' JSON files, relative to the library's folder.
+    """
+    count = library.count_step_corrections(names)
+    if count:
+        corrections = "1 correction is" if count == 1 else f"{count} corrections are"
+        print_message(
+            f"{corrections} not in these pages and files; `stepline studio {quote(str(library.folder))}` "
+            "shows the corrected steps, and 'Save as' writes them"
+        )

@@ -29,6 +29,7 @@ from stepline.cli.options import (
     settings_options,
 )
 from stepline.cli.progress import progress_bars
+from stepline.cli.results import print_corrections
 from stepline.cli.weights import offer_weights
 from stepline.errors import StoreError
 
@@ -309,12 +310,13 @@ def search(
         names = matching_record_files(corrections, CardFilter(tags=tags))
     moments = index.search(" ".join(words), most, names)
     index.close()
-    if corrections is not None:
-        corrections.close()
     if as_json:
         print_data(to_json(moments))
     else:
         print_data(_moment_table(moments, folder), end="")
+    if corrections is not None:
+        print_corrections(corrections, {moment.file for moment in moments})
+        corrections.close()
     sys.exit(1 if update.damaged else 0)
 
 

@@ -162,7 +162,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
         "title": sentence_case(one_line(comparison.title)),
         "facts": [
             f"{len(comparison.videos)} videos",
-            f"{len(common)} steps that most do",
+            f"{len(common)} step{'' if len(common) == 1 else 's'} that most do",
             f"{len(others)} that only some do",
         ],
         "left_out": [f"{one_line(video.title)}: {video.reason}" for video in comparison.left_out],

@@ -132,7 +132,7 @@ def informative_seconds(
         activity: motion, cuts and thumbnails of the video.
         seconds: T.
         on_screen: lines of text in the picture.
-        is_screen: True for a screen recording, whose stills and slides count as informative.
+        is_screen: True for a screen recording. Its plain pictures, stills and slides are informative.
     """
     thumbnails = known_mean_by_second(activity.thumbnails, activity.rate, seconds)
     has_frame = np.asarray(np.isfinite(thumbnails).all(axis=1), np.bool_)
@@ -144,7 +144,8 @@ def informative_seconds(
     # plain pictures and noise
     parts = thumbnails.reshape(seconds, -1, 3)
     deviation = parts.std(axis=1).max(axis=1)  # NaN where no frame fell
-    informative = np.where(deviation < MIN_PICTURE_DEVIATION, 0.0, 1.0)
+    is_plain = (deviation < MIN_PICTURE_DEVIATION) & (not is_screen)
+    informative = np.where(is_plain, 0.0, 1.0)
 
     # seconds without a frame, and stretches without a change
     informative[_seconds_since(has_frame) > MAX_PICTURE_AGE_SECONDS] = 0.0

@@ -167,7 +167,7 @@ class GroundingInputs:
         written: True if the steps were written from the transcript, False for a user's own lines.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences. None:
             by the number of sentences that steps cite.
-        is_screen: True for a screen recording, whose stills and slides may show a step.
+        is_screen: True for a screen recording, whose plain pictures and stills may show a step.
         ahead: seconds after `duration` in which a running video may still show a step.
 
     Raises ShapeError when arrays do not fit together.

@@ -13,7 +13,7 @@ import hashlib
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from stepline.library.corrections import (
     check_correction,
     corrects_steps,
     edits_of_person,
+    step_corrections,
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
@@ -394,6 +395,15 @@ class CorrectedLibrary:
         """Return how many corrections a video has."""
         ((count,),) = self.database.rows("SELECT count(*) FROM correction WHERE video = ?", id)
         return int(count)
+
+    def count_step_corrections(self, names: Iterable[str]) -> int:
+        """Return the number of corrections of steps and sentences of videos, without undone ones.
+
+        names: paths of the JSON files, relative to the library's folder.
+        """
+        ids = self.revisions().keys() & {video_id(name) for name in names}
+        found = [correction for id in ids for correction in step_corrections(self.corrections(id))]
+        return sum(correction.undoes is None for correction in found)
 
     def correct(self, id: str, correction: Correction) -> int:
         """Store a correction of a video, and return the new number of its corrections.

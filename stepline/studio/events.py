@@ -336,7 +336,8 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
         key_file: the file whose first line is the secret key.
         settings: settings of web requests.
 
-    Raises SettingsError if the address is not http(s), or if the key is missing or short.
+    Raises SettingsError if the address is not http(s), or a private IP address that the settings
+    do not allow, or if the key is missing or short.
     """
     if url is None:
         return None
@@ -345,9 +346,9 @@ def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings)
             f"--webhook {display_url(url)}: not an address; start it with http:// or https://"
         )
 
-    # an address of http(s), and not this machine's
+    # refused here instead of at the first event
     try:
-        check_url(url)
+        check_url(url, private=settings.private)
     except MediaError as error:
         raise SettingsError(f"--webhook {error}") from error
 

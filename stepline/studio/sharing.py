@@ -5,13 +5,13 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 
 from stepline.errors import SettingsError
 from stepline.files.atomic_files import atomic_path, files_below, write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
-from stepline.outputs import OUTPUTS, USUAL, output_path, plan_chapters, write_outputs
+from stepline.outputs import OUTPUTS, USUAL, output_path, plan_chapters, write_clips, write_outputs
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pages.layout import page_html
@@ -22,6 +22,8 @@ from stepline.records import Record
 INDEX_FILE = "index.html"
 # the sentences as they are said, other than the outputs of the steps
 CAPTION_OUTPUTS = {"captions-vtt": spoken_vtt, "captions-srt": spoken_srt}
+CLIPS = "clips"  # `--clips` of the corrected steps
+OUTPUT_NAMES = (*OUTPUTS, *CAPTION_OUTPUTS, CLIPS)
 INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 
@@ -47,20 +49,26 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
 
     Args:
         record: a record with its corrections.
-        name: key of OUTPUTS or CAPTION_OUTPUTS.
+        name: one of OUTPUT_NAMES.
         video: the video file. None if it is missing.
 
     Returns the path of the file, or of a zip of several files. Raises SettingsError for an unknown
     output, and for an output that this record or a missing video does not allow.
     """
-    if name not in OUTPUTS and name not in CAPTION_OUTPUTS:
-        names = ", ".join((*OUTPUTS, *CAPTION_OUTPUTS))
-        raise SettingsError(f"unknown output format {name!r}; known: {names}")
+    if name not in OUTPUT_NAMES:
+        raise SettingsError(f"unknown output format {name!r}; known: {', '.join(OUTPUT_NAMES)}")
     with _temporary_folder() as folder:
         if name in CAPTION_OUTPUTS:
             path = folder / f"{safe_stem(record.id)}.{name.replace('-', '.')}"
             write_atomic(path, CAPTION_OUTPUTS[name](record))
             return path
+        if name == CLIPS:
+            clips = [] if video is None else write_clips(record, video, folder)
+            if not clips:
+                raise SettingsError(
+                    "no clips: they need the video and a step that is seen or placed"
+                )
+            return _pack(clips, folder, folder / f"{safe_stem(record.id)}.clips.zip")
         pictures = {}
         if OUTPUTS[name].keyframes != "none" and video is not None:
             pictures = extract_keyframes(record, video)
@@ -75,11 +83,16 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         if len(written) == 1:
             return path
         # An output may link pictures, which are packed with it as they are.
-        archive_file = folder / f"{safe_stem(record.id)}.{name}.zip"
-        with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_STORED) as archive:
-            for file in [path, *(file for file in written if file != path)]:
-                archive.write(file, file.relative_to(folder))
-        return archive_file
+        files = [path, *(file for file in written if file != path)]
+        return _pack(files, folder, folder / f"{safe_stem(record.id)}.{name}.zip")
+
+
+def _pack(files: Sequence[Path], folder: Path, archive_file: Path) -> Path:
+    """Write files of a folder into a zip as they are, and return its path."""
+    with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_STORED) as archive:
+        for file in files:
+            archive.write(file, file.relative_to(folder))
+    return archive_file
 
 
 def write_share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool) -> Path:
@@ -162,7 +175,9 @@ def _write_share(
         )
 
     # the page that leads to them
-    page = (files("stepline.studio") / "pages" / "shared.html").read_text(encoding="utf-8")
-    style = (files("stepline.outputs.page") / "style.css").read_text(encoding="utf-8")
+    page = (resources.files("stepline.studio") / "pages" / "shared.html").read_text(
+        encoding="utf-8"
+    )
+    style = (resources.files("stepline.outputs.page") / "style.css").read_text(encoding="utf-8")
     index = page_html(page, style=style, footer=INDEX_FOOTER, rows=rows)
     write_atomic(folder / INDEX_FILE, index)

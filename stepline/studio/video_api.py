@@ -42,7 +42,7 @@ from stepline.studio.operations import (
     in_video_thread,
     reply_docs,
 )
-from stepline.studio.sharing import CAPTION_OUTPUTS, write_output
+from stepline.studio.sharing import CLIPS, OUTPUT_NAMES, write_output
 from stepline.studio.worker import JobOptions
 from stepline.writing.quantities import mark_times, tokens
 
@@ -318,9 +318,8 @@ def get_video(id: VideoId, api: Api) -> VideoReply:
     if find_spec("docx") is None:
         missing.add("docx")
     if path is None:
-        missing |= {"mp4", "mkv"}
-    formats = tuple(name for name in OUTPUTS if name not in missing)
-    formats += tuple(CAPTION_OUTPUTS)
+        missing |= {"mp4", "mkv", CLIPS}
+    formats = tuple(name for name in OUTPUT_NAMES if name not in missing)
     return VideoReply(
         **dict(api.studio.library.card(id)),
         media=path is not None,
@@ -365,9 +364,7 @@ def get_record(
 def export_steps(
     id: VideoId,
     api: Api,
-    format: Annotated[
-        str, Query(description=f"one of {', '.join((*OUTPUTS, *CAPTION_OUTPUTS))}")
-    ] = "json",
+    format: Annotated[str, Query(description=f"one of {', '.join(OUTPUT_NAMES)}")] = "json",
 ) -> Response:
     """An output of the corrected record, as a download."""
     record = api.studio.library.corrected(id).record

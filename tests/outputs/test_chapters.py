@@ -64,6 +64,10 @@ def test_a_short_video_has_none_and_the_reason_is_given():
         plan_chapters(steps_at(0.0, 15.0, duration=60.0)).reason
         == "only 2 chapters of at least 10 s; 3 are needed"
     )
+    assert (
+        plan_chapters(steps_at(0.0, duration=60.0)).reason
+        == "only 1 chapter of at least 10 s; 3 are needed"
+    )
     assert plan_chapters(steps_at(duration=60.0)).chapters == ()
 
 

@@ -531,6 +531,18 @@ def test_a_webhook_needs_an_address_and_a_key(tmp_path):
             open_webhook(url, secret, LinkSettings())
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8799", "localhost:8799", "[::1]:8799", "192.168.1.4"])
+def test_a_webhook_to_a_private_address_is_refused_at_the_start_unless_trusted(host, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef")
+    url = f"http://{host}/x"
+    with pytest.raises(SettingsError, match=r"private address; .* --set links\.private=true"):
+        open_webhook(url, key, LinkSettings())
+    assert open_webhook(url, key, LinkSettings(private=True)) is not None
+    for named in ("http://hooks.example/x", "http://93.184.215.14/x"):
+        assert open_webhook(named, key, LinkSettings()) is not None
+
+
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_kills_lose_nothing_that_was_answered(
     kills, receiver, tmp_path, small_video, captions_file

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -69,6 +70,11 @@ def test_an_operation_has_a_schema_for_all_that_is_sent_and_answered(name):
     errors = {status for status in row["responses"] if status >= "4"}
     assert {"400", "401", "403", "409", "500", "503", "4XX"} <= errors
     assert "422" not in errors
+
+
+def test_the_page_for_programs_says_how_many_operations_there_are():
+    page = Path(__file__).resolve().parents[2] / "docs" / "studio_programs.md"
+    assert f"describe all {len(OPERATIONS)} operations" in page.read_text(encoding="utf-8")
 
 
 def test_every_reference_leads_somewhere():

@@ -132,6 +132,20 @@ def test_the_formats_of_a_video_are_those_that_can_be_given(own, monkeypatch):
     (own.studio.library.folder / "v0.mp4").unlink()
     without = own.read(f"/api/videos/{LEMONADE}")["formats"]
     assert set(OUTPUTS) - set(without) == {"alignment", "docx", "mp4", "mkv"}
+    assert ("clips" in formats, "clips" in without) == (True, False)
+
+
+def test_clips_are_cut_of_the_corrected_steps(own):
+    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Cut the lemons"))
+    reply, data = own.ask("GET", f"/api/videos/{LEMONADE}/steps?format=clips")
+    assert 'filename="v0.clips.zip"' in reply.headers["Content-Disposition"]
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.namelist()[0] == "v0.clips/01-cut-the-lemons.mp4"
+        assert archive.read("v0.clips/01-cut-the-lemons.mp4")[4:8] == b"ftyp"
+    (own.studio.library.folder / "v0.mp4").unlink()
+    reply, data = own.ask("GET", f"/api/videos/{LEMONADE}/steps?format=clips")
+    assert reply.status == 409
+    assert "they need the video" in json.loads(data)["error"]
 
 
 def test_an_invalid_output_is_refused(server):
@@ -383,16 +397,25 @@ def test_what_people_corrected_is_found_by_every_door(own, stepline, monkeypatch
     assert "Grate the zest" not in [
         moment["text"] for moment in own.read("/api/search?q=zest")["moments"]
     ]
-    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", change(0, text="Grate the zest"))
+    own.ask(
+        "POST",
+        f"/api/videos/{LEMONADE}/corrections",
+        change(0, text="Grate the zest") | {"id": "zest"},
+    )
     monkeypatch.setattr(INDEX_AGE, -1.0)  # as if some seconds had gone by
     found = own.read("/api/search?q=zest")["moments"][0]
     assert (found["text"], found["file"]) == ("Grate the zest", "v0.json")
     shown = stepline("search", own.studio.library.folder, "zest", "--json")
     assert json.loads(shown.stdout)[0]["text"] == "Grate the zest"
+    assert "1 correction is not in these pages and files; `stepline studio" in shown.stderr
     tools = LibraryTools(own.studio.library.folder)
     assert tools.search_moments("zest").moments[0].text == "Grate the zest"
     assert tools.get_steps(LEMONADE)[0].text == "Grate the zest"
     tools.close()
+    own.ask(
+        "POST", f"/api/videos/{LEMONADE}/corrections", change(1) | {"edits": [], "undoes": "zest"}
+    )
+    assert "correction" not in stepline("search", own.studio.library.folder, "juice").stderr
 
 
 LABELS = ({"do": "tag", "tag": "Safety"}, {"do": "metadata", "name": "Course", "value": "A1"})

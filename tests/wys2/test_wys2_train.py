@@ -37,6 +37,7 @@ from stepline.models.wys2.settings import (
 from stepline.models.wys2.train import (
     ClipStream,
     DetectorClips,
+    DetectorSources,
     ValidationClips,
     choose_threshold,
     train_detector_run,
@@ -177,6 +178,13 @@ def test_nothing_to_train_on_says_why(store, tmp_path, world):
         train_detector_run(
             DetectorClips(gather_clips([silent], store, words, PLAIN)), tmp_path, SMALL
         )
+
+
+def test_steps_without_people_are_refused_before_any_features_are_read(store, tmp_path, world):
+    write_parquet(bare(world.records), tmp_path / "found.parquet")
+    sources = DetectorSources((str(tmp_path / "found.parquet"),), str(store.folder))
+    with pytest.raises(DatasetError, match="no key-step by people .* such as COIN's"):
+        sources.prepare_clips(tmp_path / "run", SMALL, lambda _: pytest.fail("clips were made"))
 
 
 def test_few_validation_clips_give_no_calibration_and_say_so(world, store, tmp_path):

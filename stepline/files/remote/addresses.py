@@ -3,6 +3,7 @@
 The address is checked at the connection, so that no DNS answer can change in between.
 """
 
+import contextlib
 import ipaddress
 import re
 import socket
@@ -103,9 +104,7 @@ def connect_checked(
         # Called for every address, since it remembers the first one.
         is_named = named is not None and named.allows(host, ip)
         if not (private or is_named or is_public(ip)):
-            raise MediaError(
-                f"{ip} is a private address; where you trust it, --set links.private=true"
-            )
+            raise _private_address_error(ip)
         connection = socket.socket(family, kind, protocol)
         try:
             connection.settimeout(timeout)
@@ -118,8 +117,17 @@ def connect_checked(
     raise last_error
 
 
-def check_url(url: str) -> None:
-    """Raise MediaError for a URL without a valid host and port."""
+def _private_address_error(address: str) -> MediaError:
+    return MediaError(
+        f"{address} is a private address; where you trust it, --set links.private=true"
+    )
+
+
+def check_url(url: str, *, private: bool = True) -> None:
+    """Raise MediaError for a URL without a valid host and port.
+
+    private: False also refuses localhost and literal private IP addresses. No name is looked up.
+    """
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -130,6 +138,13 @@ def check_url(url: str) -> None:
         raise MediaError(
             f"{display_url(url)}: no address ({error}); correct the address"
         ) from error
+    if private:
+        return
+    is_private = host == "localhost"
+    with contextlib.suppress(ValueError):  # a name
+        is_private = is_private or not is_public(host)
+    if is_private:
+        raise _private_address_error(host)
 
 
 def display_url(url: str) -> str:

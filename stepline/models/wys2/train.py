@@ -541,6 +541,8 @@ class DetectorSources:
         """
         # clips with key-steps
         features = self._open_features(settings)
+        if settings.labels.kind != "mc":
+            self._require_key_steps()
         encode = load_text_encoder(self.text_encoder)
         excluded = read_excluded(self.excluded)
         labelled = gather_clips(
@@ -572,6 +574,20 @@ class DetectorSources:
             self.text_encoder,
             self.s3d_weights,
         )
+
+    def _require_key_steps(self) -> None:
+        """Raise DatasetError if there are records, and none has key-steps by people."""
+        count = 0
+        for record in read_records(*self.key_steps):
+            if record.reference:
+                return
+            count += 1
+        if count:
+            raise DatasetError(
+                f"{', '.join(self.key_steps)}: no key-step by people in {count} records, and steps "
+                "that Stepline found are none; train wys2 needs people's, such as COIN's "
+                "(docs/wys2.md)"
+            )
 
     def _require_each_source(self, labelled: ClipDataset) -> None:
         """Raise DatasetError if one of several sources of key-steps gives no clip."""

@@ -183,7 +183,8 @@ const search = async () => {
   const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`);
   if (query !== part("wanted").value.trim()) return;
   const tagged = tag ? ` in videos tagged “${tag}”` : "";
-  part("found-title").textContent = moments.length ? plural(moments.length, "moment") + tagged : `No moment like that was found${tagged}. Try other words for what is done.`;
+  const videos = new Set(moments.map(({ id }) => id)).size;
+  part("found-title").textContent = moments.length ? `${plural(moments.length, "moment")} of ${plural(videos, "video")}${tagged}` : `No moment like that was found${tagged}. Try other words for what is done.`;
   part("moments").replaceChildren(...moments.map((moment) => {
     const picture = moment.picture ? [loadPicture(make("img", { alt: "" }), moment.picture)] : [];
     const where = [moment.title || moment.video, moment.start === null ? "" : clock(moment.start), verdictWords(moment) || moment.kind];

@@ -12,7 +12,7 @@ const MARKS = { unjudged: "Not judged", seen: "Seen", placed: "Placed", doubtful
 const MACHINE_MARKS = ["unjudged", "doubtful"];   // that no person chooses
 const FORMATS = {
   json: "JSON", html: "Web page", vtt: "Steps as subtitles (vtt)", srt: "Steps as subtitles (srt)", "captions-vtt": "What is said (vtt)", "captions-srt": "What is said (srt)", chapters: "YouTube chapters", jsonld: "How-to for search engines (JSON-LD)", markdown: "Markdown",
-  recipe: "Recipe for search engines (JSON-LD)", docx: "Word (docx)", mp4: "Video with chapters (mp4)", mkv: "Video with chapters (mkv)", otio: "Video editors (otio)", labelstudio: "Label Studio",
+  recipe: "Recipe for search engines (JSON-LD)", docx: "Word (docx)", mp4: "Video with chapters (mp4)", mkv: "Video with chapters (mkv)", clips: "Clips of the steps (zip of mp4)", otio: "Video editors (otio)", labelstudio: "Label Studio",
 };
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer, trying again" };
 const NEW = 4;        // s that a new step lasts

@@ -5,6 +5,8 @@ import { clock, loadPicture, make, tenths } from "./studio.js";
 const STRIDES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];   // s between two ticks
 const SHORTEST = 0.2;     // s that a step may be stretched down to
 const LANE = 34;          // px
+const BAR = 10;           // px, the least width of a bar
+const CLOCK = 48;         // px
 const MOST_LANES = 6;
 const SETTLED = 500;      // ms after the last key before a move is taken
 const MOST_ZOOM = 64;
@@ -89,7 +91,8 @@ export class Timeline {
     )) : []));
     const stride = STRIDES.find((seconds) => (this.total / seconds) * 64 <= width) ?? Math.ceil((this.total * 64) / width);
     const ticks = [];
-    for (let second = 0; second <= this.total; second += stride) {
+    // a clock has room before the end
+    for (let second = 0; second <= this.total * (1 - CLOCK / width); second += stride) {
       const tick = make("span", { textContent: clock(second) });
       tick.style.left = this.percent(second);
       ticks.push(tick);
@@ -166,7 +169,7 @@ export class Timeline {
 
   place(bar, { start, end }) {
     bar.now = { start, end };
-    bar.node.style.left = this.percent(start);
+    bar.node.style.left = `min(${this.percent(start)}, 100% - ${BAR}px)`;
     bar.node.style.width = this.percent(end - start);
     const words = { body: `${tenths(start)} to ${tenths(end)}`, start: tenths(start), end: tenths(end) };
     for (const [name, value, least, most] of [
