@@ -240,8 +240,8 @@ def print_corrections(library: "CorrectedLibrary", names: Collection[str]) -> No
     """
     count = library.count_step_corrections(names)
     if count:
-        corrections = "1 correction is" if count == 1 else f"{count} corrections are"
         print_message(
-            f"{corrections} not in these pages and files; `stepline studio {quote(str(library.folder))}` "
+            f"{count} correction{' is' if count == 1 else 's are'} not in these pages and files; "
+            f"`stepline studio {quote(str(library.folder))}` "
             "shows the corrected steps, and 'Save as' writes them"
         )

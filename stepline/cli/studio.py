@@ -417,8 +417,10 @@ def _comparison_table(comparison: "TaskComparison") -> str:
     total = len(comparison.videos)
     common = comparison.common_steps
     rest = len(comparison.steps) - len(common)
-    steps = "1 step" if len(common) == 1 else f"{len(common)} steps"
-    head = f"{comparison.title}: {steps} common to {total} videos, {rest} of only some"
+    head = (
+        f"{comparison.title}: {len(common)} step{'' if len(common) == 1 else 's'} common to "
+        f"{total} videos, {rest} of only some"
+    )
     lines = [f"  {step.videos:>3} of {total}  {step_text(step)}" for step in common]
     return "\n".join([head, "", *lines, ""])
 

@@ -58,11 +58,10 @@ class Damage:
             if count:
                 lines.append(f"{count} {noun}{' was' if count == 1 else 's were'} {remedy}")
         if self.jump_count:
-            noun = "jump" if self.jump_count == 1 else "jumps"
             length = f", the longest by {self.longest_jump:.0f} s," if self.longest_jump else ""
             lines.append(
-                f"{self.jump_count} {noun} of the time stamps{length} corrected: the parts are "
-                "taken to follow each other"
+                f"{self.jump_count} jump{'' if self.jump_count == 1 else 's'} of the time "
+                f"stamps{length} corrected: the parts are taken to follow each other"
             )
         return tuple(lines)
 

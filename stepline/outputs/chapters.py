@@ -97,11 +97,10 @@ def plan_chapters(record: Record) -> ChapterPlan:
         )
     joined = _join_close_chapters(titles, end)
     if len(joined) < MIN_CHAPTERS:
-        noun = "chapter" if len(joined) == 1 else "chapters"
         return ChapterPlan(
             (),
-            f"only {len(joined)} {noun} of at least {MIN_CHAPTER_SECONDS} s; {MIN_CHAPTERS} are "
-            "needed",
+            f"only {len(joined)} chapter{'' if len(joined) == 1 else 's'} of at least "
+            f"{MIN_CHAPTER_SECONDS} s; {MIN_CHAPTERS} are needed",
         )
     return ChapterPlan(tuple(joined))
 

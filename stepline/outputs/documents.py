@@ -129,9 +129,10 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 def _verdict_summary(record: Record) -> str:
     """Return the number of steps, how many there are of each verdict, and how long they are."""
     count = len(record.steps)
-    noun = "step" if count == 1 else "steps"
     times = total_times(record)
-    return f"{count} {noun}: {headline(record.steps)}" + (f"; {times}" if times else "")
+    return f"{count} step{'' if count == 1 else 's'}: {headline(record.steps)}" + (
+        f"; {times}" if times else ""
+    )
 
 
 def _escape_markdown(text: str) -> str:

@@ -35,8 +35,11 @@ def step_table(record: Record) -> str:
     """
     if not record.steps:
         return f"{record.id}: no step found in {_evidence_text(record)}\n"
-    count = "1 step" if len(record.steps) == 1 else f"{len(record.steps)} steps"
-    head = f"{record.id}: {count}, {headline(record.steps)}, from {_evidence_text(record)}"
+    count = len(record.steps)
+    head = (
+        f"{record.id}: {count} step{'' if count == 1 else 's'}, {headline(record.steps)}, "
+        f"from {_evidence_text(record)}"
+    )
     scores = picture_scores(record)
     rows = [_table_row(step, scores.get(step.id)) for step in record.steps]
     return "\n".join([head, "", *rows, "", MARKS_LEGEND, ""])
@@ -45,7 +48,7 @@ def step_table(record: Record) -> str:
 def _evidence_text(record: Record) -> str:
     """Return what the steps were made from, such as "12 sentences"."""
     count = len(record.sentences)
-    speech = "1 sentence" if count == 1 else f"{count} sentences"
+    speech = f"{count} sentence{'' if count == 1 else 's'}"
     if not from_pictures(record):
         return speech
     if not count:

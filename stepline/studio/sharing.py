@@ -4,7 +4,7 @@ import contextlib
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
                 raise SettingsError(
                     "no clips: they need the video and a step that is seen or placed"
                 )
-            return _pack(clips, folder, folder / f"{safe_stem(record.id)}.clips.zip")
+            return _pack(clips, folder / f"{safe_stem(record.id)}.clips.zip")
         pictures = {}
         if OUTPUTS[name].keyframes != "none" and video is not None:
             pictures = extract_keyframes(record, video)
@@ -82,16 +82,17 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
             raise SettingsError(f"output format {name!r} cannot hold this record; take another")
         if len(written) == 1:
             return path
-        # An output may link pictures, which are packed with it as they are.
-        files = [path, *(file for file in written if file != path)]
-        return _pack(files, folder, folder / f"{safe_stem(record.id)}.{name}.zip")
+        # An output may link pictures, which are packed with it.
+        return _pack(written, folder / f"{safe_stem(record.id)}.{name}.zip")
 
 
-def _pack(files: Sequence[Path], folder: Path, archive_file: Path) -> Path:
-    """Write files of a folder into a zip as they are, and return its path."""
-    with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_STORED) as archive:
+def _pack(files: Iterable[Path], archive_file: Path) -> Path:
+    """Write files into a zip in the folder that holds them, and return its path."""
+    with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
-            archive.write(file, file.relative_to(folder))
+            # Videos and pictures are packed already.
+            form = None if file.suffix in (".html", ".json") else zipfile.ZIP_STORED
+            archive.write(file, file.relative_to(archive_file.parent), form)
     return archive_file
 
 
@@ -113,12 +114,7 @@ def write_share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_vide
         pages = folder / "videos-and-steps"
         pages.mkdir()
         _write_share(library, ids, pages, with_videos=with_videos)
-        archive_file = folder / "videos-and-steps.zip"
-        with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in files_below(pages):
-                # Videos are packed already.
-                form = zipfile.ZIP_STORED if file.parent.name == "videos" else None
-                archive.write(file, file.relative_to(folder), form)
+        archive_file = _pack(files_below(pages), folder / "videos-and-steps.zip")
         shutil.rmtree(pages)
         return archive_file
 
