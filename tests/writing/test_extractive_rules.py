@@ -306,6 +306,10 @@ def test_what_the_speaker_did_is_an_action(text: str, steps: list[str]) -> None:
             "sit down on a chair with a straight back and your feet on the floor",
         ),
         (
+            "Step one, sit down on a bench with a wide stance and your toes pointed out.",
+            "sit down on a bench with a wide stance and your toes pointed out",
+        ),
+        (
             "Lie on the bench with a wide stance and your toes pointed out.",
             "lie on the bench with a wide stance and your toes pointed out",
         ),
