@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word, covering_span
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
+from stepline.writing.extractive import writer
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.segments import MAX_SEGMENT_WORDS, split_into_segments
 from stepline.writing.extractive.writer import write_extractive
@@ -421,3 +423,21 @@ def test_captions_without_full_stops_are_not_joined() -> None:
 )
 def test_an_invitation_and_what_acts_on_nothing_are_not_steps(text: str) -> None:
     assert write_extractive(told("Hello.", text)).steps == ()
+
+
+def test_of_work_that_the_tagger_knows_less_the_likeliest_sentences_are_written():
+    narration = told(
+        "Hello and welcome to the workshop.",
+        "Lay the strip under the other one.",
+        "It was cold that morning and my neighbour came by with his dog for a long talk.",
+        "Fold the corner up.",
+    )
+    counts = {}
+    for share in (0.0, 1.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writer, "MIN_SENTENCES_PER_WORD", share)
+            patch.setattr(writer, "step_probabilities", lambda *_: np.array([0.1, 0.3, 0.19, 0.9]))
+            found = write_extractive(narration).steps
+            counts[share] = {source for step in found for source in step.sources}
+    # not those below .2, however few there are
+    assert counts == {0.0: {3}, 1.0: {1, 3}}

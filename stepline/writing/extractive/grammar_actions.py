@@ -15,7 +15,12 @@ from stepline.writing.extractive.clauses import KIND_OF_SUBJECT, Clause, find_cl
 from stepline.writing.extractive.english import base_form, parse
 from stepline.writing.extractive.off_topic import is_talk_or_state
 from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
-from stepline.writing.extractive.segments import Segment, cut_at_verb, split_into_segments
+from stepline.writing.extractive.segments import (
+    SCREEN_VERBS,
+    Segment,
+    cut_at_verb,
+    split_into_segments,
+)
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
 if TYPE_CHECKING:
@@ -135,8 +140,12 @@ def _passed_over_verb(
     verbs = {clause.verb for clause in find_clauses(doc, has_added_you=segment.has_added_you)}
     # An order that is the whole segment is not cut.
     for token in doc[2 * segment.has_added_you :]:
-        is_word = token.i == 0 or token.nbor(-1).whitespace_
+        before = token.nbor(-1) if token.i else None
+        is_word = before is None or before.whitespace_
         if token in verbs or not is_word or not begins_action[segment.word_index(token.idx)]:
+            continue
+        # "select EXPORT as": a label
+        if before is not None and before.lower_ in SCREEN_VERBS:
             continue
         # "the dill, CUT thin" and "the garlic that I GRATED" have their object in front.
         if token.tag_ == "VBN" or (token.tag_ == "VBD" and token.dep_ == "relcl"):
