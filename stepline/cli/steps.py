@@ -181,7 +181,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         run = partial(run_sequentially, sources, settings, output, networks, request_parts)
         printer.print_outcomes(run, labels, folder)
     stems = [safe_stem(id) for id in printer.ids]
-    corrections = open_corrections(output.out)
+    corrections = open_corrections(output.out) if stems else None
     if corrections is not None:
         print_corrections(corrections, [f"{stem}.json" for stem in stems])
         corrections.close()
