@@ -5,6 +5,7 @@ of other sites are refused. A request that sends something must carry a header t
 another site can send (against CSRF).
 """
 
+import asyncio
 import re
 import shutil
 import socket
@@ -308,6 +309,17 @@ class Certificate:
         return context
 
 
+class _ClosingServer(uvicorn.Server):
+    """A server that closes all connections as it stops, also those whose client reads no further."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop. sockets: those on which it listens."""
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # an aborted connection is closed in the next turn of the loop
+
+
 class LocalServer:
     """A server of an application on a port of this machine."""
 
@@ -355,7 +367,7 @@ class LocalServer:
             proxy_headers=False,
             timeout_graceful_shutdown=MAX_STOPPING_SECONDS,
         )
-        self._server = uvicorn.Server(config)
+        self._server = _ClosingServer(config)
 
     def run(self) -> None:
         """Serve until `stop` is called. Ctrl-C raises KeyboardInterrupt after open requests."""
