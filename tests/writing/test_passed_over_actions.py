@@ -23,21 +23,22 @@ def test_a_long_step_stays_whole():
 
 def test_orders_side_by_side_without_a_word_between_them_are_steps_of_their_own():
     assert steps_of(
-        "Turn it up to high put the lid back on and give it fifteen minutes.",
-        "I let it sit on the side for ten minutes and then sliced the chicken up.",
+        "Turn it down to low put the cover back on and give it twenty minutes.",
+        "I let it rest on the board for ten minutes and then sliced the roast up.",
     ) == [
-        "turn it up to high",
-        "put the lid back on",
-        "give it fifteen minutes",
-        "let it sit on the side for ten minutes",
-        "slice the chicken up",
+        "turn it down to low",
+        "put the cover back on",
+        "give it twenty minutes",
+        "let it rest on the board for ten minutes",
+        "slice the roast up",
     ]
 
 
 def test_a_verb_that_belongs_to_another_action_begins_no_step():
-    assert steps_of("Crack in the eggs and let the whole thing cook for two minutes.") == [
-        "crack in the eggs and let the whole thing cook for two minutes"
+    assert steps_of("Pour in the broth and let the whole thing simmer for five minutes.") == [
+        "pour in the broth",
+        "let the whole thing simmer for five minutes",
     ]
-    assert steps_of("Make the cream by adding half a cup of cashews to a small blender.") == [
-        "make the cream by adding half a cup of cashews to a small blender"
+    assert steps_of("Make the glaze by adding half a cup of sugar to a small saucepan.") == [
+        "make the glaze by adding half a cup of sugar to a small saucepan"
     ]

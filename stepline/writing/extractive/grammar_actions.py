@@ -147,8 +147,8 @@ def _passed_over_verb(
         # "select EXPORT as": a label
         if before is not None and before.lower_ in SCREEN_VERBS:
             continue
-        # "the dill, CUT thin" and "the garlic that I GRATED" have their object in front, and "your toes
-        # POINTED out" its subject.
+        # "the dill, CUT thin" and "the garlic that I GRATED" have their object in front, and "your elbows
+        # TURNED out" its subject.
         has_subject = token.dep_ == "relcl" or has_child(token, ("nsubj",))
         if token.tag_ == "VBN" or (token.tag_ == "VBD" and has_subject):
             continue

@@ -155,7 +155,7 @@ def _is_condition(child: "Token") -> bool:
 
 
 def _is_state_of_a_thing(child: "Token") -> bool:
-    """Return whether a clause makes the action depend on a thing: "IF THE NAME IS TAKEN, add one".
+    """Return whether a clause makes the action depend on a thing: "IF THE LABEL IS TORN, print one".
     Without it, advice for one case would be an order for all."""
     openers = [nested.lower_ for nested in child.children if nested.dep_ == "mark"]
     subjects = [nested.pos_ for nested in child.lefts if nested.dep_ in ("nsubj", "nsubjpass")]
