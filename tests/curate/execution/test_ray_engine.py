@@ -55,7 +55,7 @@ def ray_here(tmp_path_factory):
     with contextlib.ExitStack() as held:
         try:
             ray, why = (
-                held.enter_context(connect_cluster(Plan(recipe(engine="ray", workers=2), {}, {}))),
+                held.enter_context(connect_cluster(Plan(recipe(engine="ray", workers=3), {}, {}))),
                 "",
             )
         # Ray gives its processes 30 s, which a machine with much else to do exceeds
@@ -67,6 +67,10 @@ def ray_here(tmp_path_factory):
         if ray is None:
             pytest.skip(why)
         yield ray
+
+
+def test_a_cluster_that_is_started_here_has_a_processor_per_worker(ray_here):
+    assert ray_here.cluster_resources()["CPU"] == 3
 
 
 @pytest.mark.parametrize(
