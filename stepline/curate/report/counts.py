@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from stepline.curate.stage import StageFailure
 from stepline.records import Record, Transcript
+from stepline.sieve_swap.statistics import sort_counts
 
 Counts = Counter[str]
 
@@ -207,11 +208,6 @@ def count_stage_losses(
         losses.append(loss)
         entered = loss.passed
     return losses
-
-
-def sort_counts(counter: Counter[str]) -> dict[str, int]:
-    """Return name -> count, sorted by count, the largest first."""
-    return dict(sorted(counter.items(), key=lambda row: (-row[1], row[0])))
 
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
