@@ -204,9 +204,9 @@ class DatasetContext:
     recipe: "Recipe"
     out: RemotePath
     results: Callable[[str], Iterator[tuple[VideoItem, bytes]]]
-    failures: Mapping[str, StageFailure] = field(default_factory=dict)  # by item id
-    refused: Sequence[Rejected] = ()
-    folders: Mapping[str, Path] = field(default_factory=dict)
+    failures: Mapping[str, StageFailure]  # by item id
+    refused: Sequence[Rejected]
+    folders: Mapping[str, Path]
     stage_settings: Mapping[str, JsonValue] = field(default_factory=dict)
     say: Callable[[str], None] = log.info
 
