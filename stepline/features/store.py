@@ -670,13 +670,12 @@ class RemoteFeatureStore(FeatureStore):
 
     Args:
         url: address of the store's folder.
-        max_bytes: maximal bytes of all downloaded files. None: half of the free disk space.
     """
 
-    def __init__(self, url: str, *, max_bytes: int | None = None) -> None:
+    def __init__(self, url: str) -> None:
         from stepline.files.remote.cache import CachedFolder
 
-        self._cached = CachedFolder(url, max_bytes=max_bytes)
+        self._cached = CachedFolder(url)
         self._cached.fetch(name for name in self._cached.names if name.endswith(".parquet"))
         super().__init__(self._cached.folder, display_url=self._cached.display_url)
 

@@ -6,7 +6,7 @@ settings.MediaSettings limits them, and nothing but the named file itself is eve
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.clips import copy_with_chapters, cut_clip, join_clips, join_tracks
-from stepline.media.frames import MAX_KEYFRAME_BYTES, Frame, Thumbnails, encode_jpeg
+from stepline.media.frames import Frame, Thumbnails, encode_jpeg
 from stepline.media.probe import MediaInfo, probe
 from stepline.media.reader import (
     KeyFrame,
@@ -21,7 +21,6 @@ from stepline.media.reader import (
 from stepline.media.settings import MediaSettings
 
 __all__ = [
-    "MAX_KEYFRAME_BYTES",
     "SAMPLE_RATE",
     "AudioBlock",
     "Frame",

@@ -72,7 +72,6 @@ from stepline.models.training.sources import (
 from stepline.networks.device import device_of
 from stepline.records import Record, Rejected, Step
 
-MAX_HELD_OUT = 500  # samples that are scored
 NO_STEP = "it has no step with a place and a text"
 STEP_AFTER_END = "the step lies after what is seen"
 NO_TEXT = "the step has no text"
@@ -188,7 +187,7 @@ class StepDataset(GatheredSamples[PendingStepSample, StepSample]):
 
         fraction: share of the videos that is held out. The choice depends on the video ids only.
         """
-        training, held_out = self.split_parts(fraction, MAX_HELD_OUT)
+        training, held_out = self.split_parts(fraction)
         return (
             StepDataset(training, self._features, self._spec, self.omitted),
             StepDataset(held_out, self._features, self._spec),
