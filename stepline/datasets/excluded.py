@@ -11,7 +11,7 @@ videos.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepline.datasets.files import read_text
@@ -38,7 +38,7 @@ class ExcludedVideos:
         datasets: video id -> sorted names of the evaluation sets that contain the video.
     """
 
-    datasets: Mapping[str, tuple[str, ...]]
+    datasets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.datasets)

@@ -5,7 +5,7 @@ settings.MediaSettings limits them, and nothing but the named file itself is eve
 """
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.media.clips import copy_with_chapters, cut_clip, join_clips, join_tracks
+from stepline.media.clips import copy_with_chapters, cut_clip, join_clips
 from stepline.media.frames import Frame, Thumbnails, encode_jpeg
 from stepline.media.probe import MediaInfo, probe
 from stepline.media.reader import (
@@ -36,7 +36,6 @@ __all__ = [
     "encode_jpeg",
     "frames_at",
     "join_clips",
-    "join_tracks",
     "probe",
     "read_frames",
     "read_frames_at",

@@ -282,7 +282,6 @@ def write_summary(
 
 
 def _is_summary(path: Path) -> bool:
-
     try:
         return probe(path).comment == SUMMARY_COMMENT
     except MediaError:

@@ -23,7 +23,6 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.datasets.files import Node, read_csv
@@ -52,8 +51,6 @@ NUMBER_BYTES = 12  # stored of a number
 CATEGORY_BYTES = 48  # stored of a category
 VIDEOS_COLUMNS = (("video_id", ID_BYTES), ("category_1", CATEGORY_BYTES), ("task_id", NUMBER_BYTES))
 LENGTHS_COLUMNS = (("vid", ID_BYTES), ("vlen", NUMBER_BYTES))
-
-Cells = npt.NDArray[np.bytes_]
 
 
 class CsvTable:

@@ -205,8 +205,12 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         table, weight, position, _, *entries = context.saved_tensors
         gradient = gradient.contiguous()
-        table_gradient = _scatter_sum(gradient, weight, table, *entries)
-        weight_gradient = _gather_products(gradient, table, position).to(weight.dtype)
+        table_gradient = None
+        weight_gradient = None
+        if context.needs_input_grad[0]:
+            table_gradient = _scatter_sum(gradient, weight, table, *entries)
+        if context.needs_input_grad[1]:
+            weight_gradient = _gather_products(gradient, table, position).to(weight.dtype)
         return table_gradient, weight_gradient, None, None, None, None, None
 
 
@@ -222,8 +226,12 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, table, _, row, *entries = context.saved_tensors
         gradient = gradient.contiguous()
-        query_gradient = _gather_sum(table, gradient, row)
-        table_gradient = _scatter_sum(query, gradient, table, *entries)
+        query_gradient = None
+        table_gradient = None
+        if context.needs_input_grad[0]:
+            query_gradient = _gather_sum(table, gradient, row)
+        if context.needs_input_grad[1]:
+            table_gradient = _scatter_sum(query, gradient, table, *entries)
         return query_gradient, table_gradient, None, None, None, None, None
 
 

@@ -157,7 +157,6 @@ class PauseFinder:
     """
 
     def __init__(self, record: Record, settings: SummarySettings) -> None:
-
         self._sentence_spans = [sentence.span for sentence in record.sentences]
         # the numbers of the sentences that steps rest on
         self._sources = {source for step in record.steps for source in step.sources}
