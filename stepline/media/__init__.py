@@ -14,7 +14,6 @@ from stepline.media.reader import (
     MediaReader,
     SparseKeyFramesError,
     frames_at,
-    read_frames,
     read_frames_at,
     read_sound,
 )
@@ -37,7 +36,6 @@ __all__ = [
     "frames_at",
     "join_clips",
     "probe",
-    "read_frames",
     "read_frames_at",
     "read_sound",
 ]

@@ -409,25 +409,6 @@ def read_sound(path: Path | str, settings: MediaSettings = MediaSettings()) -> I
             yield item
 
 
-def read_frames(
-    path: Path | str,
-    rate: float,
-    size: int | None = None,
-    settings: MediaSettings = MediaSettings(),
-) -> Iterator[Frame]:
-    """Yield the frame on screen at (k + 0.5) / rate seconds for k = 0, 1, ...
-
-    Args:
-        path: path of the video.
-        rate: frames per second.
-        size: pixels of the shorter side, None for full size.
-        settings: limits on the video.
-    """
-    for item in MediaReader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
-        if isinstance(item, Frame):
-            yield item
-
-
 def seek_before(media: OpenMedia, second: float) -> Any:
     """Seek to a position from which decoding yields all that is seen or heard at `second`.
 
