@@ -20,6 +20,7 @@ from stepline.cli.options import (
 )
 from stepline.cli.progress import curation_progress
 from stepline.cli.weights import offer_weights
+from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.curate.audit import AuditSample
@@ -66,6 +67,7 @@ def curate() -> None:
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first videos by id.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
+@click.option("--dry-run", is_flag=True, hidden=True)
 @preset_option("curate run")
 @set_option("One setting, e.g. limits.seconds=600.")
 @device_option
@@ -89,6 +91,11 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     from stepline.curate.stage import load_recipe
     from stepline.curate.stages import STAGE_TABLE
 
+    if options["dry_run"]:
+        raise SettingsError(
+            "--dry-run: no longer an option; give --limit 24, "
+            "and `stepline curate status OUT` shows the time that these videos took"
+        )
     engine = {"name": options["engine"], "workers": options["workers"]}
     overrides = list(options["overrides"])
     overrides += [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
