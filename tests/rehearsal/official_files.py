@@ -54,7 +54,7 @@ class Size:
 
 
 WHOLE = Size()
-SMALL = Size(trained=12, tested=3, drawn=3, seconds=40, drawn_seconds=4, spoken_seconds=24)
+SMALL = Size(trained=12, tested=3, drawn=3, seconds=40, drawn_seconds=4, spoken_seconds=16)
 
 
 @dataclass(frozen=True)

@@ -98,26 +98,24 @@ SYSTEMS = {
 
 
 @pytest.fixture(params=SYSTEMS)
-def system(request: pytest.FixtureRequest) -> System:
+def system(request):
     return SYSTEMS[request.param]
 
 
 @pytest.fixture
-def path(system: System, tmp_path: Path) -> Path:
+def path(system, tmp_path):
     torch.manual_seed(0)
     file = tmp_path / system.file.file_names[-1]
     system.write(system.make(), file)
     return file
 
 
-def header(path: Path) -> dict[str, Any]:
+def header(path):
     with safe_open(path, framework="pt") as file:
         return dict(json.loads(file.metadata()["stepline"]))
 
 
-def rewrite(
-    path: Path, tree: object = None, weights: dict[str, torch.Tensor] | None = None
-) -> None:
+def rewrite(path, tree=None, weights=None):
     """Write a file again with another header or other weights."""
     tree = header(path) if tree is None else tree
     save_file(weights or load_file(path), path, metadata={"stepline": json.dumps(tree)})

@@ -1,8 +1,6 @@
 """Random CLIP and SigLIP checkpoints, written by transformers, S3D weights in the released form, and
 checkpoints that know colours."""
 
-from pathlib import Path
-
 import numpy as np
 from colour_film import COLOURS, LINES, SCENES, draw_picture
 
@@ -29,7 +27,7 @@ IMAGE = {
 }
 
 
-def write_clip(folder: Path, kind: str = "clip") -> Path:
+def write_clip(folder, kind="clip"):
     """Write a whole checkpoint of `kind`, "clip" or "siglip"; vectors are 16 wide."""
     import torch
     import transformers
@@ -50,7 +48,7 @@ def write_clip(folder: Path, kind: str = "clip") -> Path:
     return folder
 
 
-def write_s3d(folder: Path, texts: list[str]) -> Path:
+def write_s3d(folder, texts):
     """Write S3D weights under their released names, and beside them a dictionary of the words of
     the texts."""
     import numpy as np
@@ -71,9 +69,7 @@ def write_s3d(folder: Path, texts: list[str]) -> Path:
     return path
 
 
-def write_internvideo(
-    folder: Path, joint: int = 16, merges: tuple[str, ...] = ("c u", "cu t</w>")
-) -> Path:
+def write_internvideo(folder, joint=16, merges=("c u", "cu t</w>")):
     """Write a small InternVideo-MM checkpoint in the released layout, and CLIP's merges beside
     it."""
     import gzip
@@ -109,7 +105,7 @@ def write_internvideo(
     return path
 
 
-def write_clip_of_colours(folder: Path, kind: str = "clip") -> Path:
+def write_clip_of_colours(folder, kind="clip"):
     """Write a checkpoint of `kind` whose vectors of "add the red paint" and of red pictures agree."""
     import torch
 
@@ -131,7 +127,7 @@ def write_clip_of_colours(folder: Path, kind: str = "clip") -> Path:
     return folder
 
 
-def write_internvideo_of_colours(folder: Path) -> Path:
+def write_internvideo_of_colours(folder):
     """Write an InternVideo-MM checkpoint whose vectors of colours and of their names agree."""
     import torch
 
@@ -152,7 +148,7 @@ def write_internvideo_of_colours(folder: Path) -> Path:
     return path
 
 
-def write_aligner_of_clip(folder: Path, clip: Path) -> Path:
+def write_aligner_of_clip(folder, clip):
     """Write a network of NaSVA that knows the colours of pictures and texts by the vectors of a CLIP.
     It is calibrated by how far the best second of a text stands out."""
     import torch

@@ -11,7 +11,7 @@ from stepline.writing.materials import NeededThings, find_materials, materials_o
 from stepline.writing.materials.mentions import amount_at
 
 
-def needed(*texts: str) -> NeededThings:
+def needed(*texts):
     """Return what a narration needs whose sentence i is spoken from second 5i on."""
     sentences = [
         Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
@@ -19,7 +19,7 @@ def needed(*texts: str) -> NeededThings:
     return find_materials(parse_narration(Transcript(language="en", sentences=tuple(sentences))))
 
 
-def materials(*texts: str) -> list[str]:
+def materials(*texts):
     return [material_text(thing) for thing in needed(*texts).materials]
 
 
