@@ -243,7 +243,7 @@ def curate(folder, engine):
         text = (out / name).read_text(encoding="utf-8")
         text = text.replace(f'"name": "{engine}"', '"name": "ENGINE"')
         keep(made, name if name == "run.json" else f"{name}.txt", text, folder)
-    status = json.loads(run_apart(folder, "curate", "status", engine, "--json"))
+    status = json.loads(run(folder, "curate", "status", engine, "--json"))
     shown = ("name", "done", "failed", "waiting")
     made["status.json"] = [{key: stage[key] for key in shown} for stage in status["stages"]]
     return made
