@@ -32,8 +32,8 @@ def read_chapters(text):
 @pytest.mark.parametrize(
     ("starts", "duration", "expected"),
     [
-        # an intro comes before a first step that starts after ten seconds
-        ((12.7, 30.0, 45.0), 60.0, "0:00 Intro\n0:12 Step 1\n0:30 Step 2\n0:45 Step 3\n"),
+        # an intro comes before a first step that starts at ten seconds
+        ((10.7, 30.0, 45.0), 60.0, "0:00 Intro\n0:10 Step 1\n0:30 Step 2\n0:45 Step 3\n"),
         ((9.9, 20.0, 31.0), 60.0, "0:00 Step 1\n0:20 Step 2\n0:31 Step 3\n"),
         # steps too close to the one before or to the end join it
         (
@@ -98,10 +98,10 @@ def test_a_long_step_is_cut_in_its_title_with_an_ellipsis():
     texts = (
         "lower the bar down until it comes into contact with your chest above your sternum",
         "keep the arms straight",
-        "hold them",
+        *("hold them",) * 2,
         "supercalifragilisticexpialidocious " * 3,
     )
-    steps = steps_at(0.0, 12.0, 14.0, 30.0, duration=60.0).steps
+    steps = steps_at(0.0, 12.0, 14.0, 16.0, 30.0, duration=60.0).steps
     told = [step.model_copy(update={"text": text}) for step, text in zip(steps, texts, strict=True)]
     found = read_chapters(chapters(record_of(*told, duration=60.0)))
     assert found[0][1] == "Lower the bar down until it comes into…"

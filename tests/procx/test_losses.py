@@ -184,13 +184,17 @@ def test_the_parts_are_sums_over_layers_divided_by_steps():
     assert whole["count"].count == 3
 
 
-def test_a_perfect_box_has_almost_no_loss_and_teaches_full_confidence():
+@pytest.mark.parametrize(
+    ("box", "logit", "expected"),
+    # a perfect box teaches full confidence, one that overlaps by a third two thirds of it
+    [((0.2, 0.2), 9.0, (0, 0, 0)), ((0.3, 0.2), 0.0, (2 / 3, 0.1, 2 / 3 * math.log(2)))],
+)
+def test_a_box_is_as_confident_as_it_fits(box, logit, expected):
     wanted = build_targets([[(10.0, 30.0)]], [100.0])
-    proposed = Predictions(torch.full((1, 1, 1), 9.0), wanted.boxes[None], torch.zeros(1, 1, 3))
-    losses, _ = compute_localization_losses(proposed, wanted)
-    assert losses["l1"].mean == 0
-    assert losses["giou"].mean.item() == pytest.approx(0, abs=1e-4)
-    assert losses["confidence"].mean.item() == pytest.approx(0, abs=1e-3)
+    proposed = torch.full((1, 1, 1), logit), torch.tensor([[[box]]]), torch.zeros(1, 1, 3)
+    losses, _ = compute_localization_losses(Predictions(*proposed), wanted)
+    found = [losses[name].mean.item() for name in ("giou", "l1", "confidence")]
+    assert found == pytest.approx(expected, abs=1e-3)
 
 
 def test_padding_of_targets_changes_nothing():

@@ -33,8 +33,9 @@ def test_a_full_stop_inside_a_name_or_number_ends_nothing(text):
     ("spoken", "sentences"),
     [
         ([("Cut it. Then fold.", 0)], ["Cut it.", "Then fold."]),
+        ([("You and I. Then fold.", 0)], ["You and I.", "Then fold."]),
         # a long pause ends a sentence without punctuation
-        ([("cut the strip", 0), ("now fold it", 5)], ["cut the strip", "now fold it"]),
+        ([("cut the strip", 0), ("now fold it", 2.4)], ["cut the strip", "now fold it"]),
         # where full stops are written, a pause before a small letter ends nothing
         (
             [("Keep pressure", 0), ("on the wound.", 5), ("Call for help", 8)],

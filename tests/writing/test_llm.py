@@ -349,19 +349,15 @@ def test_the_deadline_serves_what_is_left_by_rules_and_keeps_what_was_answered()
 )
 @every_form
 def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(form, status, cure):
-    with (
-        FakeServer(Answers.status(status, Location="http://127.0.0.1:9/elsewhere")) as server,
-        pytest.raises(WriterError, match=cure),
-    ):
+    answer = Answers.status(status, Location="http://127.0.0.1:9/elsewhere")
+    with FakeServer(answer) as server, pytest.raises(WriterError, match=cure):
         write(server, form=form)
 
 
 @every_form
 def test_a_server_that_rejects_every_question_is_an_error_that_quotes_it(form):
-    with (
-        FakeServer(Answers.status(400, "no field seed")) as server,
-        pytest.raises(WriterError, match="no field seed"),
-    ):
+    refused = pytest.raises(WriterError, match="no field seed")
+    with FakeServer(Answers.status(400, "no field seed")) as server, refused:
         write(server, form=form)
 
 
@@ -538,19 +534,10 @@ def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(monkeypatch
 def test_a_dry_run_of_the_writer_is_reported_by_the_command(
     stepline, small_video, captions_file, tmp_path
 ):
-    done = stepline(
-        "steps",
-        small_video,
-        *option_words(
-            captions=captions_file,
-            format="json",
-            out=tmp_path / "out",
-            writer="llm",
-            set="writing.llm.base_url=http://127.0.0.1:9/v1",
-        ),
-        "--dry-run",
-        *option_words(set=["vision.screen_text=false"]),
-    )
+    given = option_words(captions=captions_file, format="json", out=tmp_path / "out")
+    server = ["writing.llm.base_url=http://127.0.0.1:9/v1", "vision.screen_text=false"]
+    llm = option_words(writer="llm", set=server)
+    done = stepline("steps", small_video, *given, *llm, "--dry-run")
     assert done.exit_code == 0, done.stderr
     assert (
         "dry run: the language model that writes would be asked at most 1 requests" in done.stderr

@@ -73,11 +73,8 @@ def test_progress_is_told_passage_by_passage():
 
 def test_each_passage_is_a_turn_that_holds_what_came_before():
     written, asked = edit(RIGHT)
-    assert [step.text for step in written.steps] == [
-        "Put the flour in a big bowl",
-        "Pour 200 grams of milk into the flour",
-        "Cover the bowl with a towel",
-    ]
+    texts = [f"{step.text}." for step in written.steps]
+    assert texts == [text for right in RIGHT.values() for text in right]
     assert [step.sources for step in written.steps] == [(1,), (3,), (5,)]
     first, second, third = (body["messages"] for body in asked)
     start = list(conversation_start())

@@ -336,11 +336,8 @@ def test_the_experiment_with_times_out_reads_the_model_s_own_seconds():
     with FakeServer(Answers.says(reply), Answers.status(400)) as server:
         settings = LlmSettings(base_url=server.url, sentences_per_chunk=1, concurrency=1)
         lines = write_timed_lines(talk("Cut the onion.", "Fry it."), settings)
-    assert [(line.second, line.text) for line in lines] == [
-        (1.5, "She cuts the onion"),
-        (12.0, "She fries it"),
-        (3.0, "She eats"),
-    ]
+    found = [(line.second, line.text) for line in lines]
+    assert found == [(1.5, "She cuts the onion"), (12.0, "She fries it"), (3.0, "She eats")]
 
 
 def test_the_three_prompts_of_table_6_stand_side_by_side(monkeypatch, tmp_path):
@@ -350,12 +347,8 @@ def test_the_three_prompts_of_table_6_stand_side_by_side(monkeypatch, tmp_path):
     with FakeServer(
         Answers.says("1. [1.5] Cut the onion"), Answers.says("1. Cut the onion")
     ) as server:
-        given = [
-            "writer-prompts",
-            str(captions),
-            *option_words(set=[f"base_url={server.url}", "concurrency=1"]),
-            "--json",
-        ]
+        own = option_words(set=[f"base_url={server.url}", "concurrency=1"])
+        given = ["writer-prompts", str(captions), *own, "--json"]
         done = CliRunner().invoke(lab, given, catch_exceptions=False)
     assert done.exit_code == 0
     lines = json.loads(done.stdout)

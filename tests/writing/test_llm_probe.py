@@ -57,15 +57,10 @@ def test_the_right_steps_are_those_of_a_strong_model(changed):
         {"7": "Wipe the legs down and let them dry"},
         {"5": ""},
     ],
-    ids=[
-        "a story is a step",
-        "talk is a step",
-        "a pronoun for the screws",
-        "a pronoun for the legs",
-        "no grit",
-        "no minutes",
-        "a step is missing",
-    ],
+    ids=(
+        "a story is a step, talk is a step, a pronoun for the screws, a pronoun for the legs, "
+        "no grit, no minutes, a step is missing"
+    ).split(", "),
 )
 def test_another_step_a_pronoun_or_a_lost_number_is_that_of_a_weak_model(changed):
     steps = {**RIGHT, **changed}

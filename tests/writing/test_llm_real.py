@@ -74,15 +74,8 @@ def keeps_the_contract(written):
 
 @pytest.mark.parametrize("form", ["auto", "write", "nasva"])
 def test_a_model_in_this_process_keeps_the_contract_and_repeats_itself(gguf, form):
-    settings = LlmSettings(
-        gguf=gguf,
-        form=form,
-        max_tokens=96,
-        sentences_per_chunk=4,
-        threads=1,
-        context=2048,
-        cache=False,
-    )
+    sizes = {"max_tokens": 96, "sentences_per_chunk": 4, "threads": 1, "context": 2048}
+    settings = LlmSettings(gguf=gguf, form=form, cache=False, **sizes)
     first = write_llm(SPEECH, settings)
     keeps_the_contract(first)
     assert write_llm(SPEECH, settings) == first

@@ -219,11 +219,8 @@ def test_a_time_that_the_speaker_said_stays():
 def test_an_item_without_words_or_with_a_paragraph_is_dropped_with_its_reason():
     reading = parse_reply(f"1. 0:15\n2. ...\n3. {'very ' * 100}long\n4. Cut")
     assert reading.texts == ("Cut",)
-    assert [d.reason for d in reading.dropped] == [
-        "holds no words",
-        "holds no words",
-        f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step",
-    ]
+    long = f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step"
+    assert [d.reason for d in reading.dropped] == [*["holds no words"] * 2, long]
 
 
 def test_the_last_item_of_a_reply_that_was_cut_off_is_dropped():
@@ -233,17 +230,13 @@ def test_the_last_item_of_a_reply_that_was_cut_off_is_dropped():
 
 
 def test_more_steps_than_the_speech_can_hold_are_refused():
-    assert (
-        parse_reply("1. Cut\n" * 5, sentences=1).refusal
-        == "the reply lists 5 steps for 1 sentences"
-    )
+    many = parse_reply("1. Cut\n" * 5, sentences=1)
+    assert many.refusal == "the reply lists 5 steps for 1 sentences"
 
 
 def test_a_model_that_loops_is_refused():
-    assert (
-        parse_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut").refusal
-        == "the reply says one step 4 times over"
-    )
+    same = parse_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut")
+    assert same.refusal == "the reply says one step 4 times over"
     ordinals = [f"1. The {word} step is to cut" for word in ("first", "next", "third", "last")]
     assert parse_reply("\n".join(ordinals)).refusal == "the reply says one step 4 times over"
     assert parse_reply("1. Cut\n2. Fry\n3. Cut\n4. Cut").texts == ("Cut", "Fry", "Cut", "Cut")
@@ -255,35 +248,11 @@ def test_a_list_without_a_single_step_is_refused():
     )
 
 
-PIECES = st.sampled_from(
-    [
-        "1. ",
-        "2) ",
-        "\n",
-        "**",
-        "- ",
-        "(0:15)",
-        "[12.5-13]",
-        "at 12 seconds",
-        "none",
-        "<think>",
-        "</think>",
-        "<b>",
-        "http://x",
-        "```",
-        "cut the onion",
-        "\u202e",
-        "\ud800",
-        "Step 3:",
-        "((((",
-        "]]]]",
-        "1:",
-        "12, 13: ",
-        "Fry it. Stir it. ",
-        "999. ",
-        "\x00",
-    ]
-)
+PIECES = (
+    "1. |2) |\n|**|- |(0:15)|[12.5-13]|at 12 seconds|none|<think>|</think>|<b>|http://x|```|"
+    "cut the onion|\u202e|\ud800|Step 3:|((((|]]]]|1:|12, 13: |Fry it. Stir it. |999. |\x00"
+).split("|")
+PIECES = st.sampled_from(PIECES)
 REPLIES = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
 
