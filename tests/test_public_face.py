@@ -95,7 +95,7 @@ def test_speech_that_was_only_looped_over_is_not_called_silence(small_video, mon
     loop = Rejected(what="sentence", text="I was younger.", reason="the recogniser repeated itself")
     transcript = package.Transcript(language="zh", recogniser="whisper-base")
     heard = TranscriptionResult(transcript, (loop,))
-    monkeypatch.setattr("stepline.speech.transcribe", lambda *_, **__: heard)
+    monkeypatch.setattr("stepline.pipeline.speech.transcribe", lambda *_, **__: heard)
     advice = package.steps(small_video, settings=BLIND).warnings[-1]
     told = "there is speech (language 'zh'), but it could not be recognised reliably"
     assert advice.startswith(f"{told} (1 doubtful sentence left")
