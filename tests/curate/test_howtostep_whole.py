@@ -16,16 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["train.train.epochs=2", "refine.train.epochs=2", "refine.rounds.teacher_epochs=2"]
 
 
-def called(*arguments: object) -> None:
+def called(*arguments):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *map(str, arguments)]
     subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=environment)
 
 
 @pytest.mark.slow
-def test_the_recipe_howtostep_refuses_a_copy_and_places_the_steps_that_are_shown(
-    tmp_path: Path,
-) -> None:
+def test_the_recipe_howtostep_refuses_a_copy_and_places_the_steps_that_are_shown(tmp_path):
     if shutil.which("espeak-ng") is None:
         pytest.skip("espeak-ng is not installed, and drawn videos need its voice")
     corpus, out = tmp_path / "corpus", tmp_path / "out"

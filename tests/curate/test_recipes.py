@@ -13,19 +13,19 @@ from stepline.settings import without_removed_settings
 NAMES = sorted(path.stem for path in RECIPES_FOLDER.glob("*.toml"))
 
 
-def test_the_papers_have_a_recipe_each_and_features_one() -> None:
+def test_the_papers_have_a_recipe_each_and_features_one():
     assert NAMES == ["clean", "features", "howtostep", "sieve_swap", "visual_narration"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_lists_stages_that_exist_each_after_what_it_needs(name: str) -> None:
+def test_a_recipe_lists_stages_that_exist_each_after_what_it_needs(name):
     recipe = load_recipe(name)
     stages = resolve_stages(recipe, STAGE_TABLE)
     assert [stage.name for stage in stages] == list(recipe.stages)
     assert stages[-1].name == ("features" if name == "features" else "export")
 
 
-def test_the_paper_s_stages_follow_its_settings() -> None:
+def test_the_paper_s_stages_follow_its_settings():
     recipe = load_recipe("howtostep")
     assert recipe.train.data.step_place == "said"
     assert (recipe.refine.rounds.rounds, recipe.train.train.epochs, recipe.coarse.said) == (
@@ -35,17 +35,17 @@ def test_the_paper_s_stages_follow_its_settings() -> None:
     )
 
 
-def test_a_stage_nearly_named_is_suggested() -> None:
+def test_a_stage_nearly_named_is_suggested():
     with pytest.raises(SettingsError, match="no stage 'transcibe'; did you mean 'transcribe'"):
         resolve_stages(Recipe(stages=("probe", "transcibe")), STAGE_TABLE)
 
 
-def test_a_stage_before_what_it_needs_is_refused() -> None:
+def test_a_stage_before_what_it_needs_is_refused():
     with pytest.raises(SettingsError, match="stage 'write' needs 'transcribe' before it"):
         resolve_stages(Recipe(stages=("probe", "write")), STAGE_TABLE)
 
 
-def test_what_a_stage_takes_counts_where_the_recipe_has_it() -> None:
+def test_what_a_stage_takes_counts_where_the_recipe_has_it():
     short = ("probe", "transcribe", "write", "encode", "coarse", "gather")
     with_filter = ("probe", "transcribe", "write", "filter", "encode", "coarse", "gather")
     assert "filter" not in resolve_stages(Recipe(stages=short), STAGE_TABLE)[-1].needs

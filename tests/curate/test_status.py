@@ -6,14 +6,14 @@ import pytest
 from fake_stages import STAGES, recipe, status_text, videos
 
 from stepline.curate.driver import PhaseProgress, RunRequest, run_recipe
-from stepline.curate.stage import DatasetContext, StageFailure
+from stepline.curate.stage import StageFailure
 from stepline.curate.status import run_status
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
 
 
-def stop(gathered: DatasetContext) -> None:
+def stop(gathered):
     """Stand for a stage that is interrupted."""
     raise KeyboardInterrupt
 

@@ -3,7 +3,6 @@ HT-Step, CrossTask, WhisperX."""
 
 import csv
 import json
-from pathlib import Path
 
 import closed_forms
 import torch
@@ -76,7 +75,7 @@ WHISPERX = {
 }
 
 
-def network_state(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+def network_state(shapes):
     """Return the weights that the released code's `Checkpointer` would store, without the fixed
     positions of seconds."""
     return closed_forms.weights(
@@ -84,26 +83,26 @@ def network_state(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]
     )
 
 
-def text_rows(texts: list[str]) -> torch.Tensor:
+def text_rows(texts):
     """Return the vectors (K, WIDTH) of texts, one a text."""
     return torch.tensor([closed_forms.rows(text, 1, WIDTH)[0].tolist() for text in texts])
 
 
-def write_video(folder: Path, id: str, seconds: int) -> None:
+def write_video(folder, id, seconds):
     """Write the features of a video as HowTo100M's InternVideo rows are released: half precision."""
     folder.mkdir(parents=True, exist_ok=True)
     values = torch.tensor(closed_forms.rows(id, seconds, WIDTH)).half()
     torch.save(values, folder / f"{id}.pth.tar")
 
 
-def write_texts(folder: Path, id: str, texts: list[str], times: list[tuple[float, float]]) -> None:
+def write_texts(folder, id, texts, times):
     """Write the vectors of a video's texts as `extract_textualfeature.py` does."""
     folder.mkdir(parents=True, exist_ok=True)
     told = {"vid": id, "start": [s for s, _ in times], "end": [e for _, e in times]}
     torch.save(told | {"text": texts, "features": text_rows(texts)}, folder / f"{id}.pth")
 
 
-def write_corpus(folder: Path) -> None:
+def write_corpus(folder):
     """Write all of the files."""
     features = folder / "internvideo" / "part"
     for id, (seconds, marked) in HTM_ALIGN.items():
@@ -128,7 +127,7 @@ def write_corpus(folder: Path) -> None:
         write_texts(folder / "whisperx_text" / "part", id, texts, [(s, e) for s, e, _ in told])
 
 
-def _write_crosstask(folder: Path, features: Path) -> None:
+def _write_crosstask(folder, features):
     release = folder / "crosstask_release"
     (release / "annotations").mkdir(parents=True, exist_ok=True)
     blocks = []

@@ -2,20 +2,18 @@
 three videos."""
 
 import closed_forms
-import numpy as np
-import torch
 
 FEATURES, ROWS, QUERIES, MOST_STEPS, FEED_FORWARD, WORDS, LONGEST = 12, 24, 7, 5, 32, 17, 8
 WIDTH = 512
 VIDEOS = {"pour": (31, 61.3), "whisk": (24, 300.5), "bake": (9, 20.0)}  # id -> rows, seconds
 
 
-def features(id: str) -> np.ndarray:
+def features(id):
     """Return the feature rows (T, FEATURES) of a video."""
     return closed_forms.rows(id, VIDEOS[id][0], FEATURES)
 
 
-def network_state(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+def network_state(shapes):
     """Return PDVC's weights by its names. Layers that share a head, and what only proposals read, are
     left out."""
     state = closed_forms.weights(

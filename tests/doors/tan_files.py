@@ -2,10 +2,8 @@
 S3D's text tower."""
 
 import json
-from pathlib import Path
 
 import closed_forms
-import numpy as np
 
 WIDTH = 1024  # of S3D's mixed_5c; the code knows no other
 WINDOW = 16  # its `seq_len`, 64 in the paper
@@ -44,12 +42,12 @@ WORDS = (
 ).split()
 
 
-def features(id: str) -> np.ndarray:
+def features(id):
     """Return the rows (T, WIDTH) float32 of a video."""
     return closed_forms.rows(id, HTM_ALIGN[id][0], WIDTH)
 
 
-def write_htm_align(folder: Path) -> None:
+def write_htm_align(folder):
     """Write htm_align.json."""
     tree = {id: rows for id, (_, rows) in HTM_ALIGN.items()}
     (folder / "htm_align.json").write_text(json.dumps(tree))

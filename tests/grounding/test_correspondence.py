@@ -30,7 +30,7 @@ class Line:
     span: Span
 
 
-def sentences(*starts: float, text: str = "press the wound firmly") -> tuple[Sentence, ...]:
+def sentences(*starts, text="press the wound firmly"):
     return tuple(Sentence(text=text, span=Span(start, start + 2)) for start in starts)
 
 
@@ -101,9 +101,7 @@ def test_a_talk_with_few_sentences_that_state_a_step_does_not_instruct():
 
 
 @pytest.mark.parametrize(("written", "doubt"), [(True, NO_INSTRUCTION), (False, None)])
-def test_a_step_of_a_talk_is_in_doubt_over_pictures_that_fit_the_talk(
-    written: bool, doubt: str | None
-):
+def test_a_step_of_a_talk_is_in_doubt_over_pictures_that_fit_the_talk(written, doubt):
     # the news over its own pictures, with captions: one of twelve sentences reads like a step
     said = sentences(*range(0, 60, 5), text="the city mourns its mayor")
     lines = [Line(sentence.text, sentence.span) for sentence in said[::2]]
@@ -133,9 +131,7 @@ def test_a_step_of_a_talk_is_in_doubt_over_pictures_that_fit_the_talk(
         (("if it bleeds, press", "call for help"), [None, None]),
     ],
 )
-def test_what_is_said_last_and_for_some_cases_is_in_doubt(
-    texts: tuple[str, str], doubts: list[str | None]
-):
+def test_what_is_said_last_and_for_some_cases_is_in_doubt(texts, doubts):
     said = sentences(5, 25, text="press the wound firmly")
     steps = [Step(id=str(n), text=texts[n], said=said[n].span, sources=(n,)) for n in (0, 1)]
     lines = [Line("Press the wound", sentence.span) for sentence in said]
@@ -155,13 +151,13 @@ def test_what_is_said_last_and_for_some_cases_is_in_doubt(
     assert all(step.at is not None for step in found.steps)
 
 
-def speech_and_steps() -> tuple[Transcript, list[Step]]:
+def speech_and_steps():
     said = sentences(5, 15, 25, 35, 45)
     steps = [Step(id=str(n), text="press", said=s.span, sources=(n,)) for n, s in enumerate(said)]
     return Transcript(sentences=said), steps
 
 
-def filmed(cuts: list[float], seconds: int = 60) -> Activity:
+def filmed(cuts, seconds=60):
     looks = np.random.default_rng(0).random((seconds, 192)).astype(np.float32)
     return Activity(
         np.full(seconds, 0.01, np.float32),

@@ -9,7 +9,7 @@ from stepline.grounding.said_to_shown import load_prior
 from stepline.records import FeatureSequence, Span
 
 
-def features(values: list[list[float]], rate: float = 1.0) -> FeatureSequence:
+def features(values, rate=1.0):
     return FeatureSequence(np.array(values, np.float32), rate, "test")
 
 
@@ -61,7 +61,7 @@ def test_a_bayes_factor_compares_the_said_seconds_with_the_average():
     assert evidence.log_bayes_factor(prior, z) == pytest.approx(np.log(9 / 5))
 
 
-def planted(agrees: float) -> tuple[np.ndarray, np.ndarray]:
+def planted(agrees):
     """Return a prior (6, 60) and evidence of noise plus `agrees` where the steps are said."""
     said = [Span(8.0 * k + 4, 8.0 * k + 8) for k in range(6)]
     prior = np.array([load_prior().distribution([span], 60) for span in said])
@@ -77,7 +77,7 @@ def test_evidence_that_agrees_with_the_speech_earns_weight():
 
 
 @pytest.mark.parametrize("agrees", [0.0, -2.0])
-def test_evidence_that_does_not_agree_weighs_nothing(agrees: float):
+def test_evidence_that_does_not_agree_weighs_nothing(agrees):
     prior, z = planted(agrees)
     assert evidence.fit_weight(prior, z, 1.0, 3.0) == 0.0
 

@@ -21,14 +21,14 @@ WORDS = RNG.normal(size=(5, 32)).astype(np.float32)
 NOISE = RNG.normal(size=(60, 32)).astype(np.float32)
 
 
-def spoken(*starts: float) -> list[Step]:
+def spoken(*starts):
     return [
         Step(id=str(n), text=f"step {n}", said=Span(start, start + 3))
         for n, start in enumerate(starts, start=1)
     ]
 
 
-def pictures(centers: dict[int, int], strength: float = 2.0) -> FeatureSequence:
+def pictures(centers, strength=2.0):
     """Return 60 s of noise with the look of step k in the 7 s around each centre."""
     values = NOISE.copy()
     for k, center in centers.items():
@@ -210,7 +210,7 @@ def test_the_alignment_is_the_chance_of_being_shown_each_second():
 
 
 @pytest.mark.parametrize("duration", [0.4, 1.0, 2.5])
-def test_a_video_shorter_than_a_step_holds_it(duration: float):
+def test_a_video_shorter_than_a_step_holds_it(duration):
     (step,) = ground([Step(id="1", text="x", said=Span(0.0, 0.3))], duration=duration).steps
     assert step.spans[0].end <= duration
     assert 0 <= step.at < duration
@@ -249,7 +249,7 @@ def test_the_same_input_gives_the_same_bytes():
     assert runs[0].steps == runs[1].steps
 
 
-def edited(scenes: list[str], seconds: int) -> Activity:
+def edited(scenes, seconds):
     """Return shots of equal length: "hands" move a spot and each look their own, "talk" looks the
     same each time."""
     motion = np.full(seconds * len(scenes), 0.01, dtype=np.float32)
@@ -268,7 +268,7 @@ def edited(scenes: list[str], seconds: int) -> Activity:
     )
 
 
-def filmed(picture: str, seconds: int = 30) -> Activity:
+def filmed(picture, seconds=30):
     """Return what is measured of a film, 4 frames a second: noise, or one picture, black, grey or a
     photograph."""
     rng = np.random.default_rng(0)
@@ -287,7 +287,7 @@ def filmed(picture: str, seconds: int = 30) -> Activity:
 
 
 @pytest.mark.parametrize("picture", ["black", "grey", "noise", "photograph"])
-def test_a_picture_that_shows_nothing_earns_no_step_a_place(picture: str):
+def test_a_picture_that_shows_nothing_earns_no_step_a_place(picture):
     steps = ground(spoken(5.0, 15.0), duration=30.0, activity=filmed(picture)).steps
     assert [(step.status, step.at, step.spans) for step in steps] == [("said_only", None, ())] * 2
 
@@ -299,7 +299,7 @@ class Line:
 
 
 @pytest.mark.parametrize("picture", ["black", "photograph"])
-def test_a_plain_or_still_screen_proves_nothing_against_a_step(picture: str):
+def test_a_plain_or_still_screen_proves_nothing_against_a_step(picture):
     activity = filmed(picture, seconds=20)
     inputs = GroundingInputs(
         spoken(5.0, 15.0, 27.0), duration=30.0, activity=activity, is_screen=True
@@ -310,7 +310,7 @@ def test_a_plain_or_still_screen_proves_nothing_against_a_step(picture: str):
 
 
 @pytest.mark.parametrize(("written", "status"), [(30.0, "said_only"), (10.0, "placed")])
-def test_slides_that_say_the_steps_do_not_show_them(written: float, status: str):
+def test_slides_that_say_the_steps_do_not_show_them(written, status):
     # six stills of 5 s, whose changes are too small for cuts: with text throughout slides, without
     # it stop motion
     film = edited(["hands"], 30)
@@ -349,7 +349,7 @@ def test_what_is_said_just_after_the_picture_ends_is_not_shown():
     assert informative_seconds(film, 11).tolist() == [1.0] * 11
 
 
-def stopped(moving: int, still: int) -> Activity:
+def stopped(moving, still):
     """Hands at work for so many seconds, then a picture that does not change."""
     film = edited(["hands"], moving + still)
     peaks = np.array(film.peak_changes)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stepline.grounding.ground import ground
 from stepline.grounding.online import OnlineGrounder
 from stepline.grounding.settings import GroundSettings
-from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
+from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 from stepline.vision import Activity
 
 RNG = np.random.default_rng(3)
@@ -21,20 +21,20 @@ NOISE = RNG.normal(size=(60, 32)).astype(np.float32)
 STARTS, SHOWN = (3.0, 13.0, 23.0, 33.0, 43.0), (5, 14, 24, 55, 45)
 
 
-def steps(*starts: float) -> list[Step]:
+def steps(*starts):
     return [
         Step(id=str(n), text=f"step {n}", said=Span(start, start + 3), sources=(n,))
         for n, start in enumerate(starts)
     ]
 
 
-def transcript(*starts: float) -> Transcript:
+def transcript(*starts):
     return Transcript(
         sentences=tuple(Sentence(text="mix", span=Span(start, start + 3)) for start in starts)
     )
 
 
-def pictures(strength: float = 2.0, shown: tuple[int, ...] = SHOWN) -> Matrix:
+def pictures(strength=2.0, shown=SHOWN):
     """Return 60 s of noise with the look of step k in the 7 s around each centre."""
     values = NOISE.copy()
     for k, center in enumerate(shown):
@@ -42,16 +42,14 @@ def pictures(strength: float = 2.0, shown: tuple[int, ...] = SHOWN) -> Matrix:
     return values
 
 
-def activity(seconds: int) -> Activity:
+def activity(seconds):
     rng = np.random.default_rng(0)
     looks, peaks = rng.random((60, 192)).astype(np.float32), rng.random(60).astype(np.float32)
     cuts = tuple(cut for cut in (9.0, 21.0, 30.0, 31.0, 40.0, 51.0) if cut < seconds)
     return Activity(peaks[:seconds] / 4, cuts, 1.0, peaks[:seconds], looks[:seconds])
 
 
-def known_at(
-    second: int, values: Matrix, said: tuple[float, ...] = STARTS, *, edited: bool = False
-) -> OnlineGrounder:
+def known_at(second, values, said=STARTS, *, edited=False):
     """Return a grounder that has heard and seen one video up to a second."""
     grounder = OnlineGrounder()
     for now in range(1, second + 1):

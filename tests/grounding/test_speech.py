@@ -21,15 +21,15 @@ from stepline.records import Sentence, Span, Step, Transcript
 LN3 = float(np.log(3))
 
 
-def sentence(start: float, end: float) -> Sentence:
+def sentence(start, end):
     return Sentence(text="words", span=Span(start, end))
 
 
-def step(name: str = "1") -> Step:
+def step(name="1"):
     return Step(id=name, text=f"step {name}")
 
 
-def sharp(**changes: float | str) -> CoarseSettings:
+def sharp(**changes):
     return CoarseSettings(temperature=1.0).model_copy(update=changes)
 
 
@@ -95,7 +95,7 @@ def test_the_earliest_of_equal_seconds_is_the_centre():
 
 
 @pytest.mark.parametrize(("floor", "kept"), [(0.25, 1), (0.26, 0)])
-def test_a_step_below_the_floor_is_dropped_with_its_reason(floor: float, kept: int):
+def test_a_step_below_the_floor_is_dropped_with_its_reason(floor, kept):
     heard = [sentence(i, i + 1) for i in range(4)]  # four equal narrations: 0.25 each
     likeness = np.zeros((1, 4), np.float32)
     found, dropped = coarse_spans(
@@ -141,7 +141,7 @@ TOLD_LINE_VECTORS = np.eye(4, dtype=np.float32)[:2]
 TOLD_SENTENCE_VECTORS = np.eye(4, dtype=np.float32)[[1, 0, 1, 3]]
 
 
-def placed_lines(settings: CoarseSettings) -> list[Span | None]:
+def placed_lines(settings):
     steps, dropped = place_steps(
         TOLD_LINES, TOLD, TOLD_LINE_VECTORS, TOLD_SENTENCE_VECTORS, duration=34.0, settings=settings
     )

@@ -38,7 +38,7 @@ needs_voice = pytest.mark.skipif(
 )
 
 
-def small_script() -> Script:
+def small_script():
     cut = Scene(
         kind="table",
         place="kitchen",
@@ -65,7 +65,7 @@ def small_script() -> Script:
     )
 
 
-def durations(path: Path) -> tuple[float, float, int]:
+def durations(path):
     """Return seconds of picture, seconds of sound and the number of frames, as the file says."""
     import av
 
@@ -80,7 +80,7 @@ def durations(path: Path) -> tuple[float, float, int]:
 
 
 @needs_voice
-def test_a_small_video_lasts_as_long_as_its_script_and_is_the_same_twice(tmp_path: Path) -> None:
+def test_a_small_video_lasts_as_long_as_its_script_and_is_the_same_twice(tmp_path):
     spoken = render(small_script(), tmp_path / "a.mp4", SMALL)
     render(small_script(), tmp_path / "b.mp4", SMALL)
     picture, sound, frames = durations(tmp_path / "a.mp4")
@@ -92,7 +92,7 @@ def test_a_small_video_lasts_as_long_as_its_script_and_is_the_same_twice(tmp_pat
 
 
 @needs_voice
-def test_no_one_speaks_twice_at_the_same_time(tmp_path: Path) -> None:
+def test_no_one_speaks_twice_at_the_same_time(tmp_path):
     spoken = render(small_script(), tmp_path / "a.mp4", SMALL)
     spans = [each.span for each in spoken.utterances if each.span]
     assert len(spans) == 2
@@ -101,7 +101,7 @@ def test_no_one_speaks_twice_at_the_same_time(tmp_path: Path) -> None:
 
 
 @needs_voice
-def test_speech_that_overruns_the_script_makes_the_video_longer(tmp_path: Path) -> None:
+def test_speech_that_overruns_the_script_makes_the_video_longer(tmp_path):
     late = small_script().model_copy(
         update={
             "utterances": (
@@ -115,13 +115,13 @@ def test_speech_that_overruns_the_script_makes_the_video_longer(tmp_path: Path) 
     assert durations(tmp_path / "a.mp4")[0] == pytest.approx(spoken.duration)
 
 
-def test_without_the_voice_the_error_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_voice_the_error_names_its_package(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(MediaError, match="apt-get install espeak-ng"):
         synthesize_speech("Nobody has said this before.", choose_voice(1))
 
 
-def test_an_utterance_waits_until_the_last_is_over() -> None:
+def test_an_utterance_waits_until_the_last_is_over():
     placed = schedule_utterances(
         [Utterance(at=1.0, text="a"), Utterance(at=2.0, text="b"), Utterance(at=9.0, text="c")],
         [3.0, 1.0, 1.0],
@@ -129,13 +129,13 @@ def test_an_utterance_waits_until_the_last_is_over() -> None:
     assert [each.span for each in placed] == [Span(1.0, 4.0), Span(4.18, 5.18), Span(9.0, 10.0)]
 
 
-def test_the_mouth_opens_where_it_is_loud() -> None:
+def test_the_mouth_opens_where_it_is_loud():
     speech = np.zeros(RATE, np.float32)
     speech[RATE // 2 :] = 0.3
     assert loudness_envelope(speech, 2, 2).tolist() == pytest.approx([0.0, 0.3 / 0.32])
 
 
-def test_at_least_forty_things_can_be_drawn_and_none_is_empty() -> None:
+def test_at_least_forty_things_can_be_drawn_and_none_is_empty():
     from random import Random
 
     assert len(THINGS_BY_NAME) >= 40
@@ -146,7 +146,7 @@ def test_at_least_forty_things_can_be_drawn_and_none_is_empty() -> None:
 
 
 @pytest.mark.parametrize("action", sorted(MOTIONS_BY_ACTION))
-def test_every_action_moves_something(action: str) -> None:
+def test_every_action_moves_something(action):
     stage = SceneRenderer(2, RenderSettings(width=96, height=64))
     scene = Scene(
         kind="table", place="workshop", action=action, item="spoon", target="bowl", props=("jar",)
@@ -156,7 +156,7 @@ def test_every_action_moves_something(action: str) -> None:
     assert np.abs(early - later).mean() > 0.4
 
 
-def test_the_demo_has_what_a_first_look_needs() -> None:
+def test_the_demo_has_what_a_first_look_needs():
     record = read_record(DEMO / "demo_truth.json")
     shown = [step for step in record.reference if step.status == "seen"]
     far = [
@@ -174,7 +174,7 @@ def test_the_demo_has_what_a_first_look_needs() -> None:
     assert len(record.transcript.sentences) >= len(record.reference) + 4
 
 
-def test_the_demo_truth_belongs_to_the_committed_video() -> None:
+def test_the_demo_truth_belongs_to_the_committed_video():
     record, script = (
         read_record(DEMO / "demo_truth.json"),
         read_script(Path(world.__file__).parent / "demo_script.json"),
@@ -188,9 +188,7 @@ def test_the_demo_truth_belongs_to_the_committed_video() -> None:
 
 
 @needs_voice
-def test_the_command_writes_a_video_with_its_truth(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_video_with_its_truth(tmp_path, capsys):
     from lab.drawn_videos import write_script
 
     write_script(small_script(), tmp_path / "small.json")
@@ -200,8 +198,6 @@ def test_the_command_writes_a_video_with_its_truth(
     assert tree["reference"][0]["spans"] == [[2.0, 6.0]]
 
 
-def test_a_missing_script_is_one_line_and_exit_code_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_script_is_one_line_and_exit_code_one(tmp_path, capsys):
     assert main(["render", str(tmp_path / "none.json"), str(tmp_path / "a.mp4")]) == 1
     assert capsys.readouterr().err.count("\n") == 1

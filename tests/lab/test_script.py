@@ -1,7 +1,6 @@
 """Scripts of drawn videos: what fits together, and what the script of a seed is like."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -26,7 +25,7 @@ TALK = Scene(kind="talk", place="kitchen")
 CUT = Scene(kind="table", place="kitchen", action="cut", item="knife", target="lemon")
 
 
-def script(**changes: object) -> Script:
+def script(**changes):
     fields: dict[str, object] = {
         "id": "small",
         "seed": 1,
@@ -40,7 +39,7 @@ def script(**changes: object) -> Script:
     return Script.model_validate({**fields, **changes})
 
 
-def test_a_script_survives_its_file(tmp_path: Path) -> None:
+def test_a_script_survives_its_file(tmp_path):
     made = make_script(7)
     write_script(made, tmp_path / "script.json")
     assert read_script(tmp_path / "script.json") == made
@@ -71,24 +70,24 @@ def test_a_script_survives_its_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_together_is_refused(changes: dict[str, object], reason: str) -> None:
+def test_what_does_not_fit_together_is_refused(changes, reason):
     with pytest.raises(ValidationError, match=reason):
         script(**changes)
 
 
-def test_a_file_that_is_not_a_script_is_named_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_script_is_named_in_one_line(tmp_path):
     (tmp_path / "bad.json").write_text('{"id": "x"}')
     with pytest.raises(DatasetError, match=r"bad\.json: not a script") as caught:
         read_script(tmp_path / "bad.json")
     assert "\n" not in str(caught.value)
 
 
-def test_truth_needs_spoken_times() -> None:
+def test_truth_needs_spoken_times():
     with pytest.raises(DatasetError, match="render it first"):
         true_record(script())
 
 
-def test_truth_holds_the_words_and_the_steps() -> None:
+def test_truth_holds_the_words_and_the_steps():
     said = (
         Utterance(at=0.5, text="Hello.", span=Span(0.5, 1.0)),
         Utterance(at=3.0, text="Cut it.", span=Span(3.0, 4.0)),
@@ -103,33 +102,33 @@ def test_truth_holds_the_words_and_the_steps() -> None:
 
 
 @pytest.fixture(scope="module")
-def scripts() -> list[Script]:
+def scripts():
     return [make_script(seed) for seed in range(50)]
 
 
-def estimated(script: Script, utterance: int) -> Span:
+def estimated(script, utterance):
     each = script.utterances[utterance]
     return Span(each.at, each.at + spoken_length(each.text, choose_voice(script.seed).speed))
 
 
-def test_the_same_seed_gives_the_same_script() -> None:
+def test_the_same_seed_gives_the_same_script():
     assert make_script(3) == make_script(3)
     assert make_script(3) != make_script(4)
 
 
-def test_there_are_many_tasks_and_every_step_can_be_drawn_and_said() -> None:
+def test_there_are_many_tasks_and_every_step_can_be_drawn_and_said():
     assert len(read_tasks()) >= 14
     assert all(8 <= len(task.steps) <= 12 for task in read_tasks())
     assert all(len(set(step.say)) >= 2 for task in read_tasks() for step in task.steps)
     assert len({task.name for task in read_tasks()}) == len(read_tasks())
 
 
-def test_videos_last_as_long_as_asked(scripts: list[Script]) -> None:
+def test_videos_last_as_long_as_asked(scripts):
     settings = ScriptSettings()
     assert all(settings.shortest <= script.duration <= settings.longest + 1 for script in scripts)
 
 
-def test_every_script_holds_eight_steps_or_more_a_greeting_and_chat(scripts: list[Script]) -> None:
+def test_every_script_holds_eight_steps_or_more_a_greeting_and_chat(scripts):
     for script in scripts:
         assert len(script.steps) >= 8
         assert script.utterances[0].text in chat_lines().greeting
@@ -137,15 +136,13 @@ def test_every_script_holds_eight_steps_or_more_a_greeting_and_chat(scripts: lis
         assert len(script.utterances) >= len(script.steps) + 4
 
 
-def test_about_a_sixth_of_the_steps_is_never_shown(scripts: list[Script]) -> None:
+def test_about_a_sixth_of_the_steps_is_never_shown(scripts):
     steps = [step for script in scripts for step in script.steps]
     share = sum(not step.spans for step in steps) / len(steps)
     assert 0.10 <= share <= 0.20
 
 
-def test_about_a_quarter_of_the_shown_steps_is_far_from_where_it_is_said(
-    scripts: list[Script],
-) -> None:
+def test_about_a_quarter_of_the_shown_steps_is_far_from_where_it_is_said(scripts):
     shown = [(script, step) for script in scripts for step in script.steps if step.spans]
     far = sum(
         distance(step.spans[0], estimated(script, step.utterance)) >= 5.0 for script, step in shown
@@ -153,9 +150,7 @@ def test_about_a_quarter_of_the_shown_steps_is_far_from_where_it_is_said(
     assert 0.18 <= far / len(shown) <= 0.34
 
 
-def test_the_other_steps_are_shown_around_a_second_after_they_are_said(
-    scripts: list[Script],
-) -> None:
+def test_the_other_steps_are_shown_around_a_second_after_they_are_said(scripts):
     offsets = []
     for script in scripts:
         for step in script.steps:
@@ -165,7 +160,7 @@ def test_the_other_steps_are_shown_around_a_second_after_they_are_said(
     assert 0.0 <= sum(offsets) / len(offsets) <= 2.5
 
 
-def test_shown_spans_have_the_length_asked_for(scripts: list[Script]) -> None:
+def test_shown_spans_have_the_length_asked_for(scripts):
     lengths = sorted(
         step.spans[0].duration for script in scripts for step in script.steps if step.spans
     )
@@ -173,7 +168,7 @@ def test_shown_spans_have_the_length_asked_for(scripts: list[Script]) -> None:
     assert lengths[0] >= 3.0
 
 
-def test_only_one_step_is_shown_at_a_time_and_inside_the_video(scripts: list[Script]) -> None:
+def test_only_one_step_is_shown_at_a_time_and_inside_the_video(scripts):
     for script in scripts:
         spans = sorted(
             (span for step in script.steps for span in step.spans), key=lambda span: span.start
@@ -182,7 +177,7 @@ def test_only_one_step_is_shown_at_a_time_and_inside_the_video(scripts: list[Scr
         assert spans[-1].end <= script.duration
 
 
-def test_where_a_step_is_true_its_own_action_is_drawn(scripts: list[Script]) -> None:
+def test_where_a_step_is_true_its_own_action_is_drawn(scripts):
     for script in scripts:
         task = next(task for task in read_tasks() if task.name == script.task)
         for step in script.steps:
@@ -197,7 +192,7 @@ def test_where_a_step_is_true_its_own_action_is_drawn(scripts: list[Script]) -> 
                 assert drawn <= wanted
 
 
-def test_hands_work_only_where_a_step_is_true(scripts: list[Script]) -> None:
+def test_hands_work_only_where_a_step_is_true(scripts):
     for script in scripts:
         shown = [span for step in script.steps for span in step.spans]
         for shot in script.shots:
@@ -207,7 +202,7 @@ def test_hands_work_only_where_a_step_is_true(scripts: list[Script]) -> None:
                 )
 
 
-def test_free_spans_are_what_is_left() -> None:
+def test_free_spans_are_what_is_left():
     assert free_spans([Span(2.0, 3.0), Span(5.0, 6.0)], 1.0, 8.0) == [
         Span(1.0, 2.0),
         Span(3.0, 5.0),
@@ -215,6 +210,6 @@ def test_free_spans_are_what_is_left() -> None:
     ]
 
 
-def test_distance_is_zero_where_spans_touch() -> None:
+def test_distance_is_zero_where_spans_touch():
     assert distance(Span(0.0, 2.0), Span(2.0, 3.0)) == 0.0
     assert distance(Span(0.0, 2.0), Span(5.5, 6.0)) == 3.5

@@ -18,7 +18,7 @@ from stepline.storage import read_record, write_record
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
 
 
-def sink() -> Record:
+def sink():
     told = [
         "welcome back to the channel",
         "unscrew the trap under the sink and let it drain",

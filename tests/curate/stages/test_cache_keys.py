@@ -1,7 +1,5 @@
 """Which settings decide which stage's result."""
 
-from pathlib import Path
-
 import pytest
 
 from stepline.curate.stage import Recipe, load_recipe, resolve_stages
@@ -12,7 +10,7 @@ from stepline.files.digests import file_digest
 from stepline.settings import load_settings
 
 
-def touched(*overrides: str) -> set[str]:
+def touched(*overrides):
     """Return the stages whose own settings differ once these are changed."""
     before, after = load_settings(Recipe), load_settings(Recipe, None, overrides)
     names = set(STAGE_TABLE) - {"sieve-swap", "export"}
@@ -43,7 +41,7 @@ def touched(*overrides: str) -> set[str]:
         ("threads=2", {"train", "refine"}),
     ],
 )
-def test_a_setting_touches_the_stages_that_read_it_alone(override: str, stages: set[str]) -> None:
+def test_a_setting_touches_the_stages_that_read_it_alone(override, stages):
     assert touched(override) == stages
 
 
@@ -55,11 +53,11 @@ def test_a_setting_touches_the_stages_that_read_it_alone(override: str, stages: 
         "source.kind=folder export.rows=10"
     ).split(),
 )
-def test_speed_and_places_touch_no_result(override: str) -> None:
+def test_speed_and_places_touch_no_result(override):
     assert touched(override) == set()
 
 
-def test_the_words_asked_of_a_model_count_only_where_one_is_asked() -> None:
+def test_the_words_asked_of_a_model_count_only_where_one_is_asked():
     assert touched("steps.writing.llm.floor=0.3") == set()
     asked = ("steps.writing.writer=llm", "steps.writing.llm.base_url=http://127.0.0.1:1/v1")
     one = load_settings(Recipe, None, [*asked, "steps.writing.llm.floor=0.3"])
@@ -70,7 +68,7 @@ def test_the_words_asked_of_a_model_count_only_where_one_is_asked() -> None:
     assert write(other) == write(elsewhere)  # the same model at another address
 
 
-def test_a_named_file_counts_by_its_bytes(tmp_path: Path) -> None:
+def test_a_named_file_counts_by_its_bytes(tmp_path):
     (tmp_path / "a").write_text("1")
     first = file_digest(tmp_path)
     assert file_digest(tmp_path / "a") != first
@@ -81,18 +79,18 @@ def test_a_named_file_counts_by_its_bytes(tmp_path: Path) -> None:
         file_digest(tmp_path / "b")
 
 
-def test_sieve_and_swap_asks_for_a_text_base() -> None:
+def test_sieve_and_swap_asks_for_a_text_base():
     with pytest.raises(SettingsError, match="stepline text-base build"):
         STAGE_TABLE["sieve-swap"].result_settings(load_recipe("sieve_swap"))
 
 
-def test_steps_are_encoded_in_the_space_of_the_features() -> None:
+def test_steps_are_encoded_in_the_space_of_the_features():
     assert text_encoder_name(load_settings(Recipe)) == "minilm"
     clip = load_settings(Recipe, None, ["steps.vision.backbone=clip", "steps.vision.path=weights"])
     assert text_encoder_name(clip) == "clip:weights"
 
 
-def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video() -> None:
+def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video():
     named = "steps.vision.vlm.base_url=http://127.0.0.1:8000/v1"
     assert touched(named, "steps.vision.vlm.requests=5") == {"ground"}
     assert touched("steps.vision.vlm.requests=5") == set()  # of nobody

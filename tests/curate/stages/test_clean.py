@@ -1,7 +1,5 @@
 """Which steps, sentences and videos the stages over the dataset keep."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from curate_cells import gathered, record, transcript
@@ -40,16 +38,16 @@ SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
         (StepScores(0.9, 0.8, 0.9, 0.2), PLACED_APART),
     ],
 )
-def test_a_step_goes_for_the_first_of_four_reasons(known: StepScores, reason: str | None) -> None:
+def test_a_step_goes_for_the_first_of_four_reasons(known, reason):
     assert drop_reason(SHOWN, known, SETTINGS) == reason
 
 
-def test_a_step_that_is_only_said_is_not_shown() -> None:
+def test_a_step_that_is_only_said_is_not_shown():
     said = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
     assert drop_reason(said, StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == NOT_SHOWN
 
 
-def test_four_readers_judge_the_steps_of_a_record() -> None:
+def test_four_readers_judge_the_steps_of_a_record():
     said = transcript("Chop the onion into small pieces.", "My grandmother loved her garden.")
     idle = SHOWN.model_copy(
         update={"id": "2", "text": "grandmother loved her garden", "sources": (1,)}
@@ -70,7 +68,7 @@ def test_four_readers_judge_the_steps_of_a_record() -> None:
     assert [one.reason for one in astray.dropped] == [PLACED_APART]
 
 
-def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path: Path) -> None:
+def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path):
     said = transcript("Chop the onion.")
     unseen = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
     records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
@@ -89,7 +87,7 @@ def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path:
     }
 
 
-def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path: Path) -> None:
+def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path):
     said = transcript("Chop the onion.", "I love this kitchen.")
     sentences = tuple(
         one.model_copy(update={"shown": p})
@@ -111,7 +109,7 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     )
 
 
-def test_a_step_without_sources_has_no_support() -> None:
+def test_a_step_without_sources_has_no_support():
     lonely = SHOWN.model_copy(update={"sources": ()})
     (known,) = clean.score_steps(record("a", lonely), ())
     assert known.support == 0.0

@@ -2,15 +2,13 @@
 placing for good."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from curate_cells import gathered, record, transcript
 
-from stepline.curate.stage import DatasetContext, Recipe, StageFailure, VideoItem, reject_video
+from stepline.curate.stage import Recipe, StageFailure, VideoItem, reject_video
 from stepline.curate.stages import gather, train
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
@@ -51,14 +49,14 @@ SMALL = [
 ]
 
 
-def recipe(*more: str) -> Recipe:
+def recipe(*more):
     listed = str(list(STAGES)).replace("'", '"')
     return load_settings(
         Recipe, None, [f"stages={listed}", *SMALL, "refine.rounds.teacher_epochs=1", *more]
     )
 
 
-def cells(number: int) -> dict[str, bytes]:
+def cells(number):
     """A video of 12 s in which two steps are told and shown, no two videos alike."""
     rng = np.random.default_rng(number)
     thing = THINGS[number % len(THINGS)]
@@ -89,7 +87,7 @@ def cells(number: int) -> dict[str, bytes]:
     }
 
 
-def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> DatasetContext:
+def over(folder, settings, count=6, **more):
     """Return what `gather` gets; the last video is a copy of the first."""
     made = [cells(number) for number in range(count)]
     made.append(made[0])
@@ -98,13 +96,13 @@ def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Data
         for number in range(count + 1)
     ]
 
-    def results(stage: str) -> Iterator[tuple[VideoItem, bytes]]:
+    def results(stage):
         yield from ((item, row[stage]) for item, row in zip(items, made, strict=True))
 
-    return replace(gathered(folder, settings, {}), items=items, results=results, **more)  # type: ignore[arg-type]
+    return replace(gathered(folder, settings, {}), items=items, results=results, **more)
 
 
-def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_path: Path) -> None:
+def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_path):
     failures = {"broken": StageFailure("broken", "probe", "error", "no picture")}
     refused = (reject_video("unwanted", "it is in another category"),)
     gather.run_gather(over(tmp_path / "gather", recipe(), failures=failures, refused=refused))
@@ -134,9 +132,7 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     }
 
 
-def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
-    tmp_path: Path,
-) -> None:
+def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tmp_path):
     one = over(tmp_path / "gather", recipe(), count=2)
     items = [replace(item, id=id) for item, id in zip(one.items, ("a/b", "c", "d"), strict=True)]
     rows = [cells(number) for number in range(3)]
@@ -145,7 +141,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
     )
     rows[2]["encode"] = pack_features(wide)
 
-    def results(stage: str) -> Iterator[tuple[VideoItem, bytes]]:
+    def results(stage):
         yield from ((item, row[stage]) for item, row in zip(items, rows, strict=True))
 
     gather.run_gather(replace(one, items=items, results=results))
@@ -158,7 +154,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
     assert sorted(FeatureStore(tmp_path / "gather" / FEATURES_FOLDER)) == ["c"]
 
 
-def test_gathering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_gathering_twice_gives_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         gather.run_gather(over(tmp_path / name, recipe()))
     files = [
@@ -173,9 +169,7 @@ def test_gathering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     )
 
 
-def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
-    tmp_path: Path,
-) -> None:
+def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tmp_path):
     settings = recipe(
         "place.shown_rate=0.5", "train.data.step_place=said", "refine.rounds.refine.agree=12.0"
     )
@@ -207,20 +201,20 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-def test_training_on_no_video_says_so(tmp_path: Path) -> None:
+def test_training_on_no_video_says_so(tmp_path):
     settings = recipe()
     gather.run_gather(gathered(tmp_path / "gather", settings, {}))
     with pytest.raises(DatasetError, match="no video with features is left to train on"):
         train.run_train(gathered(tmp_path / "train", settings, {"gather": tmp_path / "gather"}))
 
 
-def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> None:
+def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path):
     lost = {"a": StageFailure("a", "source", "left out", "its title is 'one\u2028two\x85'")}
     write_dataset(tmp_path, [], lost)
     assert read_stage_failures(tmp_path) == lost
 
 
-def test_a_damaged_list_of_what_is_left_out_is_reported(tmp_path: Path) -> None:
+def test_a_damaged_list_of_what_is_left_out_is_reported(tmp_path):
     (tmp_path / STAGE_FAILURES_FILE).write_text("{]\n")
     with pytest.raises(StoreError, match="not written by Stepline"):
         read_stage_failures(tmp_path)
@@ -230,13 +224,11 @@ ONIONS = "today we chop three onions and fry them slowly in a deep pan with butt
 PAINT = "sand the board along its grain then brush on two thin coats of varnish and let them dry over night"
 
 
-def signature(
-    finder: DuplicateFinder, id: str, text: str, duration: float = 20.0
-) -> VideoSignature:
+def signature(finder, id, text, duration=20.0):
     return VideoSignature(id, duration, f"digest {id}", finder.minhash(transcript(text)))
 
 
-def test_a_copy_is_recognised_by_its_bytes_and_the_first_is_kept() -> None:
+def test_a_copy_is_recognised_by_its_bytes_and_the_first_is_kept():
     finder = DuplicateFinder(0.9)
     first = signature(finder, "a", ONIONS)
     assert finder.find_duplicate_reason(first) is None
@@ -244,7 +236,7 @@ def test_a_copy_is_recognised_by_its_bytes_and_the_first_is_kept() -> None:
     assert finder.find_duplicate_reason(copy) == "it is a copy of a"
 
 
-def test_the_same_speech_is_one_video_and_a_longer_one_is_not() -> None:
+def test_the_same_speech_is_one_video_and_a_longer_one_is_not():
     finder = DuplicateFinder(0.9)
     assert finder.find_duplicate_reason(signature(finder, "a", ONIONS)) is None
     again = signature(finder, "b", ONIONS, 20.2)
@@ -254,7 +246,7 @@ def test_the_same_speech_is_one_video_and_a_longer_one_is_not() -> None:
     assert finder.minhash(transcript("hm")) is None
 
 
-def test_what_is_switched_off_finds_copies_alone() -> None:
+def test_what_is_switched_off_finds_copies_alone():
     finder = DuplicateFinder(1.0)
     videos = [signature(finder, id, ONIONS) for id in "ab"]
     assert [finder.find_duplicate_reason(video) for video in videos] == [None, None]
@@ -278,9 +270,7 @@ SAID = (
 )
 
 
-def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_out(
-    tmp_path: Path,
-) -> None:
+def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_out(tmp_path):
     (tmp_path / "toast.json").write_text(json.dumps([TOAST]))
     build_base([tmp_path / "toast.json"], tmp_path / "base")
     base = json.dumps(str(tmp_path / "base"))
@@ -307,6 +297,6 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
     assert read_stage_failures(tmp_path / "swap")["b"].reason == "no document goes with it"
 
 
-def test_without_a_base_there_is_nothing_to_swap_for(tmp_path: Path) -> None:
+def test_without_a_base_there_is_nothing_to_swap_for(tmp_path):
     with pytest.raises(SettingsError, match="sieve_swap.base is not set"):
         train.run_sieve_swap(gathered(tmp_path / "swap", Recipe(), {"gather": tmp_path}))

@@ -21,14 +21,14 @@ from stepline.records import FeatureSequence, Span, Step
 from stepline.vision import Activity, ScreenText
 
 
-def test_a_part_comes_back_from_its_bytes() -> None:
+def test_a_part_comes_back_from_its_bytes():
     step = Step(id="1", text="chop", said=Span(1.0, 2.5), spans=(Span(3.0, 4.0),))
     grounded = GroundedSteps(steps=(step,), kind="probability", report={"lag": 0.5})
     assert load_result(GroundedSteps, dump_result(grounded)) == grounded
     assert dump_result(grounded) == dump_result(load_result(GroundedSteps, dump_result(grounded)))
 
 
-def test_arrays_come_back_and_the_same_values_give_the_same_bytes() -> None:
+def test_arrays_come_back_and_the_same_values_give_the_same_bytes():
     arrays = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.ones(2, dtype=np.float16)}
     data = pack_arrays(FeatureHeader(backbone="conse", cuts=(1.5,)), arrays)
     looked, back = unpack_arrays(FeatureHeader, data)
@@ -38,14 +38,14 @@ def test_arrays_come_back_and_the_same_values_give_the_same_bytes() -> None:
     assert data == pack_arrays(looked, dict(reversed(arrays.items())))
 
 
-def test_a_damaged_cell_is_reported_as_one() -> None:
+def test_a_damaged_cell_is_reported_as_one():
     with pytest.raises(StoreError, match="is not a ProbeResult"):
         load_result(ProbeResult, b"{}")
     with pytest.raises(StoreError, match="has no arrays of FeatureHeader"):
         unpack_arrays(FeatureHeader, b"not safetensors at all")
 
 
-def test_pictures_come_back_with_their_motion_and_shots() -> None:
+def test_pictures_come_back_with_their_motion_and_shots():
     values = np.array([[0.6, 0.8], [1.0, 0.0]], dtype=np.float32)
     activity = Activity(
         np.zeros(2, np.float32),
@@ -71,11 +71,11 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
     )
 
 
-def test_nothing_seen_stays_nothing() -> None:
+def test_nothing_seen_stays_nothing():
     seen = unpack_features(pack_features(VisualFeatures()))
     assert (seen.features, seen.activity, seen.on_screen) == (None, None, ())
 
 
-def test_seconds_are_kept_to_the_millisecond_and_never_infinite() -> None:
+def test_seconds_are_kept_to_the_millisecond_and_never_infinite():
     assert round_seconds(3.14159) == 3.142
     assert round_seconds(float("inf")) == 0.0

@@ -2,9 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +34,6 @@ from stepline.curate.stages.per_video import (
     left_out_reason,
 )
 from stepline.errors import MediaError, WriterError
-from stepline.media import AudioBlock
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.speech import Speech
 from stepline.records import FeatureSequence, Span, Step
@@ -55,7 +51,7 @@ Then fry the onion in a pan.
 """
 
 
-def test_captions_replace_recognition(tmp_path: Path) -> None:
+def test_captions_replace_recognition(tmp_path):
     (tmp_path / "one.vtt").write_text(VTT)
     spoken = load_result(
         Speech, per_video.run_transcribe(work(Recipe(), captions=tmp_path / "one.vtt"))
@@ -63,7 +59,7 @@ def test_captions_replace_recognition(tmp_path: Path) -> None:
     assert spoken.transcript.sentences[0].text == "Chop the onion into small pieces."
 
 
-def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> None:
+def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells():
     item = VideoItem("one", duration=30.0)
     assert (
         load_result(Speech, per_video.run_transcribe(work(Recipe(), item))).transcript.sentences
@@ -73,10 +69,8 @@ def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> 
     assert unpack_features(per_video.run_encode(work(Recipe(), item))).features is None
 
 
-def test_what_is_said_in_a_video_is_recognised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def heard(blocks: Iterable[AudioBlock], *_: Any, **options: Any) -> TranscriptionResult:
+def test_what_is_said_in_a_video_is_recognised(tmp_path, monkeypatch):
+    def heard(blocks, *_, **options):
         assert options["models"] is not None
         seconds = sum(len(block.samples) for block in blocks) / 16_000
         return TranscriptionResult(transcript(f"It lasts {round(seconds)} seconds."))
@@ -91,7 +85,7 @@ def test_what_is_said_in_a_video_is_recognised(
     assert said == {"two": ["It lasts 2 seconds."], "silent": []}
 
 
-def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
+def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not():
     start = "sentences 1-10: provisional, from the extractive writer, because "
     late, useless = start + "the deadline passed", start + "the reply is not a numbered list"
     unsupported = start + "no sentence supports any step of the reply"
@@ -99,7 +93,7 @@ def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_no
     assert per_video.find_unanswered_part((useless, late)) == late
 
 
-def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[str, bytes]:
+def cells(*texts, steps, duration=20.0):
     rows = np.eye(20, 384, dtype=np.float32)
     return {
         "probe": dump_result(ProbeResult(duration=duration, picture=True, sound=True)),
@@ -109,7 +103,7 @@ def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[
     }
 
 
-def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
+def test_a_step_is_said_where_the_sentences_most_like_it_are():
     steps = (Step(id="1", text="fry the onion"), Step(id="2", text="chop the onion"))
     results = cells(*NARRATION.split(". "), steps=steps)
     placed = load_result(CoarseSteps, per_video.run_coarse(work(Recipe(), results=results)))
@@ -120,7 +114,7 @@ def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
     assert (first.sources, second.sources) == ((2,), (0,))
 
 
-def test_the_line_model_places_steps_in_their_order_where_the_recipe_asks_for_it() -> None:
+def test_the_line_model_places_steps_in_their_order_where_the_recipe_asks_for_it():
     sentences = (
         "We fry the onion.",
         "That comes much later in this video.",
@@ -136,7 +130,7 @@ def test_the_line_model_places_steps_in_their_order_where_the_recipe_asks_for_it
     assert [step.sources for step in in_order.steps] == [(2,), (3,)]
 
 
-def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_goes() -> None:
+def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_goes():
     recipe = load_settings(Recipe, None, ["coarse.said=cited"])
     said = transcript(*NARRATION.split(". ")).sentences
     steps = tuple(Step(id=str(n), text="do it", said=said[n].span, sources=(n,)) for n in (0, 2))
@@ -147,13 +141,13 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
     assert [one.what for one in placed.dropped] == ["sentence", "step"]
 
 
-def test_a_video_of_no_length_is_an_error() -> None:
+def test_a_video_of_no_length_is_an_error():
     results = cells("Chop it.", steps=(), duration=0.0)
     with pytest.raises(MediaError, match="its length is not known"):
         per_video.run_coarse(work(Recipe(), results=results))
 
 
-def test_captions_without_a_video_last_until_their_last_sentence_ends() -> None:
+def test_captions_without_a_video_last_until_their_last_sentence_ends():
     results = cells("Chop the onion.", "Fry it.", steps=(), duration=0.0)
     results["encode"] = pack_features(VisualFeatures())
     context = work(Recipe(), VideoItem("v", captions="v.vtt"), results=results)
@@ -161,7 +155,7 @@ def test_captions_without_a_video_last_until_their_last_sentence_ends() -> None:
     assert placed.duration == placed.transcript.sentences[-1].span.end
 
 
-def test_steps_that_no_one_can_see_are_only_said_and_not_judged() -> None:
+def test_steps_that_no_one_can_see_are_only_said_and_not_judged():
     steps = (Step(id="1", text="chop the onion"),)
     results = cells("Chop the onion.", steps=steps) | {
         "encode": pack_features(VisualFeatures(end=20.0))
@@ -175,7 +169,7 @@ def test_steps_that_no_one_can_see_are_only_said_and_not_judged() -> None:
     assert judged.judge is None
 
 
-def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
+def test_steps_are_grounded_and_sentences_judged_by_what_is_seen():
     steps = (Step(id="1", text="chop the onion"),)
     results = cells("Chop the onion.", steps=steps)
     results["coarse"] = per_video.run_coarse(work(Recipe(), results=results))
@@ -188,7 +182,7 @@ def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     assert judged.transcript.sentences[0].shown is None
 
 
-def test_labels_end_where_the_next_step_s_begin() -> None:
+def test_labels_end_where_the_next_step_s_begin():
     texts = ("chop the onion", "fry the onion", "salt the rice", "stir the soup")
     steps = tuple(Step(id=str(n), text=text) for n, text in enumerate(texts))
     results = cells(*(f"Now {text}." for text in texts), steps=steps)
@@ -220,14 +214,12 @@ SETTINGS = FilterSettings(shortest=5, longest=600, words=10, words_a_minute=15, 
         ("en", 0.0, 100, 2, None),  # of an unknown length nothing is said
     ],
 )
-def test_a_video_is_left_out_for_its_first_reason(
-    language: str | None, duration: float, words: int, steps: int, reason: str | None
-) -> None:
+def test_a_video_is_left_out_for_its_first_reason(language, duration, words, steps, reason):
     counts = FilterCounts(language=language, words=words, steps=steps)
     assert left_out_reason(counts, duration, SETTINGS) == reason
 
 
-def test_the_stage_counts_words_and_raises_the_reason() -> None:
+def test_the_stage_counts_words_and_raises_the_reason():
     spoken = Speech(transcript=transcript(*NARRATION.split(". ")))
     steps = tuple(Step(id=str(n), text="chop it") for n in range(2))
     results = {
@@ -241,7 +233,7 @@ def test_the_stage_counts_words_and_raises_the_reason() -> None:
         per_video.run_filter(work(Recipe(), results=few))
 
 
-def says_a(handler: Any) -> None:
+def says_a(handler):
     """Picture A for every step."""
     count = handler.question["messages"][0]["content"][0]["text"].split("\n\n")[1].count("<step>")
     reply = {str(n): {"after": "done", "shown": "A"} for n in range(1, count + 1)}
@@ -249,8 +241,8 @@ def says_a(handler: Any) -> None:
 
 
 def test_a_vision_language_model_is_asked_where_the_recipe_names_one(
-    small_video: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small_video, tmp_path, monkeypatch
+):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     steps = (
         Step(id="1", text="fry the onion", said=Span(8.0, 12.0)),
