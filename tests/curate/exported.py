@@ -68,22 +68,15 @@ def contents(tmp_path, count=5, **others):
     folder = tmp_path / "gathered-features"
     if not folder.exists():
         with FeatureWriter(folder) as writer:
-            for number in range(count):
-                if number != 1:
-                    writer.add(
-                        f"v{number:02}",
-                        np.full((3, 2), number, np.float32),
-                        rate=1.0,
-                        backbone="conse",
-                    )
+            for number in {*range(count)} - {1}:
+                values = np.full((3, 2), number, np.float32)
+                writer.add(f"v{number:02}", values, rate=1.0, backbone="conse")
     ids = [f"v{number:02}" for number in range(count)] + list(LEFT_OUT)
+    video = "/home/somebody/videos/{}.mp4"
     return DatasetContents(
         records=lambda: (record(number) for number in range(count)),
         left_out=LEFT_OUT,
-        items={
-            id: VideoItem(id, f"/home/somebody/videos/{id}.mp4", path=f"{id}.mp4", title=id)
-            for id in ids
-        },
+        items={id: VideoItem(id, video.format(id), path=f"{id}.mp4", title=id) for id in ids},
         stages=STAGES,
         settings={
             "probe": {"media": 1},

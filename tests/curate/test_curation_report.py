@@ -49,10 +49,12 @@ def test_counts_of_one_kept_video_by_hand():
         "84.0",  # seven words in 5 s, per minute
         "60.0",
     ]
-    assert (counts.narration_shown.sums, counts.narration_shown.texts) == (
-        [pytest.approx(0.9)],
-        [2],
-    )
+    shown = counts.narration_shown
+    assert (shown.sums, shown.texts) == ([pytest.approx(0.9)], [2])
+    told = " ".join(describe_biases(counts))
+    assert "100 % of the videos have one language: en." in told
+    assert "67 % of the videos are left out" in told
+    assert "100 % of neighbouring steps are shown in another order" in told
 
 
 def test_each_stage_has_the_videos_that_it_left_out_by_reasons_without_numbers():
