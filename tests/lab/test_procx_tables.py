@@ -20,19 +20,9 @@ from lab.procx.trials import (
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.report import report
 
-TINY = ProcxSize(
-    narrated=4,
-    captioned=6,
-    withheld=3,
-    rows=16,
-    width=16,
-    heads=2,
-    layers=1,
-    queries=30,
-    pretraining_steps=1,
-    finetuning_steps=1,
-    steps=1,
-)
+NETWORK = {"rows": 16, "width": 16, "heads": 2, "layers": 1, "queries": 30}
+STEPS = {"pretraining_steps": 1, "finetuning_steps": 1, "steps": 1}
+TINY = ProcxSize(narrated=4, captioned=6, withheld=3, **NETWORK, **STEPS)
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +35,13 @@ def corpus(folder):
     return procx_corpus(0, TINY, folder)
 
 
+def ids(samples):
+    return [one.id for one in samples]
+
+
 def test_no_video_is_trained_on_and_scored(corpus):
-    parts = [
-        {one.id for one in part}
-        for part in (
-            corpus.narrated["raw"],
-            *(x for c in corpus.captioned.values() for x in (c.train, c.test)),
-        )
-    ]
+    parts = [x for c in corpus.captioned.values() for x in (c.train, c.test)]
+    parts = [set(ids(part)) for part in (corpus.narrated["raw"], *parts)]
     assert [len(part) for part in parts] == [4, 6, 3, 6, 3]
     assert len(set.union(*parts)) == sum(map(len, parts))
 
@@ -60,7 +49,7 @@ def test_no_video_is_trained_on_and_scored(corpus):
 def test_the_wordings_of_narrated_videos_differ_as_sieve_and_swap_says(corpus):
     raw, sieved, swapped = (corpus.narrated[words] for words in ("raw", "only-sieve", "swap"))
     assert sum(len(one.spans) for one in raw) > 2 * sum(len(one.spans) for one in swapped)
-    assert [one.id for one in corpus.narrated["mix"]] == [one.id for one in (*sieved, *swapped)]
+    assert ids(corpus.narrated["mix"]) == ids((*sieved, *swapped))
     said = {text for one in raw for text in one.sentences}
     assert {text for one in sieved for text in one.sentences} & said
     assert not {text for one in swapped for text in one.sentences} <= said
@@ -74,9 +63,8 @@ def test_what_sieve_and_swap_made_is_kept(corpus, folder):
     procx_corpus.cache_clear()
     again = procx_corpus(0, TINY, folder)
     assert kept.stat().st_mtime_ns == before
-    assert [one.sentences for one in again.narrated["swap"]] == [
-        one.sentences for one in corpus.narrated["swap"]
-    ]
+    before, after = ([x.sentences for x in one.narrated["swap"]] for one in (corpus, again))
+    assert before == after
 
 
 def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
@@ -86,27 +74,22 @@ def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
         one.id: [(0.0, one.duration / 2, texts[0]), (one.duration / 2, one.duration, texts[1])]
         for one in part.test
     }
-    write_reference(
-        tmp_path / "reference.json", part.reference, {one.id: one.duration for one in part.test}
-    )
+    lengths = {one.id: one.duration for one in part.test}
+    write_reference(tmp_path / "reference.json", part.reference, lengths)
     write_predictions(tmp_path / "given.json", given)
     official = evaluate("youcook2", tmp_path / "given.json", tmp_path / "reference.json")
     found = score_events(part.reference, given)
     names = {"SODA-C": "SODA_c", "SODA-D": "SODA_d"}
     metrics = report(official, draws=2).metrics
-    assert {name: found[name] for name in METRIC_NAMES} == pytest.approx(
-        {name: 100 * metrics[names.get(name, name)].value for name in METRIC_NAMES}
-    )
+    for name in METRIC_NAMES:
+        value = metrics[names.get(name, name)].value
+        assert found[name] == pytest.approx(100 * value)
 
 
 def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus):
     trial = pretrained(PROCX_TRIAL, "swap", narrated_share=0.5, size=TINY)
-    assert [one.id for one in training_samples(trial.start, corpus)] == [
-        one.id for one in corpus.narrated["swap"][:2]
-    ]
-    assert [one.id for one in training_samples(trial, corpus)] == [
-        one.id for one in corpus.captioned["youcook2"].train
-    ]
+    assert ids(training_samples(trial.start, corpus)) == ids(corpus.narrated["swap"][:2])
+    assert ids(training_samples(trial, corpus)) == ids(corpus.captioned["youcook2"].train)
     assert len(first_fraction(corpus.narrated["raw"], 0.01)) == 1
 
 
