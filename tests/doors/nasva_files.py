@@ -58,18 +58,10 @@ CROSSTASK = {
 # WhisperX: id -> seconds, rows of (start, end, text): rows without a whole second, past the end of
 # the features, and ones that end after 1,200 s
 WHISPERX = {
-    "told-one": (
-        31,
-        [(0.0, 3.0, "first"), (3.1, 3.6, "short"), (4.25, 9.5, "then"), (20.0, 29.0, "last")],
-    ),
+    "told-one": (31, [(0, 3, "first"), (3.1, 3.6, "short"), (4.25, 9.5, "then"), (20, 29, "last")]),
     "told-two": (
         1230,
-        [
-            (5.0, 8.0, "early"),
-            (1190.5, 1199.5, "late"),
-            (1195.0, 1200.0, "cut"),
-            (1201, 1210, "no"),
-        ],
+        [(5, 8, "early"), (1190.5, 1199.5, "late"), (1195, 1200, "cut"), (1201, 1210, "no")],
     ),
     "told-three": (12, [(1.0, 2.5, "one"), (8.0, 15.0, "over the end")]),
 }
@@ -78,9 +70,8 @@ WHISPERX = {
 def network_state(shapes):
     """Return the weights that the released code's `Checkpointer` would store, without the fixed
     positions of seconds."""
-    return closed_forms.weights(
-        {name: shape for name, shape in shapes.items() if name != "visual_pos_enc.pe"}
-    )
+    known = {name: shape for name, shape in shapes.items() if name != "visual_pos_enc.pe"}
+    return closed_forms.weights(known)
 
 
 def text_rows(texts):
@@ -132,9 +123,8 @@ def _write_crosstask(folder, features):
     (release / "annotations").mkdir(parents=True, exist_ok=True)
     blocks = []
     for task, (title, steps) in CROSSTASK_TASKS.items():
-        blocks.append(
-            f"{task}\n{title}\nhttps://www.wikihow.com/x\n{len(steps)}\n{','.join(steps)}\n"
-        )
+        page = "https://www.wikihow.com/x"
+        blocks.append(f"{task}\n{title}\n{page}\n{len(steps)}\n{','.join(steps)}\n")
     (release / "tasks_primary.txt").write_text("\n".join(blocks) + "\n")
     with open(release / "videos.csv", "w", newline="") as file:
         for id, (task, seconds, marked) in CROSSTASK.items():

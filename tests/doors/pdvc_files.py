@@ -16,21 +16,12 @@ def features(id):
 def network_state(shapes):
     """Return PDVC's weights by its names. Layers that share a head, and what only proposals read, are
     left out."""
-    state = closed_forms.weights(
-        {
-            name: shape
-            for name, shape in shapes.items()
-            if not name.startswith(("transformer.decoder.bbox_head", "caption_head.1"))
-            and not name.startswith("transformer.pos_trans")
-        }
-    )
+    shared = ("transformer.decoder.bbox_head", "caption_head.1", "transformer.pos_trans")
+    own = {name: shape for name, shape in shapes.items() if not name.startswith(shared)}
+    state = closed_forms.weights(own)
     # points that reach past both ends of a video, boxes of all lengths, sentences that differ and end
-    factors = {
-        "sampling_offsets.bias": 10,
-        "layers.2.weight": 3,
-        "embed.weight": 12,
-        "logit.weight": 5,
-    }
+    factors = {"sampling_offsets.bias": 10, "layers.2.weight": 3}
+    factors |= {"embed.weight": 12, "logit.weight": 5}
     for name in state:
         for ending, factor in factors.items():
             if name.endswith(ending):
