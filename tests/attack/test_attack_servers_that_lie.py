@@ -154,11 +154,8 @@ def test_a_link_that_lies_ends_in_one_line(lie, tmp_path):
         yield next(pieces).replace(b"\r\n", b"\r\nContent-Type: text/html\r\n", 1)
         yield from pieces
 
-    with (
-        LyingServer(lambda: page(b"200 OK")) as server,
-        little_memory(),
-        pytest.raises(MediaError) as caught,
-    ):
+    lying = LyingServer(lambda: page(b"200 OK"))
+    with lying as server, little_memory(), pytest.raises(MediaError) as caught:
         for link in find_links(f"{server.url}/page", tmp_path, settings):
             fetch_link(link, tmp_path)
     assert "\n" not in str(caught.value)
@@ -167,11 +164,9 @@ def test_a_link_that_lies_ends_in_one_line(lie, tmp_path):
 def test_a_page_is_not_read_whole_beyond_its_limit():
     """However much a video may have."""
     limits = LinkLimits(LinkSettings(private=True))
-    with (
-        LyingServer(endless(OK + b"\r\n", b"x" * 65536)) as server,
-        open_url(server.url, limits) as answer,
-        pytest.raises(MediaError, match="more than 64 MiB for one page"),
-    ):
+    endless_page = LyingServer(endless(OK + b"\r\n", b"x" * 65536))
+    refused = pytest.raises(MediaError, match="more than 64 MiB for one page")
+    with endless_page as server, open_url(server.url, limits) as answer, refused:
         answer.read()
     assert MAX_WHOLE_BYTES == 64 * MIB
 
@@ -223,10 +218,9 @@ def told(outbox, url):
 def test_a_redirect_is_not_a_receipt_of_a_webhook(outbox, code):
     with serve() as elsewhere, serve() as server:
         elsewhere.pages["/"] = b"thanks"
-        head = (
-            f"HTTP/1.1 {code} Elsewhere\r\nLocation: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n"
-        )
-        with LyingServer(lambda: iter([head.encode()])) as hook:
+        place = f"Location: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n"
+        head = f"HTTP/1.1 {code} Elsewhere\r\n{place}".encode()
+        with LyingServer(lambda: iter([head])) as hook:
             fault = told(outbox, hook.url)
         assert elsewhere.asked == []
         assert server.asked == []
