@@ -55,24 +55,13 @@ class Browser:
         self._read, to_write = os.pipe()
         # Chromium reads commands from descriptor 3 and answers on 4; the shell puts them there.
         script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
-        command = [
-            "bash",
-            "-c",
-            script,
-            "bash",
-            CHROMIUM,
-            *FLAGS,
-            f"--user-data-dir={profile}",
-            "about:blank",
-        ]
-        quiet = subprocess.DEVNULL
+        line = ("bash", "-c", script, "bash", CHROMIUM, *FLAGS)
+        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         self._process = subprocess.Popen(
-            command,
+            [*line, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(to_read, to_write),
-            stdin=quiet,
-            stdout=quiet,
-            stderr=quiet,
             start_new_session=True,
+            **quiet,
         )
         os.close(to_read)
         os.close(to_write)
@@ -169,9 +158,8 @@ class Page:
 
     def run(self, expression):
         """Return the value of a JavaScript expression; a promise is awaited."""
-        reply = self.send(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
+        how = {"returnByValue": True, "awaitPromise": True}
+        reply = self.send("Runtime.evaluate", expression=expression, **how)
         assert "exceptionDetails" not in reply, reply
         return reply["result"].get("value")
 
@@ -217,26 +205,16 @@ class Page:
             "window.addEventListener(kind, (event) => { window.dragEnd = event.type; }, {capture: true, once: true})"
         )
         points = [(x + by * part / 4, y) for part in range(5)]
-        kinds = (
-            ("touchStart", "touchMove", "touchEnd")
-            if touch
-            else ("mousePressed", "mouseMoved", "mouseReleased")
-        )
+        fingers = ("touchStart", "touchMove", "touchEnd")
+        kinds = fingers if touch else ("mousePressed", "mouseMoved", "mouseReleased")
+        button = {"button": "left", "buttons": 1, "clickCount": 1}
         for number, (x, y) in enumerate([*points, points[-1]]):
             kind = kinds[0 if number == 0 else 2 if number == len(points) else 1]
             if touch:
                 places = [{"x": x, "y": y}] if kind != "touchEnd" else []
                 self.send("Input.dispatchTouchEvent", type=kind, touchPoints=places)
             else:
-                self.send(
-                    "Input.dispatchMouseEvent",
-                    type=kind,
-                    button="left",
-                    buttons=1,
-                    clickCount=1,
-                    x=x,
-                    y=y,
-                )
+                self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
         self.wait_until("window.dragEnd")
         assert self.run("window.dragEnd") == "pointerup"
         # what listens to the end comes after this listener
@@ -259,18 +237,16 @@ class Page:
         if not self.run("'axe' in globalThis"):
             source = Path(base.__file__).with_name("axe.min.js").read_text()
             self.send("Runtime.evaluate", expression=source)
-        found = self.run(
-            "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)"
-        )
+        asked = "axe.run(document, {resultTypes: ['violations']})"
+        found = self.run(f"{asked}.then(({{violations}}) => violations)")
         serious = [each for each in found if each["impact"] in ("serious", "critical")]
         return [(each["id"], node["html"][:200]) for each in serious for node in each["nodes"]]
 
     def press(self, key, code=0, text=None, modifiers=0):
         """Press and release a key, as a person does. modifiers: 1 Alt, 2 Ctrl, 8 Shift."""
         common = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
-        self.send(
-            "Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {})
-        )
+        typed = {"text": text} if text else {}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **common, **typed)
         self.send("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def screenshot(self, path, *, whole=True):
@@ -281,21 +257,14 @@ class Page:
     def complaints(self):
         """Return every console error, warning, violation of the policy, and uncaught exception."""
         self.run("0")
-        found = []
+        found, bad = [], ("error", "warning", "assert")
         for event in self.events:
             method, parameters = event["method"], event["params"]
             if method == "Runtime.exceptionThrown":
                 found.append(parameters["exceptionDetails"])
-            elif method == "Runtime.consoleAPICalled" and parameters["type"] in (
-                "error",
-                "warning",
-                "assert",
-            ):
+            elif method == "Runtime.consoleAPICalled" and parameters["type"] in bad:
                 found.append(parameters)
-            elif method == "Log.entryAdded" and parameters["entry"]["level"] in (
-                "error",
-                "warning",
-            ):
+            elif method == "Log.entryAdded" and parameters["entry"]["level"] in bad:
                 found.append(parameters["entry"])
         return found
 
@@ -308,9 +277,5 @@ class Page:
     def requests(self):
         """Return the address of everything that was asked for."""
         self.run("0")
-        sent = [
-            event["params"]
-            for event in self.events
-            if event["method"] == "Network.requestWillBeSent"
-        ]
-        return [parameters["request"]["url"] for parameters in sent]
+        sent = (one for one in self.events if one["method"] == "Network.requestWillBeSent")
+        return [event["params"]["request"]["url"] for event in sent]

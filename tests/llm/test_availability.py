@@ -37,13 +37,10 @@ def recognition(monkeypatch):
     assert heard == []
 
 
-def test_a_server_is_looked_for_and_not_asked():
+def test_a_server_is_looked_for_and_not_asked(nobody):
     with FakeServer(Answers.says("none")) as server:
         check_available(LlmSettings(base_url=server.url))
         assert server.asked == []
-
-
-def test_an_address_without_a_server_is_an_error_with_its_cure(nobody):
     with pytest.raises(WriterError, match=r"no server answers there .* correct writing.llm.base"):
         check_available(LlmSettings(base_url=nobody))
 
@@ -100,11 +97,8 @@ def test_a_missing_writer_ends_the_job_in_one_line_before_speech_is_recognised(
 ):
     missing = tmp_path / "none.gguf"
     for named in (f"base_url={nobody}", f"gguf={missing}"):
-        done = stepline(
-            "steps",
-            small_video,
-            *option_words(writer="llm", set=f"writing.llm.{named}", out=tmp_path / "out"),
-        )
+        words = option_words(writer="llm", set=f"writing.llm.{named}", out=tmp_path / "out")
+        done = stepline("steps", small_video, *words)
         assert done.exit_code == 1
         assert done.stderr.count("\n") == 1
         assert named.partition("=")[2] in done.stderr
