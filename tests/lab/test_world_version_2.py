@@ -15,9 +15,8 @@ TIMES = [[0.61, 4.14], [4.21, 6.65]]
 
 
 def world(**parts):
-    changed = {
-        name: getattr(SHORT_WORLD, name).model_copy(update=values) for name, values in parts.items()
-    }
+    kept = {name: getattr(SHORT_WORLD, name) for name in parts}
+    changed = {name: kept[name].model_copy(update=values) for name, values in parts.items()}
     return SHORT_WORLD.model_copy(update=changed)
 
 
@@ -29,14 +28,16 @@ def acting(video):
     return np.abs(scene.action).sum(axis=1) > 0
 
 
+def offsets(video):
+    """Return shown start - said start of each sentence, in seconds."""
+    lines = video.narration
+    windows = video.timeline.windows[lines.window[lines.shown]]
+    return windows[:, 0] - lines.times[lines.shown, 0]
+
+
 def median_offset(settings, count):
-    """Return the median of shown start - said start, in seconds."""
-    offsets = []
-    for video in stream(1, settings, count=count):
-        lines = video.narration
-        windows = video.timeline.windows[lines.window[lines.shown]]
-        offsets += (windows[:, 0] - lines.times[lines.shown, 0]).tolist()
-    return float(np.median(offsets))
+    found = [offsets(video) for video in stream(1, settings, count=count)]
+    return float(np.median(np.concatenate(found)))
 
 
 def test_version_1_is_what_it_was():
@@ -79,11 +80,7 @@ def test_pictures_follow_the_words_by_the_lag():
 
 def test_videos_differ_in_their_lag():
     def spread(settings):
-        found = []
-        for video in stream(1, settings, count=60):
-            lines = video.narration
-            windows = video.timeline.windows[lines.window[lines.shown]]
-            found.append(np.median(windows[:, 0] - lines.times[lines.shown, 0]))
+        found = [np.median(offsets(video)) for video in stream(1, settings, count=60)]
         return float(np.ptp(np.percentile(found, [25, 75])))
 
     assert spread(world(narration={"lag_spread": 6.0})) > spread(SHORT_WORLD) + 3

@@ -13,48 +13,26 @@ from stepline.settings import load_settings
 def touched(*overrides):
     """Return the stages whose own settings differ once these are changed."""
     before, after = load_settings(Recipe), load_settings(Recipe, None, overrides)
-    names = set(STAGE_TABLE) - {"sieve-swap", "export"}
-    return {
-        name
-        for name in names
-        if STAGE_TABLE[name].result_settings(before) != STAGE_TABLE[name].result_settings(after)
-    }
+    stages = {name: STAGE_TABLE[name] for name in set(STAGE_TABLE) - {"sieve-swap", "export"}}
+    changed = {n: s.result_settings(before) != s.result_settings(after) for n, s in stages.items()}
+    return {name for name in changed if changed[name]}
 
 
-@pytest.mark.parametrize(
-    ("override", "stages"),
-    [
-        ("filter.words=20", {"filter"}),
-        ("coarse.said=cited", {"coarse"}),
-        ("steps.nasva.coarse.grow=0.5", {"coarse"}),
-        ("steps.nasva.coarse.matching=line-model", {"coarse"}),
-        ("steps.nasva.ground.typical=7.5", {"ground"}),
-        ("steps.asr.beam=1", {"transcribe"}),
-        ("steps.vision.rate=2.0", {"encode"}),
-        ("steps.judge.seconds=4.0", {"judge"}),
-        ("gather.same_words=0.5", {"gather"}),
-        ("train.train.epochs=3", {"train"}),
-        ("refine.rounds.rounds=2", {"refine"}),
-        ("place.aligner.smooth=3", {"refine"}),
-        ("clean.shown=0.7", {"clean"}),
-        ("visible.shown=0.7", {"visible"}),
-        ("threads=2", {"train", "refine"}),
-    ],
-)
-def test_a_setting_touches_the_stages_that_read_it_alone(override, stages):
-    assert touched(override) == stages
+# a setting and the stages whose result it decides; speed and places decide none
+DECIDED = """filter.words=20 filter, coarse.said=cited coarse, steps.nasva.coarse.grow=0.5 coarse,
+steps.nasva.coarse.matching=line-model coarse, steps.nasva.ground.typical=7.5 ground,
+steps.asr.beam=1 transcribe, steps.vision.rate=2.0 encode, steps.judge.seconds=4.0 judge,
+gather.same_words=0.5 gather, train.train.epochs=3 train, refine.rounds.rounds=2 refine,
+place.aligner.smooth=3 refine, clean.shown=0.7 clean, visible.shown=0.7 visible,
+threads=2 train refine, steps.asr.threads=4, steps.vision.batch=8,
+steps.writing.llm.concurrency=8, train.train.readers=0, refine.train.save_every=5,
+engine.workers=2, limits.seconds=5.0, source.kind=folder, export.rows=10"""
 
 
-@pytest.mark.parametrize(
-    "override",
-    (
-        "steps.asr.threads=4 steps.vision.batch=8 steps.writing.llm.concurrency=8 "
-        "train.train.readers=0 refine.train.save_every=5 engine.workers=2 limits.seconds=5.0 "
-        "source.kind=folder export.rows=10"
-    ).split(),
-)
-def test_speed_and_places_touch_no_result(override):
-    assert touched(override) == set()
+@pytest.mark.parametrize("row", DECIDED.split(","), ids=str.strip)
+def test_a_setting_touches_the_stages_that_read_it_alone(row):
+    override, *stages = row.split()
+    assert touched(override) == set(stages)
 
 
 def test_the_words_asked_of_a_model_count_only_where_one_is_asked():
@@ -95,11 +73,9 @@ def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video
     assert touched(named, "steps.vision.vlm.requests=5") == {"ground"}
     assert touched("steps.vision.vlm.requests=5") == set()  # of nobody
     models = ("steps.vision.vlm.model=one", "steps.vision.vlm.model=other")
-    settings = [
-        STAGE_TABLE["ground"].result_settings(load_settings(Recipe, None, (named, model)))
-        for model in models
-    ]
-    assert settings[0] != settings[1]
+    ground = STAGE_TABLE["ground"].result_settings
+    first, second = (ground(load_settings(Recipe, None, (named, model))) for model in models)
+    assert first != second
     names = ("probe", "transcribe", "write", "encode", "coarse", "ground")
     for overrides, reads in (((), ()), ((named,), ("media",))):
         recipe = load_settings(Recipe, None, overrides).model_copy(update={"stages": names})

@@ -22,9 +22,8 @@ from stepline.curate.stages.gather import RECORDS_FILE, read_stage_failures, wri
 from stepline.records import Span, Step
 from stepline.storage import read_parquet
 
-SHOWN = Step(
-    id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="placed", score=0.9, sources=(0,)
-)
+PLACED = {"spans": (Span(0.0, 4.0),), "status": "placed", "score": 0.9, "sources": (0,)}
+SHOWN = Step(id="1", text="chop the onion", **PLACED)
 SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
 
 
@@ -40,22 +39,17 @@ SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
 )
 def test_a_step_goes_for_the_first_of_four_reasons(known, reason):
     assert drop_reason(SHOWN, known, SETTINGS) == reason
-
-
-def test_a_step_that_is_only_said_is_not_shown():
     said = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
     assert drop_reason(said, StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == NOT_SHOWN
 
 
 def test_four_readers_judge_the_steps_of_a_record():
     said = transcript("Chop the onion into small pieces.", "My grandmother loved her garden.")
-    idle = SHOWN.model_copy(
-        update={"id": "2", "text": "grandmother loved her garden", "sources": (1,)}
-    )
+    update = {"id": "2", "text": "grandmother loved her garden", "sources": (1,)}
+    idle = SHOWN.model_copy(update=update)
     unsaid = SHOWN.model_copy(update={"id": "3", "text": "pump up the tire"})
-    made = clean_record(
-        record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS
-    )
+    steps = (SHOWN, idle, unsaid)
+    made = clean_record(record("a", *steps, said=said), steps, SETTINGS)
     assert [step.id for step in made.steps] == ["1"]
     assert [one.reason for one in made.dropped] == [NO_STEP_WORDING, NO_SUPPORT]
     longer = SHOWN.model_copy(update={"spans": (Span(0.0, 5.0),)})
@@ -73,40 +67,30 @@ def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path)
     unseen = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
     records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
     (tmp_path / "gather").mkdir()
-    write_dataset(
-        tmp_path / "gather",
-        records,
-        {"c": StageFailure("c", "filter", "left out", "it is too short")},
-    )
+    before = {"c": StageFailure("c", "filter", "left out", "it is too short")}
+    write_dataset(tmp_path / "gather", records, before)
     clean.run_clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS_FILE)] == ["a"]
     left_out = read_stage_failures(tmp_path / "clean")
-    assert {id: one.reason for id, one in left_out.items()} == {
-        "b": TOO_FEW_STEPS,
-        "c": "it is too short",
-    }
+    reasons = {id: one.reason for id, one in left_out.items()}
+    assert reasons == {"b": TOO_FEW_STEPS, "c": "it is too short"}
 
 
 def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path):
     said = transcript("Chop the onion.", "I love this kitchen.")
-    sentences = tuple(
-        one.model_copy(update={"shown": p})
-        for one, p in zip(said.sentences, (0.8, 0.2), strict=True)
-    )
+    pairs = zip(said.sentences, (0.8, 0.2), strict=True)
+    sentences = tuple(one.model_copy(update={"shown": p}) for one, p in pairs)
     judged = record("a", said=said.model_copy(update={"sentences": sentences}))
     made = select_shown_sentences(judged, VisibleSettings(shown=0.5))
-    assert [(step.text, step.spans, step.score) for step in made.steps] == [
-        ("Chop the onion.", (Span(0.0, 4.0),), 0.8)
-    ]
+    (step,) = made.steps
+    assert (step.text, step.spans, step.score) == ("Chop the onion.", (Span(0.0, 4.0),), 0.8)
     assert [one.text for one in made.dropped] == ["I love this kitchen."]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
     clean.run_visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
-    assert (
-        read_stage_failures(tmp_path / "visible")["b"].reason
-        == "what is said in it could not be judged"
-    )
+    reason = read_stage_failures(tmp_path / "visible")["b"].reason
+    assert reason == "what is said in it could not be judged"
 
 
 def test_a_step_without_sources_has_no_support():

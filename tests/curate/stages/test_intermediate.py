@@ -47,33 +47,17 @@ def test_a_damaged_cell_is_reported_as_one():
 
 def test_pictures_come_back_with_their_motion_and_shots():
     values = np.array([[0.6, 0.8], [1.0, 0.0]], dtype=np.float32)
-    activity = Activity(
-        np.zeros(2, np.float32),
-        (1.0,),
-        1.0,
-        np.zeros(2, np.float32),
-        np.zeros((2, 192), np.float32),
-    )
+    still = np.zeros(2, np.float32)
+    activity = Activity(still, (1.0,), 1.0, still, np.zeros((2, 192), np.float32))
     lines = (ScreenText("Stir", Span(0.0, 2.0), 0.1),)
-    visual = VisualFeatures(
-        FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",), lines
-    )
+    rows = FeatureSequence(values, 1.0, "conse")
+    visual = VisualFeatures(rows, activity, None, 2.0, ("dark",), lines)
     seen = unpack_features(pack_features(visual))
-    assert seen.features is not None
-    assert seen.activity is not None
     assert np.allclose(seen.features.values, values, atol=1e-3)
-    assert seen.on_screen == lines
-    assert (seen.activity.cuts, seen.end, seen.warnings, seen.backbone) == (
-        (1.0,),
-        2.0,
-        ("dark",),
-        None,
-    )
-
-
-def test_nothing_seen_stays_nothing():
-    seen = unpack_features(pack_features(VisualFeatures()))
-    assert (seen.features, seen.activity, seen.on_screen) == (None, None, ())
+    assert (seen.on_screen, seen.activity.cuts) == (lines, (1.0,))
+    assert (seen.end, seen.warnings, seen.backbone) == (2.0, ("dark",), None)
+    nothing = unpack_features(pack_features(VisualFeatures()))
+    assert (nothing.features, nothing.activity, nothing.on_screen) == (None, None, ())
 
 
 def test_seconds_are_kept_to_the_millisecond_and_never_infinite():
