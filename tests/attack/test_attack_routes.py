@@ -12,24 +12,14 @@ import time
 from urllib.parse import quote
 
 import pytest
+import route_table
 from attacked_library import OTHER_IDS, OTHER_TITLE, SECRET, library_files, stored_rows
-from route_table import (
-    ENTRIES,
-    PARAMETER,
-    address,
-    models_of,
-    parameters_of,
-    routes_of,
-    text_fields,
-    with_names,
-    with_value,
-)
 from studio_server import serving
 
 
 def each_route(has=lambda entry: True):
     """Run a test on each route whose entry has what it attacks."""
-    routes = [route for route, entry in ENTRIES.items() if has(entry)]
+    routes = [route for route, entry in route_table.ENTRIES.items() if has(entry)]
     return pytest.mark.parametrize("route", routes, ids=" ".join)
 
 
@@ -59,7 +49,7 @@ class Client:
     def __init__(self, studio, attacked, route):
         self.studio, self.attacked, self.names = studio, attacked, attacked.names
         self.method, self.path = route
-        self.entry = ENTRIES[route]
+        self.entry = route_table.ENTRIES[route]
 
     def send(self, *, method=None, path=None, body=None, **headers):
         """Return the status, headers and body of the reply, in which nothing leaks; of a stream no
@@ -71,7 +61,7 @@ class Client:
             sent.pop(name, None)
             if value is not None:
                 sent[name] = value
-        path = address(self.path, self.entry, self.names) if path is None else path
+        path = route_table.address(self.path, self.entry, self.names) if path is None else path
         body = self.body() if body is None else body
         line = http.client.HTTPConnection("127.0.0.1", self.studio.port, timeout=60)
         try:
@@ -93,12 +83,12 @@ class Client:
             return self.entry.body.encode()
         if self.entry.body is None:
             return None if self.method in ("GET", "HEAD") else b""
-        return json.dumps(with_names(self.entry.body, self.names)).encode()
+        return json.dumps(route_table.with_names(self.entry.body, self.names)).encode()
 
     def raw(self, *lines, rest=b"", only_head=False):
         """All that comes back for a head of these lines, after the request's line and those that
         let a guest in, and the bytes that follow. only_head: do not wait for the end."""
-        target = address(self.path, self.entry, self.names)
+        target = route_table.address(self.path, self.entry, self.names)
         head = [
             f"{self.method} {target} HTTP/1.1",
             f"Host: 127.0.0.1:{self.studio.port}",
@@ -147,15 +137,15 @@ def untouched(attacked):
 
 def test_every_route_has_an_entry_and_every_text_of_it_is_attacked(attacked):
     with serving(attacked.folder_of_table()) as server:
-        routes = routes_of(server)
-        parameters = parameters_of(server)
-        models = models_of(server)
-    assert routes == set(ENTRIES), "give each route an entry in route_table.py"
-    for route, entry in ENTRIES.items():
-        assert set(PARAMETER.findall(route[1])) == set(entry.names), route
+        routes = route_table.routes_of(server)
+        parameters = route_table.parameters_of(server)
+        models = route_table.models_of(server)
+    assert routes == set(route_table.ENTRIES), "give each route an entry in route_table.py"
+    for route, entry in route_table.ENTRIES.items():
+        assert set(route_table.PARAMETER.findall(route[1])) == set(entry.names), route
         assert parameters.get(route, set()) <= set(entry.query), route
         assert models.get(route) in (None, entry.model), route
-    assert len(text_fields(ENTRIES["POST", "/api/videos"].model)) >= 5
+    assert len(route_table.text_fields(route_table.ENTRIES["POST", "/api/videos"].model)) >= 5
 
 
 @each_route()
@@ -178,7 +168,7 @@ def test_a_stranger_gets_nothing(stranger, attacked, guest, route):
         assert status in client.entry.statuses
         return
     before = stored_rows(attacked.root / "open")
-    path = address(client.path, client.entry, client.names)
+    path = route_table.address(client.path, client.entry, client.names)
     joint = "&" if "?" in path else "?"
     tries = (
         {"Authorization": None},
@@ -234,9 +224,9 @@ def test_a_page_of_another_site_gets_nothing(guest, client):
 def _methods_at(path):
     """The methods of every route that a request for an entry's path may reach."""
     methods = set()
-    for method, other in ENTRIES:
+    for method, other in route_table.ENTRIES:
         pattern = re.escape(other).replace(r"\{", "{").replace(r"\}", "}")
-        if re.fullmatch(PARAMETER.sub(".+", pattern), path):
+        if re.fullmatch(route_table.PARAMETER.sub(".+", pattern), path):
             methods.add(method)
     return methods | ({"HEAD"} if "GET" in methods else set())
 
@@ -283,7 +273,7 @@ def test_no_name_in_the_path_leads_elsewhere(client):
     valid = client.send(method="GET")[2] if client.method == "GET" else None
     for parameter in client.entry.names:
         for name in ENCODED_PATHS:
-            path = address(client.path, client.entry, client.names, **{parameter: name})
+            path = route_table.address(client.path, client.entry, client.names, **{parameter: name})
             status, _, data = client.send(path=quote(path, safe="/%?=&.~-+{}"))
             # A page of the studio is the same whatever video it is to show.
             is_the_page = status == 200 and data == valid and client.path.count("/") == 2
@@ -297,7 +287,7 @@ def test_no_text_of_a_query_leads_elsewhere(attacked, client):
         for text in HOSTILE_TEXTS:
             text = text.replace("{secret}", str(attacked.secret))
             query = client.entry.query | {name: text.encode("utf-8", "replace").decode()}
-            path = address(client.path, client.entry, client.names, query=query)
+            path = route_table.address(client.path, client.entry, client.names, query=query)
             status, _, data = client.send(path=path)
             assert status in (200, *REFUSALS), (name, text[:40], data)
 
@@ -305,11 +295,11 @@ def test_no_text_of_a_query_leads_elsewhere(attacked, client):
 @each_route(lambda entry: entry.model)
 def test_no_text_of_a_body_leads_elsewhere(guest, attacked, client, untouched):
     """Each text of the body's model in turn; what is taken in changes nothing but the library."""
-    valid = with_names(client.entry.body, client.names)
-    for place in text_fields(client.entry.model):
+    valid = route_table.with_names(client.entry.body, client.names)
+    for place in route_table.text_fields(client.entry.model):
         for text in HOSTILE_TEXTS:
             text = text.replace("{secret}", str(attacked.secret))
-            body = json.dumps(with_value(valid, place, text)).encode()
+            body = json.dumps(route_table.with_value(valid, place, text)).encode()
             status, _, data = client.send(body=body)
             assert status in (*client.entry.statuses, *REFUSALS), (place, text[:40], data)
             reply = json.loads(data) if status in (200, 201) and data else {}

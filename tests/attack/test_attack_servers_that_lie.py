@@ -61,31 +61,23 @@ def packed(coding, body):
     return answer
 
 
+def lie(head, piece):
+    """What comes after the line of the status: a head, and a piece again and again."""
+    return lambda status: endless(b"HTTP/1.1 " + status + b"\r\n" + head, piece)()
+
+
+CHUNKS, MUCH = b"Transfer-Encoding: chunked\r\n\r\n", b"x" * 65536
 # name: what comes after the request, from its status; each is more than any honest server sends.
 LIES = {
-    "a body without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\n\r\n<html>", b"x" * 65536
-    )(),
-    "chunks without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n<html>\r\n",
-        b"10000\r\n" + b"x" * 65536 + b"\r\n",
-    )(),
-    "a chunk's length without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x" * 65536
-    )(),
-    "trailers without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
-        b"X: " + b"x" * 60000 + b"\r\n",
-    )(),
+    "a body without end": lie(b"\r\n<html>", MUCH),
+    "chunks without end": lie(CHUNKS + b"6\r\n<html>\r\n", b"10000\r\n" + MUCH + b"\r\n"),
+    "a chunk's length without end": lie(CHUNKS + b"1;", MUCH),
+    "trailers without end": lie(CHUNKS + b"0\r\n", b"X: " + b"x" * 60000 + b"\r\n"),
     "a gzip bomb": packed("gzip", bomb),
     "a bomb in a bomb": packed("gzip, gzip", lambda: gzip.compress(bomb())),
-    "a status line without end": lambda _: endless(b"HTTP/1.1 200 ", b"x" * 65536)(),
-    "headers without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\n", b"X: " + b"x" * 1000 + b"\r\n"
-    )(),
-    "a header without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\nX: ", b"x" * 65536
-    )(),
+    "a status line without end": lambda _: endless(b"HTTP/1.1 200 ", MUCH)(),
+    "headers without end": lie(b"", b"X: " + b"x" * 1000 + b"\r\n"),
+    "a header without end": lie(b"X: ", MUCH),
     "interim answers without end": lambda _: endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 999)(),
 }
 

@@ -19,38 +19,20 @@ from stepline.records import Amount, Material, Record, Span, Step, Video
 from stepline.storage import write_record
 
 PANCAKES = {
-    "anna": (
-        "crack two eggs into a bowl",
-        "whisk the eggs with 1 cup of milk",
-        "sift 2 cups of flour into the bowl",
-        "melt butter in a hot pan",
-        "pour the batter into the pan",
-        "flip the pancake over",
-    ),
-    "ben": (
-        "break the eggs into a mixing bowl",
-        "pour in milk and beat with the eggs",
-        "add 3 cups of flour to the bowl",
-        "heat butter in the frying pan",
-        "ladle batter into the frying pan",
-        "turn the pancake to the other side",
-        "serve with maple syrup",
-    ),
+    "anna": """crack two eggs into a bowl, whisk the eggs with 1 cup of milk,
+        sift 2 cups of flour into the bowl, melt butter in a hot pan, pour the batter into the pan,
+        flip the pancake over""",
+    "ben": """break the eggs into a mixing bowl, pour in milk and beat with the eggs,
+        add 3 cups of flour to the bowl, heat butter in the frying pan,
+        ladle batter into the frying pan, turn the pancake to the other side,
+        serve with maple syrup""",
     # the butter first
-    "cleo": (
-        "melt some butter in a pan",
-        "crack three eggs into a bowl",
-        "sift 4 cups of flour into the bowl",
-        "pour batter into the hot pan",
-        "flip the pancake over",
-    ),
+    "cleo": """melt some butter in a pan, crack three eggs into a bowl,
+        sift 4 cups of flour into the bowl, pour batter into the hot pan, flip the pancake over""",
 }
-TYRE = (
-    "loosen the wheel nuts with a wrench",
-    "lift the car with a jack",
-    "take the flat tyre off",
-    "put the spare wheel on",
-)
+PANCAKES = {id: tuple(map(str.strip, text.split(","))) for id, text in PANCAKES.items()}
+TYRE = ("loosen the wheel nuts with a wrench", "lift the car with a jack")
+TYRE += ("take the flat tyre off", "put the spare wheel on")
 
 
 def make_record(id, texts, materials=()):

@@ -1,6 +1,7 @@
 import csv
 import gzip
 import json
+import math
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -309,6 +310,18 @@ def test_a_comma_in_a_crosstask_step_is_reported_and_not_cut(sample):
     said = "task 16815 has 2 steps by its count but 3 between commas"
     with pytest.raises(DatasetError, match=said):
         read("crosstask", folder)
+
+
+def test_every_flaw_of_a_span_has_its_reason_and_a_number_may_be_too_large(tmp_path):
+    spans = (0, math.inf), (-1, 2), (2, 2), (3, 2), (0, 1e9), (0, 9), (9, 9.5), (0, 9.5)
+    flaws = [span_flaw(start, end, 9.0) for start, end in spans]
+    assert flaws[:2] == ["the times are not finite numbers", "starts before the video does"]
+    assert flaws[2:5] == ["has no length", "ends before it starts", "lies past 360000 s"]
+    past = "starts at or after the end of the video"
+    assert flaws[5:] == [None, past, "ends after the end of the video"]
+    rows = {"v": [[1, 0, 10**400, "a"], [1, 3, 4, "whole"]]}
+    reading = read("htm-align", write(tmp_path / "htm_align.json", rows))
+    assert reading.reasons() == {"step: the times are not finite numbers": 1}
 
 
 def test_text_that_cannot_be_stored_is_rejected(tmp_path):

@@ -124,22 +124,13 @@ def test_predictions_for_a_video_that_nasva_leaves_out_are_not_unknown(tmp_path)
     assert (found.videos, found.extra) == (("a",), ("other",))
 
 
-@pytest.mark.parametrize(
-    "tree",
-    [
-        {"a": [1, 2]},
-        {"a": [1, 2, "x"]},
-        {"a": [1, 2, True]},
-        {"a": [[1, 2], [3]]},
-        {"a": [[1], [2]]},
-        {"a": 3},
-        {"a": [1, 2, 1e999]},
-        {"a": [[1, None], [1, 2], [1, 2]]},
-        {"z": [1]},
-        [],
-        {"a": {"alignability": [1, None, 2]}},
-    ],
+MALFORMED = (
+    *([1, 2], [1, 2, "x"], [1, 2, True], [[1, 2], [3]], [[1], [2]], 3, [1, 2, 1e999]),
+    *([[1, None], [1, 2], [1, 2]], {"alignability": [1, None, 2]}),
 )
+
+
+@pytest.mark.parametrize("tree", [*({"a": rows} for rows in MALFORMED), {"z": [1]}, []])
 def test_malformed_predictions_are_an_error_that_names_the_file(scored, tree):
     with pytest.raises(DatasetError, match=r"p\.json|null"):
         scored(tree)

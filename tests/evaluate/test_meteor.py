@@ -8,7 +8,7 @@ import pytest
 from metric_cases import case, needs_cases, needs_tables
 
 from stepline.errors import DatasetError, ModelError
-from stepline.evaluate.meteor import Meteor, score
+from stepline.evaluate.meteor import Meteor, score, words
 from stepline.evaluate.meteor.score import CaptionIndexer, find_candidates
 from stepline.evaluate.meteor.tables import (
     HASH_FACTOR,
@@ -16,13 +16,6 @@ from stepline.evaluate.meteor.tables import (
     hash_word,
     load_lexicon,
     load_phrases,
-)
-from stepline.evaluate.meteor.words import (
-    ALWAYS_KEPT,
-    KEPT_BEFORE_NUMBERS,
-    _load_stemmer,
-    split_words,
-    stem,
 )
 from stepline.evaluate.ptb import KNOWN_DIGESTS, PARAPHRASE_TABLE
 
@@ -142,11 +135,14 @@ def test_irregular_forms_share_the_synonyms_of_their_base():
     ],
 )
 def test_a_line_is_normalised_as_the_program_does(line, expected):
-    assert split_words(line, {"Dr": ALWAYS_KEPT, "No": KEPT_BEFORE_NUMBERS}) == expected
+    assert (
+        words.split_words(line, {"Dr": words.ALWAYS_KEPT, "No": words.KEPT_BEFORE_NUMBERS})
+        == expected
+    )
 
 
 def test_a_run_of_dots_is_quick_however_long():
-    assert split_words("." * 100_000, {}) == ["." * 100_000]
+    assert words.split_words("." * 100_000, {}) == ["." * 100_000]
 
 
 # today's Snowball says "add"; METEOR's does not
@@ -158,7 +154,7 @@ boyish boyish, 'em em, is is"""
 
 def test_stems_are_those_of_the_stemmer_of_its_time():
     pairs = [pair.split() for pair in STEMS.split(",")]
-    assert [stem(word) for word, _ in pairs] == [expected for _, expected in pairs]
+    assert [words.stem(word) for word, _ in pairs] == [expected for _, expected in pairs]
 
 
 def test_the_stemmer_reads_no_language_but_english():
@@ -173,11 +169,11 @@ def test_the_stemmer_reads_no_language_but_english():
 
 
 def test_without_the_stemmer_the_extra_is_named(monkeypatch):
-    _load_stemmer.cache_clear()
+    words._load_stemmer.cache_clear()
     monkeypatch.setattr("stepline.evaluate.meteor.words.find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"pip install -c constraints.txt 'stepline\[evaluate\]'"):
-        stem("neverstemmedbefore")
-    _load_stemmer.cache_clear()
+        words.stem("neverstemmedbefore")
+    words._load_stemmer.cache_clear()
 
 
 ROWS = [("at the moment", "currently"), ("at the moment", "now"), ("a lot", "much")]

@@ -6,17 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from lab.procx import trials
 from lab.procx.corpus import first_fraction, procx_corpus
 from lab.procx.rows import PDVC_TRIAL, PROCX_TRIAL, ProcxSize, pretrained
-from lab.procx.trials import (
-    METRIC_NAMES,
-    ProcxTrials,
-    score_events,
-    training,
-    training_samples,
-    write_predictions,
-    write_reference,
-)
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.report import report
 
@@ -75,35 +67,37 @@ def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
         for one in part.test
     }
     lengths = {one.id: one.duration for one in part.test}
-    write_reference(tmp_path / "reference.json", part.reference, lengths)
-    write_predictions(tmp_path / "given.json", given)
+    trials.write_reference(tmp_path / "reference.json", part.reference, lengths)
+    trials.write_predictions(tmp_path / "given.json", given)
     official = evaluate("youcook2", tmp_path / "given.json", tmp_path / "reference.json")
-    found = score_events(part.reference, given)
+    found = trials.score_events(part.reference, given)
     names = {"SODA-C": "SODA_c", "SODA-D": "SODA_d"}
     metrics = report(official, draws=2).metrics
-    for name in METRIC_NAMES:
+    for name in trials.METRIC_NAMES:
         value = metrics[names.get(name, name)].value
         assert found[name] == pytest.approx(100 * value)
 
 
 def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus):
     trial = pretrained(PROCX_TRIAL, "swap", narrated_share=0.5, size=TINY)
-    assert ids(training_samples(trial.start, corpus)) == ids(corpus.narrated["swap"][:2])
-    assert ids(training_samples(trial, corpus)) == ids(corpus.captioned["youcook2"].train)
+    assert ids(trials.training_samples(trial.start, corpus)) == ids(corpus.narrated["swap"][:2])
+    assert ids(trials.training_samples(trial, corpus)) == ids(corpus.captioned["youcook2"].train)
     assert len(first_fraction(corpus.narrated["raw"], 0.01)) == 1
 
 
 def test_trainings_take_about_as_many_steps_whatever_they_are_on():
     trial = PROCX_TRIAL.changed(size=ProcxSize(steps=300))
-    steps = [training(trial, count).epochs * -(-count // 8) for count in (12, 30, 60, 120, 600)]
+    steps = [
+        trials.training(trial, count).epochs * -(-count // 8) for count in (12, 30, 60, 120, 600)
+    ]
     assert all(abs(taken - 300) <= 38 for taken in steps)
 
 
 @pytest.mark.parametrize("system", [PROCX_TRIAL, PDVC_TRIAL], ids=["procx", "pdvc"])
 def test_every_system_trains_on_narration_then_captions(system, folder):
     trial = pretrained(system, "raw", size=TINY)
-    outcome = ProcxTrials(folder).outcome(trial)
-    start = ProcxTrials(folder).outcome(trial.start)
+    outcome = trials.ProcxTrials(folder).outcome(trial)
+    start = trials.ProcxTrials(folder).outcome(trial.start)
     assert set(start.scores) >= {f"{form} SODA-C" for form in ("youcook2", "tasty")}
     assert all(0 <= value <= 1000 for value in outcome.scores.values())
 
@@ -115,7 +109,7 @@ def test_a_trial_is_named_by_its_content():
 @pytest.mark.slow
 def test_a_trained_network_is_far_above_even_parts_with_one_sentence(tmp_path):
     """World 2, the first of the experiment, at its own size, without pre-training."""
-    scores = ProcxTrials(tmp_path).outcome(PROCX_TRIAL.changed(seed=2)).scores
+    scores = trials.ProcxTrials(tmp_path).outcome(PROCX_TRIAL.changed(seed=2)).scores
     part = procx_corpus(2, ProcxSize(), tmp_path).captioned["youcook2"]
     sentences = Counter(text for one in part.train for text in one.sentences)
     common, _ = sentences.most_common(1)[0]
@@ -123,6 +117,6 @@ def test_a_trained_network_is_far_above_even_parts_with_one_sentence(tmp_path):
     for one in part.test:
         cuts = np.linspace(0.0, one.duration, 7).tolist()
         even[one.id] = [(start, end, common) for start, end in pairwise(cuts)]
-    found = score_events(part.reference, even)
+    found = trials.score_events(part.reference, even)
     assert scores["youcook2 SODA-D"] > found["SODA-D"] + 8
     assert scores["youcook2 SODA-C"] > found["SODA-C"] + 2

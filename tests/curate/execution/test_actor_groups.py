@@ -120,31 +120,26 @@ def test_an_actor_that_does_not_start_is_replaced(ray):
     assert len(ray.handles) == MAX_FAILED_STARTS
 
 
+NOT_STARTED = f"^{MAX_FAILED_STARTS} actors in a row did not start, the last one: no disk"
+
+
 @pytest.mark.parametrize(
-    ("method", "errors", "error", "said"),
+    ("method", "fault", "count", "said"),
     [
-        (
-            "is_ready",
-            [LostError("trace\nno disk\n")] * MAX_FAILED_STARTS,
-            SteplineError,
-            f"^{MAX_FAILED_STARTS} actors in a row did not start, the last one: no disk",
-        ),
+        ("is_ready", LostError("trace\nno disk\n"), MAX_FAILED_STARTS, NOT_STARTED),
         (
             "run_videos",
-            [LostError("out of memory")] * MAX_LOSSES,
-            SteplineError,
-            f"^a: {MAX_LOSSES} actors were lost with it",
+            LostError("out of memory"),
+            MAX_LOSSES,
+            f"^a: {MAX_LOSSES} actors were lost",
         ),
-        (
-            "run_videos",
-            [TaskError(StoreError("the disk is full"))],
-            SteplineError,
-            "^the disk is full$",
-        ),
-        ("run_videos", [TaskError(ZeroDivisionError())], TaskError, None),
+        ("run_videos", TaskError(StoreError("the disk is full")), 1, "^the disk is full$"),
     ],
 )
-def test_what_ends_a_run_is_reported_in_one_line(ray, method, errors, error, said):
-    ray.fail[method] = list(errors)
-    with pytest.raises(error, match=said):
+def test_what_ends_a_run_is_reported_in_one_line(ray, method, fault, count, said):
+    ray.fail[method] = [fault] * count
+    with pytest.raises(SteplineError, match=said):
+        finished(ray, "a", max_actors=1)
+    ray.fail["run_videos"] = [TaskError(ZeroDivisionError())]
+    with pytest.raises(TaskError):
         finished(ray, "a", max_actors=1)

@@ -61,24 +61,15 @@ def test_videos_go_through_all_stages_and_a_rerun_computes_only_what_changed(tmp
     assert len(computed(out, stage="double")) == 7
 
 
-BROKEN = {
-    "bad": "corrupt",
-    "brood": "brood",
-    "crash": "segfault",
-    "empty": "",
-    "good": "one two",
-    "hang": "hang",
-    "hog": "hog",
-    "odd": "odd",
-    "quiet": "silent",
-    "share": "share",
-}
+BROKEN = {name: name for name in ("brood", "hang", "hog", "odd", "share")}
+BROKEN |= {"bad": "corrupt", "crash": "segfault", "empty": "", "good": "one two", "quiet": "silent"}
+MEMORY = ["read", "memory", "it took more than 400 MiB of memory"]
 LOST = {
     "bad": ["read", "error", "bad: nothing in it can be decoded"],
-    "brood": ["read", "memory", "it took more than 400 MiB of memory"],
+    "brood": MEMORY,
     "crash": ["read", "crash", "its process ended with signal SIGSEGV"],
     "hang": ["read", "hang", "it took more than 6 s"],
-    "hog": ["read", "memory", "it took more than 400 MiB of memory"],
+    "hog": MEMORY,
     "odd": ["read", "error", "ZeroDivisionError: by nothing"],
     "quiet": ["read", "left out", "nobody speaks"],
 }

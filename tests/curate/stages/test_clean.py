@@ -7,17 +7,6 @@ from curate_cells import gathered, record, transcript
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import Recipe, StageFailure
 from stepline.curate.stages import clean
-from stepline.curate.stages.clean import (
-    NO_STEP_WORDING,
-    NO_SUPPORT,
-    NOT_SHOWN,
-    PLACED_APART,
-    TOO_FEW_STEPS,
-    StepScores,
-    clean_record,
-    drop_reason,
-    select_shown_sentences,
-)
 from stepline.curate.stages.gather import RECORDS_FILE, read_stage_failures, write_dataset
 from stepline.records import Span, Step
 from stepline.storage import read_parquet
@@ -30,17 +19,19 @@ SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
-        (StepScores(0.9, 0.8, 0.9, 0.5), None),
-        (StepScores(0.4, 0.8, 0.9, 0.5), NO_STEP_WORDING),
-        (StepScores(0.9, 0.3, 0.9, 0.5), NO_SUPPORT),
-        (StepScores(0.9, 0.8, 0.4, 0.5), NOT_SHOWN),
-        (StepScores(0.9, 0.8, 0.9, 0.2), PLACED_APART),
+        (clean.StepScores(0.9, 0.8, 0.9, 0.5), None),
+        (clean.StepScores(0.4, 0.8, 0.9, 0.5), clean.NO_STEP_WORDING),
+        (clean.StepScores(0.9, 0.3, 0.9, 0.5), clean.NO_SUPPORT),
+        (clean.StepScores(0.9, 0.8, 0.4, 0.5), clean.NOT_SHOWN),
+        (clean.StepScores(0.9, 0.8, 0.9, 0.2), clean.PLACED_APART),
     ],
 )
 def test_a_step_goes_for_the_first_of_four_reasons(known, reason):
-    assert drop_reason(SHOWN, known, SETTINGS) == reason
+    assert clean.drop_reason(SHOWN, known, SETTINGS) == reason
     said = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
-    assert drop_reason(said, StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == NOT_SHOWN
+    assert (
+        clean.drop_reason(said, clean.StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == clean.NOT_SHOWN
+    )
 
 
 def test_four_readers_judge_the_steps_of_a_record():
@@ -49,17 +40,17 @@ def test_four_readers_judge_the_steps_of_a_record():
     idle = SHOWN.model_copy(update=update)
     unsaid = SHOWN.model_copy(update={"id": "3", "text": "pump up the tire"})
     steps = (SHOWN, idle, unsaid)
-    made = clean_record(record("a", *steps, said=said), steps, SETTINGS)
+    made = clean.clean_record(record("a", *steps, said=said), steps, SETTINGS)
     assert [step.id for step in made.steps] == ["1"]
-    assert [one.reason for one in made.dropped] == [NO_STEP_WORDING, NO_SUPPORT]
+    assert [one.reason for one in made.dropped] == [clean.NO_STEP_WORDING, clean.NO_SUPPORT]
     longer = SHOWN.model_copy(update={"spans": (Span(0.0, 5.0),)})
-    (kept,) = clean_record(record("a", SHOWN, said=said), (longer,), SETTINGS).steps
+    (kept,) = clean.clean_record(record("a", SHOWN, said=said), (longer,), SETTINGS).steps
     assert kept.spans == (Span(0.0, 5.0),)
     network = SETTINGS.model_copy(update={"spans": "network"})
-    assert clean_record(record("a", SHOWN, said=said), (longer,), network).steps == (SHOWN,)
+    assert clean.clean_record(record("a", SHOWN, said=said), (longer,), network).steps == (SHOWN,)
     apart = SHOWN.model_copy(update={"spans": (Span(20.0, 24.0),)})
-    astray = clean_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
-    assert [one.reason for one in astray.dropped] == [PLACED_APART]
+    astray = clean.clean_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
+    assert [one.reason for one in astray.dropped] == [clean.PLACED_APART]
 
 
 def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path):
@@ -73,7 +64,7 @@ def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path)
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS_FILE)] == ["a"]
     left_out = read_stage_failures(tmp_path / "clean")
     reasons = {id: one.reason for id, one in left_out.items()}
-    assert reasons == {"b": TOO_FEW_STEPS, "c": "it is too short"}
+    assert reasons == {"b": clean.TOO_FEW_STEPS, "c": "it is too short"}
 
 
 def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path):
@@ -81,7 +72,7 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     pairs = zip(said.sentences, (0.8, 0.2), strict=True)
     sentences = tuple(one.model_copy(update={"shown": p}) for one, p in pairs)
     judged = record("a", said=said.model_copy(update={"sentences": sentences}))
-    made = select_shown_sentences(judged, VisibleSettings(shown=0.5))
+    made = clean.select_shown_sentences(judged, VisibleSettings(shown=0.5))
     (step,) = made.steps
     assert (step.text, step.spans, step.score) == ("Chop the onion.", (Span(0.0, 4.0),), 0.8)
     assert [one.text for one in made.dropped] == ["I love this kitchen."]

@@ -11,15 +11,6 @@ from file_bytes import file_bytes
 
 from stepline.curate.stage import Recipe, StageFailure, VideoItem, reject_video
 from stepline.curate.stages import gather, train
-from stepline.curate.stages.gather import (
-    FEATURES_FOLDER,
-    RECORDS_FILE,
-    STAGE_FAILURES_FILE,
-    DuplicateFinder,
-    VideoSignature,
-    read_stage_failures,
-    write_dataset,
-)
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
     GroundedSteps,
@@ -105,7 +96,7 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     refused = (reject_video("unwanted", "it is in another category"),)
     for name in ("gather", "again"):
         gather.run_gather(over(tmp_path / name, recipe(), failures=failures, refused=refused))
-    records = list(read_parquet(tmp_path / "gather" / RECORDS_FILE))
+    records = list(read_parquet(tmp_path / "gather" / gather.RECORDS_FILE))
     ids = [f"video {number}" for number in range(6)]
     assert [one.id for one in records] == ids
     first = records[0]
@@ -115,8 +106,8 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     assert [step.status for step in first.steps] == ["placed", "placed"]
     assert (first.models["judge"], first.models["vision"]) == ("grounding", "conse")
     assert first.warnings == ("dark",)
-    assert sorted(FeatureStore(tmp_path / "gather" / FEATURES_FOLDER)) == ids
-    left_out = read_stage_failures(tmp_path / "gather")
+    assert sorted(FeatureStore(tmp_path / "gather" / gather.FEATURES_FOLDER)) == ids
+    left_out = gather.read_stage_failures(tmp_path / "gather")
     assert {id: (one.stage, one.reason) for id, one in left_out.items()} == {
         "broken": ("probe", "no picture"),
         "unwanted": ("source", "it is in another category"),
@@ -129,13 +120,13 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
 
 def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tmp_path):
     gather.run_gather(over(tmp_path / "a", recipe(), count=2, names="a/{}"))
-    (first, _) = read_parquet(tmp_path / "a" / RECORDS_FILE)
+    (first, _) = read_parquet(tmp_path / "a" / gather.RECORDS_FILE)
     assert first.warnings[-1] == "its features are left out: its id is not a plain name 'a/0'"
     gather.run_gather(over(tmp_path / "b", recipe(), count=2, wide=[1]))
-    first, second = read_parquet(tmp_path / "b" / RECORDS_FILE)
+    first, second = read_parquet(tmp_path / "b" / gather.RECORDS_FILE)
     assert first.warnings[-1] == "dark"
     assert second.warnings[-1].startswith("its features are left out: ")
-    assert sorted(FeatureStore(tmp_path / "b" / FEATURES_FOLDER)) == ["video 0"]
+    assert sorted(FeatureStore(tmp_path / "b" / gather.FEATURES_FOLDER)) == ["video 0"]
 
 
 def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tmp_path):
@@ -152,7 +143,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
         )
     assert (tmp_path / "one/train/run/aligner.safetensors").is_file()
     assert "50% of the steps count as shown" in told
-    records = list(read_parquet(tmp_path / "one/refine" / RECORDS_FILE))
+    records = list(read_parquet(tmp_path / "one/refine" / gather.RECORDS_FILE))
     assert len(records) == 24
     for refined in records:
         # One whose P(shown) is neither high nor low is placed, with a doubt.
@@ -161,7 +152,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
             assert (step.status == "placed") == (step.doubt is not None)
         assert refined.models["placing"] == {"network": "self-trained", "calibrated": True}
     network = "run/aligner.safetensors"
-    rest = (f"refine/{name}" for name in (RECORDS_FILE, STAGE_FAILURES_FILE, network))
+    rest = (f"refine/{name}" for name in (gather.RECORDS_FILE, gather.STAGE_FAILURES_FILE, network))
     for name in (f"train/{network}", *rest):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
@@ -176,11 +167,11 @@ def test_training_on_no_video_says_so(tmp_path):
 def test_reasons_are_read_again_and_a_damaged_list_of_them_is_reported(tmp_path):
     # with line breaks of Unicode's own
     lost = {"a": StageFailure("a", "source", "left out", "its title is 'one\u2028two\x85'")}
-    write_dataset(tmp_path, [], lost)
-    assert read_stage_failures(tmp_path) == lost
-    (tmp_path / STAGE_FAILURES_FILE).write_text("{]\n")
+    gather.write_dataset(tmp_path, [], lost)
+    assert gather.read_stage_failures(tmp_path) == lost
+    (tmp_path / gather.STAGE_FAILURES_FILE).write_text("{]\n")
     with pytest.raises(StoreError, match="not written by Stepline"):
-        read_stage_failures(tmp_path)
+        gather.read_stage_failures(tmp_path)
 
 
 ONIONS = "today we chop three onions and fry them slowly in a deep pan with butter until they are soft and golden"
@@ -188,11 +179,11 @@ PAINT = "sand the board along its grain then brush on two thin coats of varnish 
 
 
 def signature(finder, id, text, duration=20.0):
-    return VideoSignature(id, duration, f"digest {id}", finder.minhash(transcript(text)))
+    return gather.VideoSignature(id, duration, f"digest {id}", finder.minhash(transcript(text)))
 
 
 def test_a_copy_or_the_same_speech_is_one_video_and_the_first_is_kept():
-    finder = DuplicateFinder(0.9)
+    finder = gather.DuplicateFinder(0.9)
     first = signature(finder, "a", ONIONS)
     assert finder.find_duplicate_reason(first) is None
     copy = replace(signature(finder, "b", PAINT), digest=first.digest)
@@ -202,7 +193,7 @@ def test_a_copy_or_the_same_speech_is_one_video_and_the_first_is_kept():
     assert finder.find_duplicate_reason(signature(finder, "c", ONIONS, 40.0)) is None
     assert finder.find_duplicate_reason(signature(finder, "d", PAINT)) is None
     assert finder.minhash(transcript("hm")) is None
-    finder = DuplicateFinder(1.0)  # copies alone
+    finder = gather.DuplicateFinder(1.0)  # copies alone
     videos = [signature(finder, id, ONIONS) for id in "ab"]
     assert [finder.find_duplicate_reason(video) for video in videos] == [None, None]
 
@@ -231,11 +222,11 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
         )
     ]
     (tmp_path / "gather").mkdir()
-    write_dataset(tmp_path / "gather", videos, {})
+    gather.write_dataset(tmp_path / "gather", videos, {})
     train.run_sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
-    (made,) = read_parquet(tmp_path / "swap" / RECORDS_FILE)
+    (made,) = read_parquet(tmp_path / "swap" / gather.RECORDS_FILE)
     assert [(step.text, step.licence) for step in made.steps] == [(one, "CC0") for one in STEPS[:2]]
-    assert read_stage_failures(tmp_path / "swap")["b"].reason == "no document goes with it"
+    assert gather.read_stage_failures(tmp_path / "swap")["b"].reason == "no document goes with it"
 
 
 def test_without_a_base_there_is_nothing_to_swap_for(tmp_path):

@@ -11,18 +11,7 @@ from small_video import draw_video
 
 from stepline.curate.settings import FilterSettings
 from stepline.curate.stage import LeftOutError, Recipe, VideoItem
-from stepline.curate.stages import per_video
-from stepline.curate.stages.intermediate import (
-    CoarseSteps,
-    GroundedSteps,
-    JudgedTranscript,
-    ProbeResult,
-    dump_result,
-    load_result,
-    pack_features,
-    unpack_arrays,
-    unpack_features,
-)
+from stepline.curate.stages import intermediate, per_video
 from stepline.errors import MediaError, WriterError
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.speech import Speech
@@ -36,7 +25,7 @@ VTT = "WEBVTT\n\n00:01.000 --> 00:04.000\nChop the onion into small pieces.\n"
 
 def run(stage, result_type, *given, **more):
     """Run a stage of a video and return its result."""
-    return load_result(result_type, stage(work(*given, **more)))
+    return intermediate.load_result(result_type, stage(work(*given, **more)))
 
 
 def test_captions_replace_recognition(tmp_path):
@@ -49,8 +38,8 @@ def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells():
     item = VideoItem("one", duration=30.0)
     spoken = run(per_video.run_transcribe, Speech, Recipe(), item)
     assert spoken.transcript.sentences == ()
-    assert run(per_video.run_probe, ProbeResult, Recipe(), item).duration == 30.0
-    assert unpack_features(per_video.run_encode(work(Recipe(), item))).features is None
+    assert run(per_video.run_probe, intermediate.ProbeResult, Recipe(), item).duration == 30.0
+    assert intermediate.unpack_features(per_video.run_encode(work(Recipe(), item))).features is None
 
 
 def test_what_is_said_in_a_video_is_recognised(tmp_path, monkeypatch):
@@ -81,23 +70,29 @@ def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_no
 def cells(*texts, steps, duration=20.0):
     rows = np.eye(20, 384, dtype=np.float32)
     return {
-        "probe": dump_result(ProbeResult(duration=duration, picture=True, sound=True)),
-        "transcribe": dump_result(Speech(transcript=transcript(*texts))),
-        "write": dump_result(WrittenSteps(steps=steps)),
-        "encode": pack_features(VisualFeatures(FeatureSequence(rows, 1.0, "conse"), end=duration)),
+        "probe": intermediate.dump_result(
+            intermediate.ProbeResult(duration=duration, picture=True, sound=True)
+        ),
+        "transcribe": intermediate.dump_result(Speech(transcript=transcript(*texts))),
+        "write": intermediate.dump_result(WrittenSteps(steps=steps)),
+        "encode": intermediate.pack_features(
+            VisualFeatures(FeatureSequence(rows, 1.0, "conse"), end=duration)
+        ),
     }
 
 
 def coarse(results, recipe=None, item=None):
-    return run(per_video.run_coarse, CoarseSteps, recipe or Recipe(), item, results=results)
+    return run(
+        per_video.run_coarse, intermediate.CoarseSteps, recipe or Recipe(), item, results=results
+    )
 
 
 def ground_and_judge(results):
     """Run three stages and return grounded steps, arrays and the judged transcript."""
     results["coarse"] = per_video.run_coarse(work(Recipe(), results=results))
     results["ground"] = per_video.run_ground(work(Recipe(), results=results))
-    judged = run(per_video.run_judge, JudgedTranscript, Recipe(), results=results)
-    return *unpack_arrays(GroundedSteps, results["ground"]), judged
+    judged = run(per_video.run_judge, intermediate.JudgedTranscript, Recipe(), results=results)
+    return *intermediate.unpack_arrays(intermediate.GroundedSteps, results["ground"]), judged
 
 
 def test_a_step_is_said_where_the_sentences_most_like_it_are():
@@ -134,7 +129,7 @@ def test_captions_without_a_video_last_until_their_last_sentence_ends_and_a_vide
     results = cells("Chop the onion.", "Fry it.", steps=(), duration=0.0)
     with pytest.raises(MediaError, match="its length is not known"):
         coarse(results)
-    results["encode"] = pack_features(VisualFeatures())
+    results["encode"] = intermediate.pack_features(VisualFeatures())
     placed = coarse(results, item=VideoItem("v", captions="v.vtt"))
     assert placed.duration == placed.transcript.sentences[-1].span.end
 
@@ -143,7 +138,7 @@ def test_captions_without_a_video_last_until_their_last_sentence_ends_and_a_vide
 def test_steps_that_no_one_can_see_are_only_said_and_not_judged(seen):
     results = cells("Chop the onion.", steps=(Step(id="1", text="chop the onion"),))
     if not seen:
-        results["encode"] = pack_features(VisualFeatures(end=20.0))
+        results["encode"] = intermediate.pack_features(VisualFeatures(end=20.0))
     grounded, arrays, judged = ground_and_judge(results)
     (step,) = grounded.steps
     assert step.status in (("seen", "placed", "said_only") if seen else ("said_only",))
@@ -192,7 +187,7 @@ def test_the_stage_counts_words_and_raises_the_reason():
     steps = tuple(Step(id=str(n), text="chop it") for n in range(2))
     results = cells(*NARRATION.split(". "), steps=steps)
     assert b'"words":18' in per_video.run_filter(work(Recipe(), results=results))
-    few = results | {"write": dump_result(WrittenSteps(steps=()))}
+    few = results | {"write": intermediate.dump_result(WrittenSteps(steps=()))}
     with pytest.raises(LeftOutError, match="too few steps"):
         per_video.run_filter(work(Recipe(), results=few))
 
@@ -218,7 +213,9 @@ def test_a_vision_language_model_is_asked_where_the_recipe_names_one(
         options = [f"steps.vision.vlm.base_url={server.url}", "steps.vision.vlm.pause=0.0"]
         recipe = load_settings(Recipe, None, options)
         context = work(recipe, media=small_video, results=without)
-        header, arrays = unpack_arrays(GroundedSteps, per_video.run_ground(context))
+        header, arrays = intermediate.unpack_arrays(
+            intermediate.GroundedSteps, per_video.run_ground(context)
+        )
         assert header.vlm is not None
         assert header.vlm["requests"] == len(server.asked) > 0
     assert arrays["scores"].shape == (2, 20)
