@@ -29,9 +29,8 @@ def steps(*starts):
 
 
 def transcript(*starts):
-    return Transcript(
-        sentences=tuple(Sentence(text="mix", span=Span(start, start + 3)) for start in starts)
-    )
+    spans = [Span(start, start + 3) for start in starts]
+    return Transcript(sentences=tuple(Sentence(text="mix", span=span) for span in spans))
 
 
 def pictures(strength=2.0, shown=SHOWN):
@@ -56,23 +55,18 @@ def known_at(second, values, said=STARTS, *, edited=False):
         heard = [start for start in said if start + 3 <= now]
         grounder.update_steps(steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)])
         seen = FeatureSequence(values[:now], 1.0, "test")
-        grounder.update_pictures(
-            float(now), features=seen, activity=activity(now) if edited else None
-        )
+        looked = activity(now) if edited else None
+        grounder.update_pictures(float(now), features=seen, activity=looked)
     return grounder
 
 
 @pytest.mark.parametrize("edited", [False, True], ids=["one take", "edited"])
 def test_at_the_end_the_answer_is_that_of_ground(edited):
     grounder = known_at(60, pictures(), edited=edited)
-    offline = ground(
-        steps(*STARTS),
-        duration=60.0,
-        transcript=transcript(*STARTS),
-        features=FeatureSequence(pictures(), 1.0, "test"),
-        step_vectors=WORDS,
-        activity=activity(60) if edited else None,
-    )
+    video = {"duration": 60.0, "transcript": transcript(*STARTS)}
+    video["features"] = FeatureSequence(pictures(), 1.0, "test")
+    video["activity"] = activity(60) if edited else None
+    offline = ground(steps(*STARTS), **video, step_vectors=WORDS)
     online = grounder.finish(60.0)
     assert online.steps == offline.steps
     assert online.report == offline.report
@@ -88,17 +82,14 @@ def test_pictures_that_come_later_change_no_answer(now, seed):
     answers = []
     for values in (pictures(), other):
         grounder = OnlineGrounder()
-        grounder.update_steps(
-            steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)], sentence_vectors=WORDS
-        )
+        words = {"vectors": WORDS[: len(heard)], "sentence_vectors": WORDS}
+        grounder.update_steps(steps(*heard), transcript(*heard), **words)
         looked = activity(60)
         looked.thumbnails[now:] *= seed / 99
-        seen = replace(
-            looked, cuts=tuple(cut for cut in looked.cuts if cut < now or values is other)
-        )
-        grounder.update_pictures(
-            float(now), features=FeatureSequence(values, 1.0, "test"), activity=seen
-        )
+        cuts = tuple(cut for cut in looked.cuts if cut < now or values is other)
+        film = FeatureSequence(values, 1.0, "test")
+        seen = replace(looked, cuts=cuts)
+        grounder.update_pictures(float(now), features=film, activity=seen)
         answers.append(grounder.steps)
     assert answers[0] == answers[1]
 
