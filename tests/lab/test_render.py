@@ -3,6 +3,7 @@
 import json
 import shutil
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import lab.drawn_videos as world
 import stepline
 from lab.drawn_videos import RenderSettings, Script, read_script, render, true_record, write_script
-from lab.drawn_videos.__main__ import main
+from lab.drawn_videos import __main__ as command
 from lab.drawn_videos.motions import MOTIONS_BY_ACTION
 from lab.drawn_videos.paint import Pen
 from lab.drawn_videos.scene_renderer import SceneRenderer
@@ -157,14 +158,15 @@ def test_the_demo_truth_belongs_to_the_committed_video():
 
 
 @needs_voice
-def test_the_command_writes_a_video_with_its_truth(tmp_path, capsys):
+def test_the_command_writes_a_video_with_its_truth(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "render", partial(render, settings=SMALL))
     write_script(small_script(), tmp_path / "small.json")
-    assert main(["render", str(tmp_path / "small.json"), str(tmp_path / "small.mp4")]) == 0
+    assert command.main(["render", str(tmp_path / "small.json"), str(tmp_path / "small.mp4")]) == 0
     assert "1 true steps" in capsys.readouterr().out
     tree = json.loads((tmp_path / "small_truth.json").read_text())
     assert tree["reference"][0]["spans"] == [[2.0, 6.0]]
 
 
 def test_a_missing_script_is_one_line_and_exit_code_one(tmp_path, capsys):
-    assert main(["render", str(tmp_path / "none.json"), str(tmp_path / "a.mp4")]) == 1
+    assert command.main(["render", str(tmp_path / "none.json"), str(tmp_path / "a.mp4")]) == 1
     assert capsys.readouterr().err.count("\n") == 1
