@@ -6,21 +6,37 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.errors import MediaError, SettingsError, SteplineError
 from stepline.files.atomic_files import atomic_files, remove_partial_files
+from stepline.media import (
+    MAX_KEYFRAME_BYTES,
+    Thumbnails,
+    encode_jpeg,
+    join_clips,
+    probe,
+    read_frames_at,
+)
 from stepline.models.wys2.settings import SummarySettings
 from stepline.models.wys2.summary import SummarySegment, summarize
+from stepline.outputs import (
+    OUTPUTS,
+    WebAddresses,
+    find_outputs,
+    missing_outputs,
+    output_paths,
+    remove_clips,
+    safe_stem,
+    write_clips,
+    write_outputs,
+)
+from stepline.outputs.clips import sound_track_settings
+from stepline.outputs.text import shown_span
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
 from stepline.records import Record, ScreenTarget, Span
-
-if TYPE_CHECKING:
-    from stepline.media import Thumbnails
-    from stepline.outputs import WebAddresses
 
 log = logging.getLogger(__name__)
 
@@ -58,15 +74,11 @@ class OutputOptions:
     web: "WebAddresses | None" = None
 
     def __post_init__(self) -> None:
-        from stepline.outputs import find_outputs
-
         find_outputs(self.formats)
 
     @property
     def has_keyframes(self) -> bool:
         """Whether an output has pictures of the steps."""
-        from stepline.outputs import OUTPUTS
-
         return any(OUTPUTS[name].keyframes != "none" for name in self.formats)
 
 
@@ -82,14 +94,6 @@ def write_files(
         thumbnails: frames that were kept when the video was decoded. None: frames are decoded
             again.
     """
-    from stepline.outputs import (
-        missing_outputs,
-        output_paths,
-        remove_clips,
-        write_clips,
-        write_outputs,
-    )
-
     # all files appear together
     record = result.record
     with atomic_files() as files:
@@ -135,9 +139,6 @@ def extract_keyframes(
     A clicked step has the frame before the click, with a box around the click's target. Steps with
     the same second and span get frames of different seconds, spread evenly over the span.
     """
-    from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
-    from stepline.outputs.text import shown_span
-
     # steps that are shown at the same second in the same span
     ids_by_span: dict[tuple[float, Span], list[str]] = {}
     for step in record.steps:
@@ -213,8 +214,6 @@ def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
     """
     from PIL import Image, ImageDraw
 
-    from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg
-
     with Image.open(io.BytesIO(picture)) as opened:
         image = opened.convert("RGB")
     x, y, end_x, end_y = target.box
@@ -262,10 +261,6 @@ def write_summary(
     Raises SettingsError if a file that is not a summary has the same path. Raises MediaError if no
     step is shown or nothing can be cut, StoreError if `out` cannot be written.
     """
-    from stepline.media import join_clips
-    from stepline.outputs import safe_stem
-    from stepline.outputs.clips import sound_track_settings
-
     # what is kept, and where it goes
     segments = summarize(record, settings)
     film = out / f"{safe_stem(record.id)}{SUMMARY_SUFFIX}"
@@ -284,7 +279,6 @@ def write_summary(
 
 
 def _is_summary(path: Path) -> bool:
-    from stepline.media import probe
 
     try:
         return probe(path).comment == SUMMARY_COMMENT

@@ -36,7 +36,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -717,7 +717,7 @@ def _train_on_clips(
 
     unlabelled = clips.gather_unlabelled() if clips.gather_unlabelled is not None else None
     trained = train_with_pseudo_labels(
-        training.select_positive_pairs(is_positive),
+        list(compress(training.pairs, is_positive.tolist())),
         unlabelled,
         validation,
         train_round,
