@@ -37,3 +37,11 @@ def weights(shapes):
         values = base + scale * draw(name, size)
         state[name] = torch.tensor(values.reshape(shape), dtype=torch.float32)
     return state
+
+
+def marked_rows(text):
+    """Return rows [alignable, start, end, text] of HTM-Align, from "1 2.0 9.0 a text | ..."."""
+    rows = (row.split(maxsplit=3) for row in text.split("|"))
+    return [
+        [int(shown), float(start), float(end), said.strip()] for shown, start, end, said in rows
+    ]

@@ -11,28 +11,13 @@ WIDTH = 768  # InternVideo's; the code knows no other for it
 
 # HTM-Align: id -> seconds, rows of (alignable, start, end, text). Spans with whole and broken ends,
 # shorter than a row, over a row's edge, past the end, and a video that shows nothing.
+ONE = """1 2.0 9.0 chop the onion | 0 9.0 12.5 I love this pan | 1 12.25 20.75 fry it in butter |
+1 21.4 21.9 add the rice | 1 22.0 36.0 stir until it is soft | 1 5.5 30.5 keep the heat low"""
+TWO = """1 0 12 cut a board | 1 13.9 40.1 drill two holes | 0 41 44 my father had one |
+1 45 70 screw it to the wall | 1 0 64 wear gloves"""
 HTM_ALIGN = {
-    "aligned-one": (
-        37,
-        [
-            [1, 2.0, 9.0, "chop the onion"],
-            [0, 9.0, 12.5, "I love this pan"],
-            [1, 12.25, 20.75, "fry it in butter"],
-            [1, 21.4, 21.9, "add the rice"],
-            [1, 22.0, 36.0, "stir until it is soft"],
-            [1, 5.5, 30.5, "keep the heat low"],
-        ],
-    ),
-    "aligned-two": (
-        64,
-        [
-            [1, 0, 12, "cut a board"],
-            [1, 13.9, 40.1, "drill two holes"],
-            [0, 41, 44, "my father had one"],
-            [1, 45, 70, "screw it to the wall"],
-            [1, 0, 64, "wear gloves"],
-        ],
-    ),
+    "aligned-one": (37, closed_forms.marked_rows(ONE)),
+    "aligned-two": (64, closed_forms.marked_rows(TWO)),
     "aligned-three": (25, [[1, 3.2, 18.8, "knead the dough"]]),
     "talks-only": (30, [[0, 1, 5, "hello everyone"], [0, 6, 9, "see you"]]),
 }
