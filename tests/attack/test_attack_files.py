@@ -33,9 +33,6 @@ def folder(tmp_path):
     return path
 
 
-# ---------------------------------------------------------------- locks
-
-
 def assert_refused(lock, said):
     with pytest.raises(StoreError, match=said), lock_output(lock, lock.parent):
         pass
@@ -84,9 +81,6 @@ def test_a_lock_that_was_replaced_is_not_removed_at_the_end(folder):
         lock.unlink()
         lock.write_bytes(PRECIOUS)
     assert lock.read_bytes() == PRECIOUS
-
-
-# ---------------------------------------------------------------- files that grow, and downloads
 
 
 def test_a_file_that_grows_does_so_through_no_link(folder, precious):

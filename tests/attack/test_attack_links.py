@@ -50,8 +50,6 @@ def test_a_private_address_is_refused_in_every_spelling(server, tmp_path, spelli
     assert server.asked == []
 
 
-# ---------------------------------------------------------------- addresses that are none
-
 NO_ADDRESSES = (
     *"http://[bad/ http://[::1/ http://[::zz]/ http://a:b/v.mp4 http://a:99999/v.mp4".split(),
     *"http://:80/ http:///v.mp4 http://..example/ http://%/".split(),
@@ -96,8 +94,6 @@ def test_an_invalid_live_address_is_reported_with_its_cure(url):
 def test_an_address_is_shown_without_its_secrets(url, shown):
     assert display_url(url) == shown
 
-
-# ---------------------------------------------------------------- other programs
 
 SMIL = """<smil><body><switch>
 <video streamer="rtmp://127.0.0.1:{port}/live/" src="whisk.flv" system-bitrate="500000"/>
@@ -156,9 +152,6 @@ def test_an_extractor_finds_no_phantomjs(programs):
     with limited_youtube_dl(LinkLimits(OURS), {}) as downloader, pytest.raises(ExtractorError):
         PhantomJSwrapper(downloader.get_info_extractor("Generic"))
     assert programs() == ""
-
-
-# ---------------------------------------------------------------- names that change their meaning
 
 
 class Names:
@@ -236,8 +229,6 @@ def test_the_proxy_keeps_what_the_host_is_over_connections(server, monkeypatch):
             line.sendall(f"GET {server.url}/v.mp4 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert line.recv(100).split()[1] == b"200"
 
-
-# ---------------------------------------------------------------- secrets of a live address
 
 SECRET = "hunter2"
 

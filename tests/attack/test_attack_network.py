@@ -182,9 +182,6 @@ def test_a_request_with_one_clear_length_passes(head):
     check_framing(head)
 
 
-# ---------------------------------------------------------------- TLS
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     if shutil.which("openssl") is None:
@@ -303,9 +300,6 @@ def test_a_burst_of_connections_neither_fills_the_log_nor_ends_the_server(
         process.kill()
         process.wait()
     assert len(log.read_text()) < 20_000, log.read_text()[:4000]
-
-
-# ---------------------------------------------------------------- the token
 
 
 @pytest.mark.browser

@@ -132,9 +132,6 @@ def untouched(attacked):
     assert attacked.surroundings() == before
 
 
-# ---------------------------------------------------------------- the table is whole
-
-
 def test_every_route_has_an_entry_and_every_text_of_it_is_attacked(attacked):
     with serving(attacked.folder_of_table()) as server:
         routes = route_table.routes_of(server)
@@ -153,9 +150,6 @@ def test_the_valid_request_is_answered(client):
     """So what is refused below is refused for what is wrong with it."""
     status, _, data = client.send()
     assert status in client.entry.statuses, data
-
-
-# ---------------------------------------------------------------- strangers
 
 
 @each_route()
@@ -218,9 +212,6 @@ def test_a_page_of_another_site_gets_nothing(guest, client):
             assert status == 400, (word, data)
 
 
-# ---------------------------------------------------------------- methods, framing, size
-
-
 def _methods_at(path):
     """The methods of every route that a request for an entry's path may reach."""
     methods = set()
@@ -262,9 +253,6 @@ def test_a_body_that_makes_no_sense_is_refused(client):
         status, _, data = client.send(body=body)
         assert status in REFUSALS, (body[:20], data)
         assert b"\n" not in data
-
-
-# ---------------------------------------------------------------- paths
 
 
 @each_route(lambda entry: entry.names)

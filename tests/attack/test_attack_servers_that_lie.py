@@ -185,8 +185,6 @@ def test_a_server_that_drips_headers_is_left_in_time():
         open_url(server.url, limits)
 
 
-# ---------------------------------------------------------------- webhooks
-
 QUICK = LinkSettings(private=True, seconds=5.0)
 
 

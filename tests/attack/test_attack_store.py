@@ -216,9 +216,6 @@ def test_links_that_lead_out_of_the_library_are_no_job_and_no_folder_for_one(tmp
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-# ---------------------------------------------------------------- other rows
-
-
 def test_a_row_of_an_event_is_signed_only_where_it_is_one(folder, caplog):
     rows = [
         ("x", "job", '{"event": "job", "id": 1}'),
@@ -283,9 +280,6 @@ def test_a_database_that_runs_something_is_refused(folder, statement):
     change(folder, statement)
     with pytest.raises(StoreError, match="'evil'.*not Stepline's"):
         LibraryDatabase(folder)
-
-
-# ---------------------------------------------------------------- links in the place of databases
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
@@ -353,9 +347,6 @@ def test_a_full_disk_is_reported_as_one(tmp_path, small_video, limited_file_size
     with closing(Studio(made)) as studio, limited_file_size(40_000), full:
         for number in range(100):
             studio.jobs.add("x" * 2000, {"number": number})
-
-
-# ---------------------------------------------------------------- databases that are damaged
 
 
 def make_undecodable(path):

@@ -61,9 +61,6 @@ def wait_until(fact):
         time.sleep(0.02)
 
 
-# ---------------------------------------------------------------- what a record names
-
-
 @pytest.mark.parametrize("name", [".stepline-studio.sqlite", "v0.json", "secret", "video.mp4"])
 def test_a_record_gives_out_no_file_that_is_not_a_video(folder, tmp_path, name):
     keys = tmp_path / "keys"
@@ -162,9 +159,6 @@ def test_two_first_corrections_of_two_records_are_a_conflict(folder):
     theirs.close()
 
 
-# ---------------------------------------------------------------- nobody waits
-
-
 def test_no_one_waits_while_a_video_is_hashed(folder, tmp_path, monkeypatch):
     outside = tmp_path / "outside.mp4"
     shutil.move(folder / "v0.mp4", outside)
@@ -215,9 +209,6 @@ def test_a_file_that_cannot_be_read_has_no_digest(tmp_path, caplog):
     assert digests.get(path) == sha256(path)
     digests.close()
     assert digests.get(tmp_path) is None  # nobody begins any more
-
-
-# ---------------------------------------------------------------- uploads that nobody ends
 
 
 def begin(server, size=100):
@@ -272,9 +263,6 @@ def test_simultaneous_uploads_have_room_together(server, monkeypatch):
     assert [begin(server, size)[0] for _ in range(4)] == [201, 201, 201, 507]
 
 
-# ---------------------------------------------------------------- what grows with the past
-
-
 def test_a_correction_and_an_upload_read_nothing_of_those_before(folder, monkeypatch):
     rows_read = []
     read_rows = LibraryDatabase.rows
@@ -301,9 +289,6 @@ def test_a_correction_and_an_upload_read_nothing_of_those_before(folder, monkeyp
         assert counts[-1] <= counts[2], counts
 
 
-# ---------------------------------------------------------------- passwords
-
-
 def test_simultaneous_right_passwords_all_let_in():
     password = Password("open sesame")
     with ThreadPoolExecutor(8) as threads:  # more than the wrong ones that it bears
@@ -323,9 +308,6 @@ def test_simultaneous_wrong_passwords_are_counted():
     with ThreadPoolExecutor(20) as threads:
         answers = list(threads.map(wrong, range(20)))
     assert sorted(answers) == [False] * 5 + [429] * 15
-
-
-# ---------------------------------------------------------------- live runs
 
 
 def test_a_long_line_of_a_log_does_not_stop_the_stream(tmp_path, caplog):
