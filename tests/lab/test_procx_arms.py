@@ -61,16 +61,16 @@ def test_arms_take_the_rate_that_was_best_and_cells_are_run_once(study):
     study.tune(["ProcX"], [0], [(1e-3, 1), (3e-3, 1)])
     rates = {one["rate"]: one["SODA-D"] for one in written(study)["tuned"]}
     best = (max(rates, key=rates.get), 1)
-    arms = ["ProcX", "vanilla attention"]
-    assert [study.option_of(arm) for arm in arms] == [best, best]
-    study.compare(arms, [0], [0, 1])
+    both = ["ProcX", "vanilla attention"]
+    assert [study.option_of(arm) for arm in both] == [best, best]
+    study.compare(both, [0], [0, 1])
     tree = written(study)
     cells = [(one["arm"], one["seed"]) for one in tree["comparison"]]
-    assert cells == [(arm, seed) for seed in (0, 1) for arm in arms]
+    assert cells == [(arm, seed) for seed in (0, 1) for arm in both]
     claims = {f"key-aware above vanilla, {metric}" for metric in arms.METRIC_NAMES}
     assert {one["claim"] for one in tree["claims"]} == claims
     before = study.result.stat().st_mtime_ns
-    study.compare(arms, [0], [0, 1])
+    study.compare(both, [0], [0, 1])
     assert study.result.stat().st_mtime_ns == before
 
 

@@ -133,7 +133,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
     settings = recipe(
         "place.shown_rate=0.5", "train.data.step_place=said", "refine.rounds.refine.agree=12.0"
     )
-    gather.run_gather(over(tmp_path / "gather", settings, count=12))
+    gather.run_gather(over(tmp_path / "gather", settings, count=20))
     told = []
     for name in ("one", "two"):
         given = {"gather": tmp_path / "gather"}
@@ -144,7 +144,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
     assert (tmp_path / "one/train/run/aligner.safetensors").is_file()
     assert "50% of the steps count as shown" in told
     records = list(read_parquet(tmp_path / "one/refine" / gather.RECORDS_FILE))
-    assert len(records) == 12
+    assert len(records) == 20
     for refined in records:
         # One whose P(shown) is neither high nor low is placed, with a doubt.
         for step in refined.steps:
