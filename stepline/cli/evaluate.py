@@ -376,7 +376,6 @@ def _print_skipped_videos(reasons: dict[str, int]) -> None:
 
 
 def _report_missing(missing: dict[str, str], out: Path | None) -> None:
-
     lines = [f"missing: {id}: {reason}" for id, reason in missing.items()]
     print_message(*lines[:MAX_NAMED_VIDEOS])
     if len(missing) > MAX_NAMED_VIDEOS:

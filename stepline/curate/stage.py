@@ -110,8 +110,6 @@ class Collection:
     refused: Sequence[Rejected]
 
 
-StageKind = Literal["video", "dataset"]
-StageInput = Literal["media", "speech", "picture", "about", "where"]
 FailureKind = Literal["left out", "error", "hang", "crash", "memory"]
 
 
@@ -204,9 +202,9 @@ class DatasetContext:
     recipe: "Recipe"
     out: RemotePath
     results: Callable[[str], Iterator[tuple[VideoItem, bytes]]]
-    failures: Mapping[str, StageFailure] = field(default_factory=dict)  # by item id
-    refused: Sequence[Rejected] = ()
-    folders: Mapping[str, Path] = field(default_factory=dict)
+    failures: Mapping[str, StageFailure]  # by item id
+    refused: Sequence[Rejected]
+    folders: Mapping[str, Path]
     stage_settings: Mapping[str, JsonValue] = field(default_factory=dict)
     say: Callable[[str], None] = log.info
 
@@ -236,11 +234,11 @@ class Stage:
 
     name: str
     version: int
-    kind: StageKind
+    kind: Literal["video", "dataset"]
     run: Callable[[VideoContext], bytes] | Callable[[DatasetContext], None]
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
-    reads: tuple[StageInput, ...] = ()
+    reads: tuple[Literal["media", "speech", "picture", "about", "where"], ...] = ()
     settings: Callable[["Recipe"], JsonValue] | None = None
     suffix: str = ".json"
     gpu: Callable[["Recipe"], bool] | bool = False

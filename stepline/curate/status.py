@@ -65,7 +65,7 @@ class RunStatus:
     tasks_per_hour: float | None
     seconds_left: float | None
     unused_results: Mapping[str, int]
-    gpu_fallbacks: int = 0
+    gpu_fallbacks: int
 
 
 def run_status(out: RemotePath, stages: StageTable) -> RunStatus:

@@ -78,9 +78,9 @@ class LiveSession:
     files: RunFiles
     settings: StepsSettings
     emit: Callable[[LiveEvent], None]
-    options: LiveOptions = field(default_factory=LiveOptions)
-    backbone: "Backbone | None" = None
-    recognise: Recognise | None = None
+    options: LiveOptions
+    backbone: "Backbone | None"
+    recognise: Recognise | None
     stop: threading.Event = field(default_factory=threading.Event)
     sources: Sequence[LiveSource] = ()
 

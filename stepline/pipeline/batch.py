@@ -233,7 +233,6 @@ def _with_language(settings: StepsSettings | None, language: str | None) -> Step
 
 
 def _output_names(formats: Sequence[str] | str | None) -> tuple[str, ...]:
-
     if formats is None:
         return USUAL
     names = (formats,) if isinstance(formats, str) else formats
@@ -246,7 +245,6 @@ def _source_options(
     part: Span | None = None,
     title: str | None = None,
 ) -> SourceOptions:
-
     options: SourceOptions = {"part": part, "title": title}
     if captions is not None:
         options["captions"] = Path(captions)
@@ -448,7 +446,6 @@ def run_video(
 def _describe_feature_file(
     request: Request, settings: StepsSettings, options: OutputOptions
 ) -> VideoResult:
-
     if options.clips or request.part is not None:
         raise SettingsError(
             f"{request.path}: holds features, which have no picture and are used whole; leave "

@@ -160,7 +160,10 @@ class MotionMeter:
 
 
 def extract_features(
-    request: Request, info: MediaInfo, settings: StepsSettings, options: VisualOptions | None = None
+    request: Request,
+    info: MediaInfo,
+    settings: StepsSettings,
+    options: VisualOptions = VisualOptions(),
 ) -> VisualFeatures:
     """Extract the visual features of a video.
 
@@ -168,7 +171,7 @@ def extract_features(
         request: the video, or a part of it.
         info: streams and duration of the video file.
         settings: settings of all stages. Only `media` and `vision` are used.
-        options: None: the defaults.
+        options: what is measured, and by which network.
 
     Returns empty features without a picture or a backbone. If the settings name a file of features,
     these are returned instead of a network's.
@@ -180,7 +183,6 @@ def extract_features(
         return VisualFeatures()
 
     # what looks at the frames
-    options = options or VisualOptions()
     backbone = options.backbone or load_backbone(vision)
     ready = None
     if isinstance(backbone, PrecomputedBackbone):

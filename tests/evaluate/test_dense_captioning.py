@@ -18,12 +18,7 @@ from metric_cases import (
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import bootstrap_scores, point_estimate
-from stepline.evaluate.dense_captioning import (
-    CAPTION_METRICS,
-    DETECTION_METRICS,
-    densevid,
-    harmonic_mean_statistic,
-)
+from stepline.evaluate.dense_captioning import CAPTION_METRICS, densevid, harmonic_mean_statistic
 
 pytestmark = needs_tables
 
@@ -115,7 +110,7 @@ def test_only_the_garbage_of_2018_shares_nothing_but_costs_recall():
 def test_perfect_is_best_and_empty_is_zero():
     truth = {"v": [(0.0, 10.0, "cut the ripe onion now"), (10.0, 20.0, "fry it in hot oil")]}
     best, worst = densevid(truth, truth).mean, densevid(truth, {"v": []}).mean
-    metrics = (*CAPTION_METRICS, *DETECTION_METRICS)
+    metrics = (*CAPTION_METRICS, "precision", "recall", "F1")
     wanted = dict.fromkeys(metrics, 1.0) | {"CIDEr": 10.0}
     assert {metric: best[metric] for metric in metrics} == pytest.approx(wanted, abs=1e-6)
     assert {worst[metric] for metric in metrics} == {0.0}

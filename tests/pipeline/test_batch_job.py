@@ -10,7 +10,8 @@ import pytest
 from option_words import option_words
 from PIL import Image
 
-from stepline.media import MAX_KEYFRAME_BYTES, MediaReader, Thumbnails
+from stepline.media import MediaReader, Thumbnails
+from stepline.media.frames import MAX_KEYFRAME_BYTES
 from stepline.pipeline.output_files import (
     KEYFRAME_PIXELS,
     MIN_STEPS_FOR_SMALL_KEYFRAMES,

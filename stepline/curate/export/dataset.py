@@ -33,7 +33,6 @@ from stepline.curate.report.counts import (
     StageLosses,
     count_stage_losses,
     describe_biases,
-    sort_counts,
 )
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
@@ -44,6 +43,7 @@ from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB
 from stepline.networks.weights import known_weights
 from stepline.records import RECORD_VERSION, Record, Rejected, Video
+from stepline.sieve_swap.statistics import sort_counts
 from stepline.version import __version__
 
 # The hubs' words for numbers of videos.

@@ -378,13 +378,11 @@ def _cache_by_device(load: Callable[P, T]) -> Callable[P, T]:
 
 @_cache_by_device
 def _load_backbone(settings: VisionSettings) -> Backbone:
-
     return load_backbone(settings)
 
 
 @_cache_by_device
 def _load_text_encoder(name: str) -> TextEncoder:
-
     return load_text_encoder(name)
 
 
