@@ -18,6 +18,7 @@ FLAGS = (
 PATIENCE = 30.0  # s after which an unanswered command is an error
 # What Chromium answers for a page that is about to be another.
 GOING = ("navigated or closed", "context was destroyed", "Cannot find context")
+COMPLAINTS = ("error", "warning", "assert")
 CHROMIUM = shutil.which("chromium")
 
 CONTRAST = """(() => {
@@ -55,14 +56,10 @@ class Browser:
         self._read, to_write = os.pipe()
         # Chromium reads commands from descriptor 3 and answers on 4; the shell puts them there.
         script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
-        line = ("bash", "-c", script, "bash", CHROMIUM, *FLAGS)
+        chromium = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        self._process = subprocess.Popen(
-            [*line, f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(to_read, to_write),
-            start_new_session=True,
-            **quiet,
-        )
+        options = {"pass_fds": (to_read, to_write), "start_new_session": True, **quiet}
+        self._process = subprocess.Popen(["bash", "-c", script, "bash", *chromium], **options)
         os.close(to_read)
         os.close(to_write)
         self._buffer, self._last, self._pages = b"", 0, {}
@@ -158,8 +155,9 @@ class Page:
 
     def run(self, expression):
         """Return the value of a JavaScript expression; a promise is awaited."""
-        how = {"returnByValue": True, "awaitPromise": True}
-        reply = self.send("Runtime.evaluate", expression=expression, **how)
+        reply = self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in reply, reply
         return reply["result"].get("value")
 
@@ -205,16 +203,17 @@ class Page:
             "window.addEventListener(kind, (event) => { window.dragEnd = event.type; }, {capture: true, once: true})"
         )
         points = [(x + by * part / 4, y) for part in range(5)]
-        fingers = ("touchStart", "touchMove", "touchEnd")
-        kinds = fingers if touch else ("mousePressed", "mouseMoved", "mouseReleased")
-        button = {"button": "left", "buttons": 1, "clickCount": 1}
+        kinds = (
+            "touchStart touchMove touchEnd" if touch else "mousePressed mouseMoved mouseReleased"
+        )
+        kinds, pressed = kinds.split(), {"button": "left", "buttons": 1, "clickCount": 1}
         for number, (x, y) in enumerate([*points, points[-1]]):
             kind = kinds[0 if number == 0 else 2 if number == len(points) else 1]
             if touch:
                 places = [{"x": x, "y": y}] if kind != "touchEnd" else []
                 self.send("Input.dispatchTouchEvent", type=kind, touchPoints=places)
             else:
-                self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
+                self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **pressed)
         self.wait_until("window.dragEnd")
         assert self.run("window.dragEnd") == "pointerup"
         # what listens to the end comes after this listener
@@ -237,8 +236,9 @@ class Page:
         if not self.run("'axe' in globalThis"):
             source = Path(base.__file__).with_name("axe.min.js").read_text()
             self.send("Runtime.evaluate", expression=source)
-        asked = "axe.run(document, {resultTypes: ['violations']})"
-        found = self.run(f"{asked}.then(({{violations}}) => violations)")
+        found = self.run(
+            "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)"
+        )
         serious = [each for each in found if each["impact"] in ("serious", "critical")]
         return [(each["id"], node["html"][:200]) for each in serious for node in each["nodes"]]
 
@@ -257,14 +257,14 @@ class Page:
     def complaints(self):
         """Return every console error, warning, violation of the policy, and uncaught exception."""
         self.run("0")
-        found, bad = [], ("error", "warning", "assert")
+        found = []
         for event in self.events:
             method, parameters = event["method"], event["params"]
             if method == "Runtime.exceptionThrown":
                 found.append(parameters["exceptionDetails"])
-            elif method == "Runtime.consoleAPICalled" and parameters["type"] in bad:
+            elif method == "Runtime.consoleAPICalled" and parameters["type"] in COMPLAINTS:
                 found.append(parameters)
-            elif method == "Log.entryAdded" and parameters["entry"]["level"] in bad:
+            elif method == "Log.entryAdded" and parameters["entry"]["level"] in COMPLAINTS:
                 found.append(parameters["entry"])
         return found
 
@@ -277,5 +277,5 @@ class Page:
     def requests(self):
         """Return the address of everything that was asked for."""
         self.run("0")
-        sent = (one for one in self.events if one["method"] == "Network.requestWillBeSent")
+        sent = [event for event in self.events if event["method"] == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in sent]

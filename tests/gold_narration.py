@@ -98,7 +98,7 @@ def labelled_narrations(folder):
     for name, label in json.loads((folder / "labels.json").read_text()).items():
         captions = read_captions(folder / "captions" / Path(label["captions"]).name, video_id=name)
         sentences = captions.transcript.sentences
-        steps: dict[int, tuple[str, ...]] = {}
+        steps = {}
         for step in label["steps"]:
             if step["must"]:
                 index = _nearest(sentences, step["start"], step["end"])
@@ -134,7 +134,7 @@ class GoldServer:
 
     def _steps_of(self, lines):
         """Return the right steps of the sentences that a question holds."""
-        by_text: dict[str, list[int]] = {}
+        by_text = {}
         for index, sentence in enumerate(self.narration.transcript.sentences):
             by_text.setdefault(" ".join(sentence.text.split()), []).append(index)
         first = min(by_text.get(lines[0], [0]))

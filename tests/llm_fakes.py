@@ -106,7 +106,7 @@ class FakeServer:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
-        self._http.over = threading.Event()  # type: ignore[attr-defined]
+        self._http.over = threading.Event()
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def __enter__(self):
@@ -115,7 +115,7 @@ class FakeServer:
         return self
 
     def __exit__(self, *error):
-        self._http.over.set()  # type: ignore[attr-defined]
+        self._http.over.set()
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()

@@ -38,9 +38,7 @@ def assert_refused(lock, said):
         pass
 
 
-def test_a_lock_that_is_a_link_or_a_pipe_is_refused_and_its_target_stays(
-    folder, precious, tmp_path
-):
+def test_a_lock_that_is_a_link_is_refused_and_its_target_stays(folder, precious, tmp_path):
     lock = folder / LOCK_NAME
     lock.symlink_to(precious)
     assert_refused(lock, "is a link.*remove it")
