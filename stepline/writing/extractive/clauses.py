@@ -19,7 +19,7 @@ ClauseKind = Literal["imperative", "you", "we", "i", "title"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
 CATENATIVE_VERBS = word_set(
-    "go start begin continue keep finish proceed want need have like try get love prefer come"
+    "go start begin continue keep finish proceed want need have like try get love prefer recommend come"
 )
 # Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
 PERFECT_AUXILIARIES = word_set("have has had 've")
