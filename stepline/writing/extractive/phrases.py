@@ -226,8 +226,8 @@ def complement_tokens(
     remaining = [token for token in tokens if token not in dropped]
     # "until it is smooth, YOU don't want any lumps"
     for index, token in enumerate(remaining[1:], start=1):
-        is_further = token.i > head.i and token.lower_ in KIND_OF_SUBJECT
-        if is_further and remaining[index - 1].text == ",":
+        begins_clause = token.lower_ in KIND_OF_SUBJECT and remaining[index - 1].text == ","
+        if begins_clause and head.head.lemma_ != "ensure":
             del remaining[index:]
             break
     while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):
