@@ -287,8 +287,8 @@ MIN_NAME_PROBABILITY = 0.9
 # P from which a step is not joined to one that names something else
 MIN_LIKELY_PROBABILITY = 0.5
 # What these act on is work, not a thing: "repeat this on the other side".
-WORK_VERBS = frozenset(("do", "repeat", "redo"))
-NAMEABLE_PRONOUNS = frozenset(("it", "this", "that", "them", "these", "those", "they"))
+WORK_VERBS = word_set("do repeat redo")
+NAMEABLE_PRONOUNS = word_set("it this that them these those they")
 
 
 class PronounResolver:

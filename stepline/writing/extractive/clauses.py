@@ -28,12 +28,12 @@ STATES_IN_PAST = ("get", "use")  # "I've got some probes", "we used to tie it"
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 
 # "let's add", "let me add": we and I, not a thing that is let
-LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
+LET_SUBJECTS = word_set("'s s us me")
 
 KIND_OF_SUBJECT: dict[str, ClauseKind] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
 _PAST_TAGS = ("VBD", "VBN")
-_LINK_RELATIONS = frozenset(("conj", "dep", "parataxis"))
+_LINK_RELATIONS = word_set("conj dep parataxis")
 
 
 @dataclass(frozen=True)
