@@ -341,12 +341,18 @@ class PronounResolver:
         name = antecedent.name
         return name.lower() if name.istitle() else name
 
-    def likely_antecedents(self, sentence: int, word_indices: Sequence[int]) -> tuple[str, ...]:
+    def likely_antecedents(
+        self,
+        sentence: int,
+        word_indices: Sequence[int],
+        min_probability: float = MIN_LIKELY_PROBABILITY,
+    ) -> tuple[str, ...]:
         """Return the likely antecedents of the pronouns among some words of a sentence.
 
         Args:
             sentence: index of the sentence.
             word_indices: indices of the words. Other words than pronouns are ignored.
+            min_probability: antecedents that are less likely than this are left out.
         """
         names = []
         for index in word_indices:
@@ -354,7 +360,7 @@ class PronounResolver:
             if token is None:
                 continue
             antecedent = self._finder.find(sentence, token)
-            if antecedent is not None and antecedent.probability >= MIN_LIKELY_PROBABILITY:
+            if antecedent is not None and antecedent.probability >= min_probability:
                 names.append(antecedent.name)
         return tuple(names)
 

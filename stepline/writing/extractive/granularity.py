@@ -39,7 +39,7 @@ MAX_JOINED_WORDS = {"brief": 30, "usual": 22}
 MAX_CONTINUATION_WORDS = 12
 NO_ACTION_ON_THINGS_REASON = "names things, and says nothing to do with them"
 OBJECT_PRONOUNS = word_set("it this that them these those")
-OBJECT_ROLES = ("dobj", "nsubj", "nsubjpass", "dative")
+OBJECT_ROLES = word_set("dobj nsubj nsubjpass dative")
 
 
 @dataclass(frozen=True)
