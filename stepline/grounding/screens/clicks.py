@@ -21,6 +21,7 @@ from stepline.grounding.screens.reading import (
     ScreenReading,
     is_same_text,
     join_typed_changes,
+    lines_with_new_text,
 )
 from stepline.records import Sentence, Span, Step
 from stepline.text import embed
@@ -375,7 +376,9 @@ def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[Scr
         touched: lines that stay while the screen changes at their position.
     """
     total = 0.0
-    if any(is_same_text(line.text, other.text) for other in event.appeared):
+    # Where no other text is new, the line only moved.
+    opens = lines_with_new_text(event.appeared, event.before)
+    if opens and any(is_same_text(line.text, other.text) for other in event.appeared):
         total += WINDOW_TITLE_LOG_ODDS
     # A line that is replaced in its place is a field that was filled.
     if line in event.vanished and len(event.appeared) == 1:
