@@ -171,7 +171,11 @@ def extract_keyframes(
         else SMALL_KEYFRAME_PIXELS
     )
     pictures: dict[float, bytes] = {}
+    clicks = {step.at for step in record.steps if step.basis == "screen"}
     for second, span in span_by_second.items():
+        # a frame near a click may already show what comes next
+        if second in clicks:
+            continue
         within = (max(0.0, span.start - start), span.end - start)
         if thumbnails is not None and (
             picture := thumbnails.nearest_jpeg(second - start, within, side)
@@ -180,7 +184,7 @@ def extract_keyframes(
     missing = [second for second in second_by_step.values() if second not in pictures]
     try:
         if missing:
-            for still in read_frames_at(path, missing, longer=side, exact=bool(targets)):
+            for still in read_frames_at(path, missing, longer=side, exact=bool(clicks)):
                 pictures[still.time] = encode_jpeg(still.image, MAX_KEYFRAME_BYTES)
     except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)
