@@ -19,19 +19,16 @@ FORMAT = ScreenLine("Format of the file", (400, 200, 600, 230))
 
 
 def event(start, before, appeared=(), vanished=(), cursor=None):
-    box = (0, 0, 300, 300)
     stays = [line for line in before if line not in vanished]
     return ScreenEvent(
         start=start,
         end=start + 0.5,
-        box=box,
-        patches=(box,),
+        patches=((0, 0, 300, 300),),
         cursor=cursor,
         before=tuple(before),
         after=(*stays, *appeared),
         appeared=tuple(appeared),
         vanished=tuple(vanished),
-        area=0.2,
         scene=False,
     )
 
