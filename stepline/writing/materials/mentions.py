@@ -249,7 +249,7 @@ COVERING_VERBS = word_set("fill cover coat top line")
 # What is clicked or selected is described by what follows: "click the tile with the star".
 SELECTING_VERBS = word_set("click select")
 # Real things are tapped as well, with a tool: "tap the nail with the hammer".
-POINTING_VERBS = word_set("click select tap press hit")
+POINTING_VERBS = word_set("tap press hit")
 # What follows is done to the thing at hand ("fill the jar with sand"), or is where it goes.
 INSTRUMENT_PREPOSITIONS = word_set("with using")
 PLACE_PREPOSITIONS = word_set("in into on onto over inside through under")
@@ -575,8 +575,9 @@ def _role_of_prepositional_object(preposition: "Token") -> Role | None:
     """Return the role of a thing after "with", "in" or another preposition of means or place."""
     word = preposition.lower_
     head = preposition.head
-    describes_target = any(above.lemma_.lower() in POINTING_VERBS for above in head.ancestors)
-    if word == "with" and (describes_target or head.lemma_ in SELECTING_VERBS):
+    describes_target = head.dep_ == "dobj" and head.head.lemma_ in POINTING_VERBS
+    is_selection = any(above.lemma_ in SELECTING_VERBS for above in preposition.ancestors)
+    if word == "with" and (describes_target or is_selection):
         return None
     adds = head.lemma_ in ADDING_VERBS | COVERING_VERBS
     if word in INSTRUMENT_PREPOSITIONS and adds:
