@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from stepline.media import Frame, read_frames
+from stepline.media import Frame, read_frames_at
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Record, Span
 from stepline.vision import ActivityMeter
@@ -68,7 +68,7 @@ def _wrong_images(kind: str, clip: Path, record: Record, frames: int) -> list[Pi
     if kind == "black":
         return [np.zeros(shape, np.uint8)]
     if kind == "still":
-        first = next(iter(read_frames(clip, 1.0, PICTURE_SIDE)))
+        first = next(read_frames_at(clip, [0.5], shorter=PICTURE_SIDE))
         return [first.image]
     if kind == "noise":
         rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Numeric functions: sigmoid, logit, softmax, unit rows, cosines, logistic regression.
+"""Numeric functions: parsing, sigmoid, logit, softmax, unit rows, cosines, logistic regression.
 
 Each keeps the precision of its input: float32 in, float32 out.
 """
@@ -49,6 +49,21 @@ def limit_blas_to_one_thread() -> Iterator[None]:
             _BlasLimit.user_count -= 1
             if _BlasLimit.user_count == 0:
                 _BlasLimit.limiter.restore_original_limits()
+
+
+def parse_number(value: object) -> float | None:
+    """Return a number, also one that is written as a text.
+
+    None for any other value, NaN and infinity.
+    """
+    # To isinstance, JSON's true is an int.
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def sigmoid(log_odds: Array) -> Array:
@@ -105,6 +120,41 @@ def cosine(a: Array, b: Array) -> float | None:
     if not np.isfinite(length) or length <= 0:
         return None
     return float(a @ b) / length
+
+
+def match_in_order(scores: Array, floor: float) -> dict[int, int]:
+    """Return row -> column of the best matching that keeps the order of both.
+
+    The sum of (score - floor) over the matched pairs is maximal. Rows and columns may stay
+    unmatched. Source: Needleman and Wunsch, 1970, with free gaps.
+
+    Args:
+        scores: (K, N) score of each of K rows with each of N columns.
+        floor: score that a match must exceed to be worth making.
+    """
+    gains = scores - floor
+    row_count, column_count = gains.shape
+    # the largest sum of the first rows and the first columns
+    best = np.zeros((row_count + 1, column_count + 1))
+    for row in range(row_count):
+        # The row is left out, or joins a column. The running maximum leaves columns out.
+        above = best[row]
+        sums = np.maximum(above[1:], above[:-1] + gains[row])
+        best[row + 1, 1:] = np.maximum.accumulate(sums)
+    # Back from the end: which rows and columns made the largest sum.
+    columns: dict[int, int] = {}
+    row, column = row_count, column_count
+    while row and column:
+        total = best[row, column]
+        if total == best[row - 1, column]:
+            row -= 1
+        elif total == best[row, column - 1]:
+            column -= 1
+        else:
+            row -= 1
+            column -= 1
+            columns[row] = column
+    return columns
 
 
 def fit_logistic_weights(

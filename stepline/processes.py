@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -121,6 +121,21 @@ def child_environment() -> dict[str, str]:
     folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]
     environment["PATH"] = os.pathsep.join(folders)
     return environment
+
+
+@contextlib.contextmanager
+def set_variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables of this process during a `with` block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def thread_limit_variables(threads: int) -> dict[str, str]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from video_frames import read_frames
 
-from stepline.media import probe, read_frames, read_sound
+from stepline.media import probe, read_sound
 from stepline.models.wys2.settings import SummarySettings
 from stepline.pipeline.output_files import write_summary
 

@@ -126,7 +126,7 @@ def test_speech_that_was_only_looped_over_is_not_called_silence(small_video, mon
     heard = TranscriptionResult(
         package.Transcript(language="zh", recogniser="whisper-base"), (loop,)
     )
-    monkeypatch.setattr("stepline.speech.transcribe", lambda *_, **__: heard)
+    monkeypatch.setattr("stepline.pipeline.speech.transcribe", lambda *_, **__: heard)
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     advice = package.steps(small_video, settings=settings).warnings[-1]
     assert advice.startswith(

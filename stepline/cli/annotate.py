@@ -13,6 +13,8 @@ from stepline.cli.options import (
     port_option,
     serve_until_stopped,
 )
+from stepline.errors import SettingsError
+from stepline.files.atomic_files import check_writable
 
 
 @click.group()
@@ -47,8 +49,6 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
 
     CLIPS are records or a list of clips. The page is served on this machine.
     """
-    from stepline.errors import SettingsError
-    from stepline.files.atomic_files import check_writable
     from stepline.review import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
     from stepline.review.answers import LABELS_FILE, export_annotations
     from stepline.review.clips import check_qualifying

@@ -29,6 +29,7 @@ from stepline.cli.options import (
     settings_options,
 )
 from stepline.cli.progress import download_progress, progress_bars
+from stepline.errors import DatasetError, MediaError, SettingsError, StoreError
 
 if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
@@ -70,7 +71,6 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     Each file is named after its video (docs/nasva.md has the rules). Other content is left out
     and listed in dropped.jsonl. The same command continues an import that was stopped.
     """
-    from stepline.errors import StoreError
     from stepline.features import import_features
     from stepline.features.store import UNREADABLE_FILE
     from stepline.records import count_reasons
@@ -150,7 +150,6 @@ def extract_features(
     and conse read one. A video is named by its file. Videos that cannot be read are listed in
     omitted.jsonl, and the others go on. The same command continues a run that was stopped.
     """
-    from stepline.errors import MediaError
     from stepline.pipeline.extract import extract_to_store
     from stepline.pipeline.sources import fetch_sources
     from stepline.records import count_reasons
@@ -237,7 +236,6 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     for the pre-training of ProcX: youcook2:train=yc2_train.json.
     """
     from stepline.datasets.excluded import ExcludedSource, collect_excluded, write_excluded
-    from stepline.errors import SettingsError
 
     # Each argument names a dataset, its splits, and where its annotations are.
     sources = []
@@ -385,7 +383,6 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
     read, the rest is done and the exit code is 1.
     """
     from stepline.datasets.excluded import read_excluded
-    from stepline.errors import DatasetError
     from stepline.sieve_swap.report import require_training_videos, write_report
     from stepline.sieve_swap.run import SieveSwapJob, check_encoder, run_job
     from stepline.sieve_swap.settings import SieveSwapSettings

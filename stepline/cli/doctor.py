@@ -38,45 +38,20 @@ class Finding:
     cure: str
 
 
-# distribution, what for, needed for the main job, how to get it
+# distribution, what for, the extra that brings it. "": the main job needs it
 PACKAGE_ROWS = (
-    ("av", "reads and writes video", True, "pip install -c constraints.txt ."),
-    ("faster-whisper", "speech to text", True, "pip install -c constraints.txt ."),
-    (
-        "onnxruntime",
-        "runs the networks of texts and pictures",
-        True,
-        "pip install -c constraints.txt .",
-    ),
-    ("spacy", "writes steps without a language model", True, "pip install -c constraints.txt ."),
-    ("torch", "trained networks, GPUs", False, "pip install -c constraints.txt 'stepline[train]'"),
-    ("pyarrow", "datasets, text bases", False, "pip install -c constraints.txt 'stepline[data]'"),
-    (
-        "xllamacpp",
-        "local GGUF language models",
-        False,
-        "pip install -c constraints.txt 'stepline[llm]'",
-    ),
-    (
-        "transformers",
-        "CLIP and SigLIP backbones",
-        False,
-        "pip install -c constraints.txt 'stepline[clip]'",
-    ),
-    (
-        "pycocoevalcap",
-        "METEOR and tokenizer tables for evaluation",
-        False,
-        "pip install -c constraints.txt 'stepline[evaluate]'",
-    ),
-    (
-        "whisperx",
-        "forced alignment of words",
-        False,
-        "in an environment of its own, "
-        "pip install -c constraints-whisperx.txt 'stepline[whisperx]'",
-    ),
+    ("av", "reads and writes video", ""),
+    ("faster-whisper", "speech to text", ""),
+    ("onnxruntime", "runs the networks of texts and pictures", ""),
+    ("spacy", "writes steps without a language model", ""),
+    ("torch", "trained networks, GPUs", "train"),
+    ("pyarrow", "datasets, text bases", "data"),
+    ("xllamacpp", "local GGUF language models", "llm"),
+    ("transformers", "CLIP and SigLIP backbones", "clip"),
+    ("pycocoevalcap", "METEOR and tokenizer tables for evaluation", "evaluate"),
+    ("whisperx", "forced alignment of words", "whisperx"),
 )
+INSTALL = "pip install -c constraints.txt"
 
 
 def find_dependencies() -> tuple[Finding, ...]:
@@ -93,8 +68,14 @@ def find_dependencies() -> tuple[Finding, ...]:
     )
 
 
-def _find_package(row: tuple[str, str, bool, str]) -> Finding:
-    distribution, purpose, needed, cure = row
+def _find_package(row: tuple[str, str, str]) -> Finding:
+    distribution, purpose, extra = row
+    cure = f"{INSTALL} 'stepline[{extra}]'" if extra else f"{INSTALL} ."
+    if extra == "whisperx":  # which needs other versions of torch
+        cure = (
+            "in an environment of its own, "
+            "pip install -c constraints-whisperx.txt 'stepline[whisperx]'"
+        )
     # Only looked for: importing it would take seconds.
     is_here = importlib.util.find_spec(distribution.replace("-", "_")) is not None
     detail = ""
@@ -103,7 +84,7 @@ def _find_package(row: tuple[str, str, bool, str]) -> Finding:
             detail = version(distribution)
         except PackageNotFoundError:
             detail = "version unknown"
-    return Finding(distribution, purpose, is_here, needed, detail, cure)
+    return Finding(distribution, purpose, is_here, not extra, detail, cure)
 
 
 def _find_weights(weights: Weights) -> Finding:

@@ -6,6 +6,7 @@ command runs.
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ from stepline.cli.options import (
     settings_options,
 )
 from stepline.cli.train import train
-from stepline.errors import SettingsError, StoreError
+from stepline.errors import DatasetError, SettingsError, StoreError
+from stepline.files.atomic_files import remove_file, write_atomic
 
 if TYPE_CHECKING:
     from stepline.evaluate.report import Scores
@@ -63,7 +65,6 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     Without a benchmark, all are listed. Without predictions and reference, the rules of that
     benchmark are printed.
     """
-    from stepline.errors import DatasetError
     from stepline.evaluate.benchmarks import evaluate as scored
 
     # what there is to know without predictions
@@ -104,7 +105,6 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 def _require_cut(scores: "Scores", other: "Scores | None") -> None:
     """Raise DatasetError if --cut had no effect on any predictions."""
     from stepline.datasets.predictions import PDVC_CUT_NOTE
-    from stepline.errors import DatasetError
 
     notes = list(scores.notes)
     if other is not None:
@@ -329,8 +329,6 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     Use videos on which the network was not trained and will not be scored. Prints how good P(shown)
     was before, and how good it is after a fit to the other half of the videos.
     """
-    from dataclasses import asdict
-
     from stepline.models.nasva.fit_calibration import calibrate as fit
 
     # the network, what it is asked, and the fit
@@ -378,8 +376,6 @@ def _print_skipped_videos(reasons: dict[str, int]) -> None:
 
 
 def _report_missing(missing: dict[str, str], out: Path | None) -> None:
-    from stepline.files.atomic_files import remove_file, write_atomic
-
     lines = [f"missing: {id}: {reason}" for id, reason in missing.items()]
     print_message(*lines[:MAX_NAMED_VIDEOS])
     if len(missing) > MAX_NAMED_VIDEOS:

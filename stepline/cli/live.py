@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from stepline.cli.options import (
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stepline.live.events import LiveEvent
 
 

@@ -15,12 +15,12 @@ import click
 
 from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, escape_unencodable, print_message
 from stepline.errors import SettingsError
-from stepline.plugins import BUILT_IN_NAMES
+from stepline.files.atomic_files import check_writable
+from stepline.plugins import BUILT_IN_NAMES, Kind, plugin_names, refuse_removed_output
 
 if TYPE_CHECKING:
     from stepline.pages.web.local_server import LocalServer
     from stepline.pipeline.request import StepsSettings
-    from stepline.plugins import Kind
     from stepline.records import Span
     from stepline.settings import Settings
 
@@ -67,7 +67,7 @@ class PluginChoice(click.Choice[str]):
     Plugins are searched only when a name is not built in, since that takes time.
     """
 
-    def __init__(self, kind: "Kind", without: Collection[str] = ()) -> None:
+    def __init__(self, kind: Kind, without: Collection[str] = ()) -> None:
         # Plugins are not looked for until a name is not Stepline's own.
         super().__init__([name for name in BUILT_IN_NAMES[kind] if name not in without])
         self._kind = kind
@@ -76,8 +76,6 @@ class PluginChoice(click.Choice[str]):
         self, value: Any, option: click.Parameter | None, context: click.Context | None
     ) -> Any:
         """Return the name, if it is known."""
-        from stepline.plugins import plugin_names, refuse_removed_output
-
         if self._kind == "outputs":
             refuse_removed_output(value)
         if value not in self.choices and value in plugin_names(self._kind):
@@ -105,7 +103,6 @@ def lock_out_folder(command: F) -> F:
 
     @functools.wraps(command)
     def alone(out: Path, **options: Any) -> Any:
-        from stepline.files.atomic_files import check_writable
         from stepline.files.locks import LOCK_NAME, lock_output
 
         # The first process holds the folder for all of them.

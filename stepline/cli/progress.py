@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from stepline.cli.errors import draw_status, is_quiet, print_message
+from stepline.networks.weights import Report
 
 if TYPE_CHECKING:
     from stepline.curate.driver import PhaseProgress
     from stepline.models.training.loop import Progress as TrainingProgress
-    from stepline.networks.weights import Report
     from stepline.progress import Progress
 
 LINE_SECONDS = 30.0  # between two lines where stderr is not a terminal

@@ -13,6 +13,7 @@ import click
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import path_option
 from stepline.errors import SettingsError
+from stepline.files.atomic_files import write_atomic
 
 Schema = dict[str, Any]
 
@@ -93,8 +94,6 @@ def schema(names: tuple[str, ...], out: Path | None) -> None:
     file of the main job) or comparison (JSON of `stepline compare`). Without a NAME all are
     written.
     """
-    from stepline.files.atomic_files import write_atomic
-
     if out is None and len(names) != 1:
         raise SettingsError("several schemas need a folder; name it with --out")
     # All are made first, so that a wrong name leaves no file behind.

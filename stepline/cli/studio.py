@@ -31,7 +31,8 @@ from stepline.cli.options import (
 from stepline.cli.progress import progress_bars
 from stepline.cli.results import print_corrections
 from stepline.cli.weights import offer_weights
-from stepline.errors import StoreError
+from stepline.errors import SettingsError, StoreError
+from stepline.files.atomic_files import write_atomic
 
 if TYPE_CHECKING:
     from stepline.compare import TaskComparison
@@ -77,7 +78,6 @@ def studio(folder: Path, **options: Any) -> None:
 
     Corrections are stored in FOLDER/.stepline-studio.sqlite. The records stay as they are.
     """
-    from stepline.errors import SettingsError
     from stepline.files.locks import lock_output
     from stepline.library.database import DATABASE_FILE
     from stepline.pages.web.local_server import Certificate, is_this_machine
@@ -379,7 +379,6 @@ def compare(
     from stepline.compare.read import read_folder
     from stepline.compare.settings import CompareRunSettings
     from stepline.compare.write import check_outputs, to_json, to_lines, write_comparison
-    from stepline.files.atomic_files import write_atomic
 
     settings = load_from_options(CompareRunSettings, options)
     offer_weights()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stepline.compare.settings import CompareSettings
-from stepline.numeric import unit_rows
+from stepline.numeric import match_in_order, unit_rows
 from stepline.records import Matrix
 
 
@@ -139,42 +139,6 @@ def _add_video(
         else:
             extended.append([StepIndex(video, step)])
     return sort_groups(extended, list(map(len, vectors)))
-
-
-def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
-    """Return step index -> group index of the best matching that keeps the order of both.
-
-    The sum of (cosine - floor) over the matched pairs is maximal. Steps and groups may stay
-    unmatched. Source: Needleman and Wunsch, 1970, with free gaps.
-
-    Args:
-        cosines: (K, N) cosine of each of K steps with each of N groups.
-        floor: cosine that a match must exceed to be worth making.
-    """
-    gains = cosines - floor
-    step_count, group_count = gains.shape
-    # the largest sum of the first steps and the first groups
-    best = np.zeros((step_count + 1, group_count + 1))
-    for step in range(step_count):
-        # The step is left out, or joins a group. The running maximum leaves groups out.
-        above = best[step]
-        row = np.maximum(above[1:], above[:-1] + gains[step])
-        best[step + 1, 1:] = np.maximum.accumulate(row)
-    # Back from the end: which steps and groups made the largest sum.
-    numbers: GroupNumbers = {}
-    step = step_count
-    group = group_count
-    while step and group:
-        total = best[step, group]
-        if total == best[step - 1, group]:
-            step -= 1
-        elif total == best[step, group - 1]:
-            group -= 1
-        else:
-            step -= 1
-            group -= 1
-            numbers[step] = group
-    return numbers
 
 
 def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:

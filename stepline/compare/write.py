@@ -15,6 +15,8 @@ from stepline.errors import MediaError, SettingsError, escape_control_characters
 from stepline.files.atomic_files import atomic_files
 from stepline.library.record_files import is_below, is_existing_file, real_path
 from stepline.limits import MAX_LINES_BYTES, LimitError, parse_json, read_limited
+from stepline.media import MediaSettings
+from stepline.media.container import open_media
 from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
 from stepline.outputs.web_addresses import PAGE_MARK, media_link
 from stepline.pages.layout import page_html
@@ -180,9 +182,6 @@ def _leads_to_its_video(path: str, duration: float | None) -> bool:
 
     A record may be a stranger's, and name any file of this machine.
     """
-    from stepline.media import MediaSettings
-    from stepline.media.container import open_media
-
     if duration is None:
         return False
     try:

@@ -68,10 +68,6 @@ class AuditSample(FrozenModel):
     texts: tuple[AuditText, ...]
     videos: dict[str, Video]
 
-    def select_kind(self, kind: TextKind) -> list[AuditText]:
-        """Return the texts of one kind: "narration" for spoken sentences, "step" for steps."""
-        return [text for text in self.texts if text.kind == kind]
-
 
 class AuditSampler:
     """Draws a random sample of videos, and of their texts, from a stream of records.
@@ -202,7 +198,7 @@ def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRo
         answers[verdict.item].append(verdict.answer)
     rows = []
     for kind, name in KIND_NAMES.items():
-        texts = sample.select_kind(kind)
+        texts = [text for text in sample.texts if text.kind == kind]
         alignable, well_aligned = [
             _estimate_proportion(texts, answers, yes_answers)
             for yes_answers in YES_ANSWERS.values()

@@ -49,7 +49,7 @@ from stepline.errors import DatasetError
 from stepline.files.atomic_files import check_writable
 from stepline.files.remote import RemotePath
 from stepline.networks.device import core_count
-from stepline.processes import THREAD_VARIABLES
+from stepline.processes import THREAD_VARIABLES, set_variables
 from stepline.records import Rejected
 from stepline.version import __version__
 
@@ -176,23 +176,16 @@ def limit_threads(count: int) -> Iterator[None]:
     from threadpoolctl import threadpool_limits
 
     # Libraries that start later read the variables, and torch has a call of its own.
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
     torch = sys.modules.get("torch")
     if torch:
         threads = torch.get_num_threads()
         torch.set_num_threads(count)
     try:
-        with threadpool_limits(count):
+        with set_variables(dict.fromkeys(THREAD_VARIABLES, str(count))), threadpool_limits(count):
             yield
     finally:
         if torch:
             torch.set_num_threads(threads)
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name)
-            else:
-                os.environ[name] = value
 
 
 log = logging.getLogger(__name__)

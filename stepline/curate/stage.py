@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import JsonValue
 
@@ -31,15 +31,13 @@ from stepline.curate.settings import (
     VisibleSettings,
 )
 from stepline.errors import SettingsError, StoreError
+from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import RemoteSettings
 from stepline.limits import parse_json
 from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Rejected
 from stepline.settings import Settings, Threads, load_settings
-
-if TYPE_CHECKING:
-    from stepline.files.remote import RemotePath
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +110,6 @@ class Collection:
     refused: Sequence[Rejected]
 
 
-StageKind = Literal["video", "dataset"]
-StageInput = Literal["media", "speech", "picture", "about", "where"]
 FailureKind = Literal["left out", "error", "hang", "crash", "memory"]
 
 
@@ -204,11 +200,11 @@ class DatasetContext:
     folder: Path
     items: Sequence[VideoItem]
     recipe: "Recipe"
-    out: "RemotePath"
+    out: RemotePath
     results: Callable[[str], Iterator[tuple[VideoItem, bytes]]]
-    failures: Mapping[str, StageFailure] = field(default_factory=dict)  # by item id
-    refused: Sequence[Rejected] = ()
-    folders: Mapping[str, Path] = field(default_factory=dict)
+    failures: Mapping[str, StageFailure]  # by item id
+    refused: Sequence[Rejected]
+    folders: Mapping[str, Path]
     stage_settings: Mapping[str, JsonValue] = field(default_factory=dict)
     say: Callable[[str], None] = log.info
 
@@ -238,11 +234,11 @@ class Stage:
 
     name: str
     version: int
-    kind: StageKind
+    kind: Literal["video", "dataset"]
     run: Callable[[VideoContext], bytes] | Callable[[DatasetContext], None]
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
-    reads: tuple[StageInput, ...] = ()
+    reads: tuple[Literal["media", "speech", "picture", "about", "where"], ...] = ()
     settings: Callable[["Recipe"], JsonValue] | None = None
     suffix: str = ".json"
     gpu: Callable[["Recipe"], bool] | bool = False

@@ -3,7 +3,6 @@ killed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from stepline.curate.plan import Plan, iterate_statuses_before
 from stepline.curate.stage import Stage, StageFailure, StageTable, VideoItem, resolve_stages
@@ -16,9 +15,7 @@ from stepline.curate.store.run_log import (
     read_refused,
     read_timings,
 )
-
-if TYPE_CHECKING:
-    from stepline.files.remote import RemotePath
+from stepline.files.remote import RemotePath
 
 SECONDS_PER_HOUR = 3600
 
@@ -68,10 +65,10 @@ class RunStatus:
     tasks_per_hour: float | None
     seconds_left: float | None
     unused_results: Mapping[str, int]
-    gpu_fallbacks: int = 0
+    gpu_fallbacks: int
 
 
-def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
+def run_status(out: RemotePath, stages: StageTable) -> RunStatus:
     """Return the progress of the last run in an output folder.
 
     Args:

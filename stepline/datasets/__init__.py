@@ -8,8 +8,8 @@ write_densevid(...)                   # submission files
 """
 
 from stepline.datasets.predictions import PredictedSegment, SegmentPredictions, read_predictions
-from stepline.datasets.record_builder import DatasetEntry, DatasetRecords
-from stepline.datasets.registry import DATASETS, Dataset, describe, find_dataset, read, stream
+from stepline.datasets.record_builder import DatasetRecords
+from stepline.datasets.registry import DATASETS, describe, read, stream
 from stepline.datasets.submissions import (
     segments,
     write_densevid,
@@ -19,13 +19,10 @@ from stepline.datasets.submissions import (
 
 __all__ = [
     "DATASETS",
-    "Dataset",
-    "DatasetEntry",
     "DatasetRecords",
     "PredictedSegment",
     "SegmentPredictions",
     "describe",
-    "find_dataset",
     "read",
     "read_predictions",
     "segments",

@@ -28,7 +28,7 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
     """
     for id, video in _read_videos(path):
         builder = RecordBuilder(id)
-        for index, row in enumerate(_caption_rows(video)):
+        for index, row in enumerate(caption_rows(video)):
             builder.add_span(str(index), *row)
         yield builder.build_entry(from_model=True)
 
@@ -40,7 +40,7 @@ def read_narrations(path: Path) -> Iterator[DatasetEntry]:
     """
     for id, video in _read_videos(path):
         builder = RecordBuilder(id)
-        for row in _caption_rows(video):
+        for row in caption_rows(video):
             builder.add_sentence(*row)
         yield builder.build_entry(language=video.optional_text("language"))
 
@@ -55,7 +55,9 @@ def _read_videos(path: Path) -> Iterator[tuple[str, Node]]:
             yield name or Path(location).name.partition(".")[0], root
 
 
-def _caption_rows(video: Node) -> Iterator[CaptionRow]:
+def caption_rows(video: Node) -> Iterator[CaptionRow]:
+    """Yield the rows of a video's object, in either form. Raises DatasetError for columns of other
+    lengths."""
     segments = video.get("segments")
     if segments is not None:
         for row in segments.rows():

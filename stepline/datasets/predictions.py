@@ -31,6 +31,7 @@ from stepline.datasets.record_builder import BAD_TEXT, NO_TEXT, shared_prefix
 from stepline.errors import DatasetError, StoreError
 from stepline.files.atomic_files import files_below
 from stepline.limits import is_storable
+from stepline.numeric import parse_number
 from stepline.records import Record, Rejected
 from stepline.storage import from_json, read_parquet
 
@@ -302,7 +303,7 @@ class _PredictionReader:
         """Add a segment. A segment with an empty text is kept and counted, as in the official
         scorers.
         """
-        numbers = [_finite_number(time) for time in times] if isinstance(times, list) else []
+        numbers = [parse_number(time) for time in times] if isinstance(times, list) else []
         if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
             self.reject(location, text, NOT_TIMES)
         elif not isinstance(text, str):
@@ -312,7 +313,7 @@ class _PredictionReader:
         else:
             sentence = text.strip()
             self._empty_text_count += not sentence
-            segment = PredictedSegment(numbers[0], numbers[1], sentence, _finite_number(score))
+            segment = PredictedSegment(numbers[0], numbers[1], sentence, parse_number(score))
             self.segments[video].append(segment)
 
 
@@ -323,14 +324,3 @@ def _is_record(value: Tree) -> bool:
 def _first_value(row: dict[str, Tree], keys: Sequence[str]) -> Tree:
     """Return a row's value of the first of several keys whose value is not null, else None."""
     return next((row[key] for key in keys if row.get(key) is not None), None)
-
-
-def _finite_number(value: Tree) -> float | None:
-    """Return a finite number, also one written as a string. None for any other value."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

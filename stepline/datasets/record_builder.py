@@ -6,7 +6,7 @@ Also ids of YouTube videos, with and without the prefix "v_" of ActivityNet's an
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stepline.limits import MAX_SECOND, is_storable
 from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Step, Transcript, Video
@@ -25,8 +25,8 @@ class DatasetEntry:
 
     id: str
     record: Record | None
-    subset: str | None = None
-    rejected: tuple[Rejected, ...] = ()
+    subset: str | None
+    rejected: tuple[Rejected, ...]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class DatasetRecords:
 
     name: str
     records: tuple[Record, ...]
-    rejected: tuple[Rejected, ...] = ()
-    subsets: Mapping[str, str] = field(default_factory=dict)
+    rejected: tuple[Rejected, ...]
+    subsets: Mapping[str, str]
 
     def reasons(self) -> dict[str, int]:
         """Return "kind: reason" -> number of rejected rows, the most frequent reason first."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from stepline.datasets.files import Node, annotation_files, read_node, split_of_name
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 from stepline.errors import DatasetError, first_line
+from stepline.files.parquet import ParquetError, ParquetReader
 
 COIN_FILE = "COIN.json"
 
@@ -101,7 +102,6 @@ def _read_recordings(file: Path) -> Iterator[Node]:
     if file.suffix != ".parquet":
         yield from read_node(file).rows()
         return
-    from stepline.files.parquet import ParquetError, ParquetReader
 
     try:
         for index, row in enumerate(ParquetReader(file).rows(list(MESSAGE_COLUMNS))):

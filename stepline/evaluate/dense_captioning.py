@@ -58,7 +58,6 @@ CaptionPair = tuple[tuple[str, ...], str]  # references and prediction, tokenize
 TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
 MAX_PREDICTIONS = 1000  # per video; what follows is not scored, as in every version
 CAPTION_METRICS = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
-DETECTION_METRICS = ("precision", "recall", "F1")
 # What a prediction without overlap is compared with.
 GARBAGE_CAPTION = "zxqwvkjhgf"
 GARBAGE_CAPTION_2018 = "abc123!@#"
@@ -73,7 +72,7 @@ class DensevidScore:
 
     Attributes:
         per_tiou: metric -> one value per temporal-IoU threshold, the mean over videos. The metrics
-            are CAPTION_METRICS and DETECTION_METRICS. F1 is made from the mean precision and
+            are CAPTION_METRICS, precision, recall and F1. F1 is made from the mean precision and
             recall.
         mean: metric -> mean over the thresholds.
         per_video: video id -> metric -> one value per threshold.

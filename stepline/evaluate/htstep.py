@@ -70,11 +70,6 @@ def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
     )
 
 
-def _read_taxonomy(annotations: Path) -> Taxonomy:
-    table = find_taxonomy(annotations)
-    return {_parse_step(id, str(table)): step for id, step in read_taxonomy(table).items()}
-
-
 def _read_annotations(
     scoring: ScoringTask, file: Path, taxonomy: Taxonomy
 ) -> dict[str, AnnotatedVideo]:
@@ -122,7 +117,8 @@ def score(scoring: ScoringTask) -> Scores:
             "; `stepline predict ht-step --out result.json` writes them"
         )
     file = find_required_file(scoring.reference, ANNOTATIONS_FILE)
-    taxonomy = _read_taxonomy(file)
+    table = find_taxonomy(file)
+    taxonomy = {_parse_step(id, str(table)): step for id, step in read_taxonomy(table).items()}
     videos = _read_annotations(scoring, file, taxonomy)
     predictions = entries_by_id(scoring.predictions)
     unknown_names: list[str] = []

@@ -43,8 +43,8 @@ class ScoringTask:
     rule: str
     reference: Path
     predictions: Path
-    subset: str | None = None
-    cut: Cut | None = None
+    subset: str | None
+    cut: Cut | None
 
     def make_scores(
         self,

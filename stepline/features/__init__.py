@@ -7,7 +7,7 @@ A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... A shard w
 does not count. `open_store` also opens one in a bucket (s3://, gs://, http://).
 """
 
-from stepline.features.import_files import ImportReport, import_features
+from stepline.features.import_files import import_features
 from stepline.features.store import (
     FeatureLocation,
     FeatureStore,
@@ -22,7 +22,6 @@ __all__ = [
     "FeatureLocation",
     "FeatureStore",
     "FeatureWriter",
-    "ImportReport",
     "RowTexts",
     "import_features",
     "open_store",

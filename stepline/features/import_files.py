@@ -211,7 +211,7 @@ class ImportReport:
     rows: int
     already_stored: int
     dropped: tuple[Rejected, ...]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
 
 
 def import_features(

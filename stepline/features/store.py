@@ -6,7 +6,6 @@ rows in memory until a shard is full. `FeatureStore` reads only the requested ro
 """
 
 import contextlib
-import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.features.files import NOT_VIDEO_FEATURES
 from stepline.files.atomic_files import atomic_path, check_writable, remove_partial_files
-from stepline.files.digests import sha256
+from stepline.files.digests import hash_text, sha256
 from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.limits import read_safetensors_header
 from stepline.records import FeatureSequence, Matrix, Rejected
@@ -185,8 +184,7 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
 
 def text_digest(text: str) -> int:
     """Return the 8-byte BLAKE2b hash of a text without surrounding white space, as a number."""
-    data = text.strip().encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+    return hash_text(text.strip())
 
 
 def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
@@ -672,13 +670,12 @@ class RemoteFeatureStore(FeatureStore):
 
     Args:
         url: address of the store's folder.
-        max_bytes: maximal bytes of all downloaded files. None: half of the free disk space.
     """
 
-    def __init__(self, url: str, *, max_bytes: int | None = None) -> None:
+    def __init__(self, url: str) -> None:
         from stepline.files.remote.cache import CachedFolder
 
-        self._cached = CachedFolder(url, max_bytes=max_bytes)
+        self._cached = CachedFolder(url)
         self._cached.fetch(name for name in self._cached.names if name.endswith(".parquet"))
         super().__init__(self._cached.folder, display_url=self._cached.display_url)
 

@@ -1,4 +1,4 @@
-"""Digests of files and folders: sha256 in hexadecimal."""
+"""Digests of files and folders (sha256 in hexadecimal), and 64-bit hashes of texts."""
 
 import hashlib
 from pathlib import Path
@@ -10,6 +10,12 @@ def sha256(path: Path) -> str:
     """Return the sha256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_text(text: str) -> int:
+    """Return the 64-bit BLAKE2b hash of a text."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 def file_digest(path: Path | None) -> str | None:

@@ -3,17 +3,13 @@
 from collections import deque
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.media.frames import Frame
 from stepline.records import FeatureSequence, Matrix
-from stepline.vision import Activity, ActivityMeter, VideoEncoder
+from stepline.vision import Activity, ActivityMeter, Backbone, VideoEncoder
 from stepline.vision.settings import VisionSettings
-
-if TYPE_CHECKING:
-    from stepline.vision import Backbone
 
 # after which a new meter measures motion, since reading a meter takes longer the more it has seen
 METER_SECONDS = 120.0
@@ -48,7 +44,7 @@ class LiveVision:
     Memory holds all rows until `drop_before` drops them.
     """
 
-    def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
+    def __init__(self, backbone: Backbone, settings: VisionSettings) -> None:
         """Start at second 0 of the source.
 
         Args:

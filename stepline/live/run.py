@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -45,11 +45,8 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Sentence, Span, Transcript
 from stepline.speech.audio_windows import FRAME_SAMPLES, AudioWindow
 from stepline.speech.recogniser import RecogniserSwitch
-from stepline.vision import frames_per_row, load_backbone
+from stepline.vision import Backbone, frames_per_row, load_backbone
 from stepline.writing import check_writer, write_steps
-
-if TYPE_CHECKING:
-    from stepline.vision import Backbone
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +78,9 @@ class LiveSession:
     files: RunFiles
     settings: StepsSettings
     emit: Callable[[LiveEvent], None]
-    options: LiveOptions = field(default_factory=LiveOptions)
-    backbone: "Backbone | None" = None
-    recognise: Recognise | None = None
+    options: LiveOptions
+    backbone: "Backbone | None"
+    recognise: Recognise | None
     stop: threading.Event = field(default_factory=threading.Event)
     sources: Sequence[LiveSource] = ()
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT, load_weights
 from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
@@ -13,9 +13,7 @@ from stepline.live.pictures import LiveEvidence, LiveVision
 from stepline.live.spoken_steps import SpokenSteps, cached_vectors
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Span, Step
-
-if TYPE_CHECKING:
-    from stepline.vision import Backbone
+from stepline.vision import Backbone
 
 # after its words, in which a step may still be shown. WhenAct: 5 % are shown more than 29 s later
 UNSEEN_SECONDS = 30.0

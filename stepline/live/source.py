@@ -203,9 +203,9 @@ class LiveSource:
         self,
         source: Path | LiveInput,
         *,
-        pictures: PictureRate | None = None,
-        media: MediaSettings | None = None,
-        links: LinkSettings | None = None,
+        pictures: PictureRate = PictureRate(),
+        media: MediaSettings = MediaSettings(),
+        links: LinkSettings = LinkSettings(),
         speed: float = 1.0,
         start: float = 0.0,
         recording: "StreamRecorder | None" = None,
@@ -215,18 +215,18 @@ class LiveSource:
 
         Args:
             source: path of a file, or an address or device.
-            pictures: rate and size of the decoded pictures, None for no pictures.
-            media: limits of decoding. None for the default limits.
-            links: attempts and timeouts of addresses. None for the defaults.
+            pictures: rate and size of the decoded pictures.
+            media: limits of decoding.
+            links: attempts and timeouts of addresses.
             speed: factor at which a file is played.
             start: second at which a file begins, or second of an address when it is opened.
             recording: recorder that copies the packets, None for no recording.
             stop: ends the iteration when it is set. None: it ends with the source.
         """
         self._source = source
-        self._pictures = pictures or PictureRate()
-        self._media = media or MediaSettings()
-        self._links = links or LinkSettings()
+        self._pictures = pictures
+        self._media = media
+        self._links = links
         self._recording = recording
         self._stop = stop or Event()
         # host of an address, shared by all connections

@@ -11,6 +11,7 @@ from stepline.grounding.speech import TaskGraph, line_steps, steps_from_texts
 from stepline.live.events import EmitEvent, LiveLog, LiveStep
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Step, Transcript
+from stepline.text import embed
 from stepline.writing import write_steps
 
 OPEN_SENTENCES = 4  # last sentences, whose steps may still be written or revised
@@ -211,8 +212,6 @@ class SpokenSteps:
         return np.array([self._step_probabilities[key] for key in keys])
 
     def _embed(self, texts: Sequence[str]) -> Any:
-        from stepline.text import embed
-
         return cached_vectors(texts, self._vectors, embed)
 
 

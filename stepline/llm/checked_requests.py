@@ -3,8 +3,8 @@
     reply = CheckedRequests(server, settings, cache, limits, until).ask(question)
 
 An accepted reply of an earlier run is read from the cache. Otherwise the model is asked, with
-retries after transient errors. After a refused reply it is asked once more, with the next seed and a
-reminder of the reply format. An accepted reply that is complete is stored in the cache.
+retries after transient errors. After a refused reply it is asked once more, with the next seed and
+the reason of the refusal. An accepted reply that is complete is stored in the cache.
 """
 
 import hashlib
@@ -23,6 +23,7 @@ from stepline.llm.settings import ChatSettings
 logger = logging.getLogger(__name__)
 
 DEADLINE_PASSED = "the deadline passed"
+MAX_TRIES = 2  # of a prompt whose replies are refused
 
 Reading = TypeVar("Reading")
 KeyParts = Mapping[str, str | bool]
@@ -34,7 +35,8 @@ class CheckedQuestion(Generic[Reading]):
 
     Attributes:
         key_parts: parts of the cache key next to server and settings: name -> value.
-        content: returns the message. The argument True adds a reminder of the reply format.
+        content: returns the message. The argument is why the last reply was refused, "" for the
+            first request.
         parse: returns an answer in parsed form.
         refusal: returns why a parsed answer is refused, "" or None for an accepted one.
         schema: JSON schema that the reply should follow. None: any text.
@@ -42,7 +44,7 @@ class CheckedQuestion(Generic[Reading]):
     """
 
     key_parts: KeyParts
-    content: Callable[[bool], Content]
+    content: Callable[[str], Content]
     parse: Callable[[Answer], Reading]
     refusal: Callable[[Reading], str | None]
     schema: Schema | None = None
@@ -100,15 +102,16 @@ class CheckedRequests:
 
         # a new one, asked for again once where it does not fit
         readings: list[Reading] = []
-        for with_reminder in (False, True):
+        refusal = ""
+        for _ in range(MAX_TRIES):
             try:
-                answer = self._ask_with_retries(question, with_reminder)
+                answer = self._ask_with_retries(question, refusal)
             except RequestError as fault:
                 logger.info("no reply: %s", fault.reason)
                 return CheckedReply(tuple(readings), fault)
             reading = question.parse(answer)
             readings.append(reading)
-            refusal = question.refusal(reading)
+            refusal = question.refusal(reading) or ""
             if not refusal:
                 if answer.complete:
                     self.cache.put(key, answer.text)
@@ -116,13 +119,13 @@ class CheckedRequests:
             logger.info("a reply is refused: %s", refusal)
         return CheckedReply(tuple(readings))
 
-    def _ask_with_retries(self, question: CheckedQuestion[Reading], with_reminder: bool) -> Answer:
+    def _ask_with_retries(self, question: CheckedQuestion[Reading], refusal: str) -> Answer:
         """Return the answer to a prompt. Transient errors are retried with exponential backoff.
 
-        with_reminder: whether this is the second try, after a refused reply.
+        refusal: why the last reply was refused, "" for the first request.
         """
-        content = question.content(with_reminder)
-        seed = self.settings.seed + with_reminder
+        content = question.content(refusal)
+        seed = self.settings.seed + bool(refusal)
 
         def send() -> Answer:
             if time.monotonic() >= self.until:

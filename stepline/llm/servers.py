@@ -54,7 +54,7 @@ class Conversation:
     """
 
     messages: tuple[dict[str, str], ...]
-    banned: tuple[str, ...] = ()
+    banned: tuple[str, ...]
 
 
 # What is asked: the text of a user's message, or its parts, pictures among them, or a whole chat.

@@ -5,8 +5,8 @@ settings.MediaSettings limits them, and nothing but the named file itself is eve
 """
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.media.clips import copy_with_chapters, cut_clip, join_clips, join_tracks
-from stepline.media.frames import MAX_KEYFRAME_BYTES, Frame, Thumbnails, encode_jpeg
+from stepline.media.clips import copy_with_chapters, cut_clip, join_clips
+from stepline.media.frames import Frame, Thumbnails, encode_jpeg
 from stepline.media.probe import MediaInfo, probe
 from stepline.media.reader import (
     KeyFrame,
@@ -14,14 +14,12 @@ from stepline.media.reader import (
     MediaReader,
     SparseKeyFramesError,
     frames_at,
-    read_frames,
     read_frames_at,
     read_sound,
 )
 from stepline.media.settings import MediaSettings
 
 __all__ = [
-    "MAX_KEYFRAME_BYTES",
     "SAMPLE_RATE",
     "AudioBlock",
     "Frame",
@@ -37,9 +35,7 @@ __all__ = [
     "encode_jpeg",
     "frames_at",
     "join_clips",
-    "join_tracks",
     "probe",
-    "read_frames",
     "read_frames_at",
     "read_sound",
 ]

@@ -307,12 +307,7 @@ class PacketClock:
                 self._unstamped.setdefault(index, []).append(_packet_length(packet))
             return
         if timing is None:
-            if index in self._unstamped:
-                self._stamp_leading_packets(packet)
-            base = float(packet.time_base)
-            max_jump = round(SUSPICIOUS_JUMP_SECONDS / base)
-            timing = _StreamTiming(base, stamp, max_jump, self._newest_shift, stamp)
-            self._timings[index] = timing
+            timing = self._start_stream(packet, stamp)
 
         # a part that was foreseen has begun
         second = stamp * timing.seconds_per_tick
@@ -346,6 +341,16 @@ class PacketClock:
             packet.pts += round(shift / timing.seconds_per_tick)
         if timing.shift and packet.dts is not None:
             packet.dts += round(timing.shift / timing.seconds_per_tick)
+
+    def _start_stream(self, packet: Any, stamp: int) -> _StreamTiming:
+        """Return the timing of a stream that begins with this packet. stamp: its decoding stamp."""
+        if packet.stream_index in self._unstamped:
+            self._stamp_leading_packets(packet)
+        base = float(packet.time_base)
+        max_jump = round(SUSPICIOUS_JUMP_SECONDS / base)
+        timing = _StreamTiming(base, stamp, max_jump, self._newest_shift, stamp)
+        self._timings[packet.stream_index] = timing
+        return timing
 
     def _stamp_leading_packets(self, packet: Any) -> None:
         """Have the time stamps follow the packets of a stream that came before the first stamp.

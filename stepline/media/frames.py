@@ -124,17 +124,17 @@ def display_size(frame: Any, aspect: float) -> tuple[int, int]:
     return (frame.height, width) if quarter_turns(frame) % 2 else (width, frame.height)
 
 
-def encode_jpeg(image: Image, max_bytes: int | None) -> bytes:
+def encode_jpeg(image: Image) -> bytes:
     """Return an image (H, W, 3) as JPEG bytes.
 
-    max_bytes: the quality is lowered until the JPEG has at most this size. None for no limit.
+    The quality is lowered until the JPEG has at most MAX_KEYFRAME_BYTES, or is the lowest.
     """
     from PIL import Image as Pillow
 
     for quality in JPEG_QUALITIES:
         buffer = io.BytesIO()
         Pillow.fromarray(image).save(buffer, "JPEG", quality=quality)
-        if max_bytes is None or buffer.tell() <= max_bytes:
+        if buffer.tell() <= MAX_KEYFRAME_BYTES:
             break
     return buffer.getvalue()
 
@@ -166,7 +166,7 @@ class Thumbnails:
         if self._last is None or self._last[0] is not frame:
             if self._scaler is None:
                 self._scaler = FrameScaler(longer=self._side, aspect=aspect)
-            jpeg = encode_jpeg(self._scaler.image(frame), MAX_KEYFRAME_BYTES)
+            jpeg = encode_jpeg(self._scaler.image(frame))
             self._last = (frame, jpeg)
             self._byte_count += len(jpeg)
         self._jpegs[time] = self._last[1]
@@ -190,7 +190,7 @@ class Thumbnails:
         with Pillow.open(io.BytesIO(jpeg)) as image:
             scale = min(1.0, side / max(image.size))
             width, height = (max(1, round(pixels * scale)) for pixels in image.size)
-            return encode_jpeg(np.asarray(image.resize((width, height))), MAX_KEYFRAME_BYTES)
+            return encode_jpeg(np.asarray(image.resize((width, height))))
 
 
 class FrameSampler:

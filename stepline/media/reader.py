@@ -59,7 +59,7 @@ class MediaReader:
         frame_rate: float | None,
         frame_size: int | None = None,
         sound: bool,
-        settings: MediaSettings | None = None,
+        settings: MediaSettings = MediaSettings(),
         part: Span | None = None,
         thumbnails: Thumbnails | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class MediaReader:
                 (k + 0.5) / frame_rate seconds.
             frame_size: pixels of the shorter side, None for full size.
             sound: whether audio blocks are yielded.
-            settings: limits on the video. None means the default limits.
+            settings: limits on the video.
             part: span in seconds to read, None for the whole video. Its start becomes time 0.
             thumbnails: collects JPEG thumbnails of the frames. None for no thumbnails.
         """
@@ -85,7 +85,7 @@ class MediaReader:
         self._rate = frame_rate
         self._size = frame_size
         self._has_audio = sound
-        self._settings = settings or MediaSettings()
+        self._settings = settings
         self._thumbnails = thumbnails
         # The whole video is a part without an end.
         self._start = 0.0 if part is None else part.start
@@ -169,14 +169,14 @@ class KeyFrameReader:
         path: Path | str,
         *,
         frame_size: int | None = None,
-        settings: MediaSettings | None = None,
+        settings: MediaSettings = MediaSettings(),
         part: Span | None = None,
         thumbnails: Thumbnails | None = None,
     ) -> None:
         """Choose what is read. The arguments are those of `MediaReader`."""
         self._path = Path(path)
         self._size = frame_size
-        self._settings = settings or MediaSettings()
+        self._settings = settings
         self._start = 0.0 if part is None else part.start
         self._length = math.inf if part is None else part.duration
         self._thumbnails = thumbnails
@@ -399,29 +399,13 @@ def skip_unreferenced_frames(video: Any, rate: float) -> None:
         video.codec_context.skip_frame = "NONREF"
 
 
-def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
+def read_sound(path: Path | str, settings: MediaSettings = MediaSettings()) -> Iterator[AudioBlock]:
     """Yield the audio of a video in blocks of about one second. No audio yields no block.
 
-    settings: limits on the video. None means the default limits.
+    settings: limits on the video.
     """
     for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
         if isinstance(item, AudioBlock):
-            yield item
-
-
-def read_frames(
-    path: Path | str, rate: float, size: int | None = None, settings: MediaSettings | None = None
-) -> Iterator[Frame]:
-    """Yield the frame on screen at (k + 0.5) / rate seconds for k = 0, 1, ...
-
-    Args:
-        path: path of the video.
-        rate: frames per second.
-        size: pixels of the shorter side, None for full size.
-        settings: limits on the video. None means the default limits.
-    """
-    for item in MediaReader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
-        if isinstance(item, Frame):
             yield item
 
 
@@ -491,7 +475,7 @@ def read_frames_at(
     path: Path | str,
     times: Sequence[float],
     width: int | None = None,
-    settings: MediaSettings | None = None,
+    settings: MediaSettings = MediaSettings(),
     *,
     shorter: int | None = None,
     longer: int | None = None,
@@ -505,12 +489,12 @@ def read_frames_at(
         path: path of the video.
         times: seconds, in any order.
         width: pixels of the width, None for full size.
-        settings: limits on the video. None means the default limits.
+        settings: limits on the video.
         shorter: pixels of the shorter side, instead of `width`.
         longer: maximal pixels of the longer side. Frames are never enlarged to it.
         exact: False: the frame may be that of a tenth of a second earlier, which takes less time.
     """
-    with open_media(path, settings or MediaSettings()) as media:
+    with open_media(path, settings) as media:
         if not exact and media.video_stream is not None:
             skip_unreferenced_frames(media.video_stream, 1 / LATER_PICTURE_SECONDS)
         cursor = _FrameCursor(media)

@@ -64,7 +64,7 @@ class Device:
         compute: numeric precision of matrix products, such as "bf16". "auto": chosen by the device.
     """
 
-    name: str = "cpu"
+    name: str
     compute: ComputeType = "auto"
 
     @property

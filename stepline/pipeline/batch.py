@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from logging.handlers import QueueHandler
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,9 @@ from stepline.features.files import is_feature_file
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.locks import lock_output
+from stepline.grounding.speech import TaskGraph
 from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
+from stepline.media import Thumbnails
 from stepline.networks.device import (
     ComputeType,
     core_count,
@@ -37,6 +39,17 @@ from stepline.networks.device import (
     set_device,
 )
 from stepline.numeric import limit_blas_to_one_thread
+from stepline.outputs import (
+    CLIPS_SUFFIX,
+    OUTPUTS,
+    USUAL,
+    clip_spans,
+    foreign_outputs,
+    missing_outputs,
+    safe_stem,
+    write_outputs,
+)
+from stepline.pipeline.describe import describe_features
 from stepline.pipeline.networks import Networks, describe_inputs, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_PIXELS, OutputOptions, write_files
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
@@ -55,13 +68,13 @@ from stepline.processes import thread_limit_variables
 from stepline.progress import Progress
 from stepline.records import Matrix, Record, Span, Video
 from stepline.settings import validate
+from stepline.speech.captions import no_sentence_error
+from stepline.speech.hallucinations import is_low_confidence_reason
 from stepline.speech.settings import AsrSettings
+from stepline.speech.whisper import find_model
 from stepline.storage import read_record
 from stepline.version import __version__
 from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
-
-if TYPE_CHECKING:
-    from stepline.grounding.speech import TaskGraph
 
 log = logging.getLogger(__name__)
 
@@ -220,8 +233,6 @@ def _with_language(settings: StepsSettings | None, language: str | None) -> Step
 
 
 def _output_names(formats: Sequence[str] | str | None) -> tuple[str, ...]:
-    from stepline.outputs import USUAL
-
     if formats is None:
         return USUAL
     names = (formats,) if isinstance(formats, str) else formats
@@ -234,8 +245,6 @@ def _source_options(
     part: Span | None = None,
     title: str | None = None,
 ) -> SourceOptions:
-    from stepline.grounding.speech import TaskGraph
-
     options: SourceOptions = {"part": part, "title": title}
     if captions is not None:
         options["captions"] = Path(captions)
@@ -397,9 +406,6 @@ def run_video(
     video and folder, this process waits. It reuses that result if the inputs and settings are the
     same. Raises a SteplineError.
     """
-    from stepline.media import Thumbnails
-    from stepline.outputs import CLIPS_SUFFIX, safe_stem
-
     require_utf8_name(request.path)
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
@@ -440,9 +446,6 @@ def run_video(
 def _describe_feature_file(
     request: Request, settings: StepsSettings, options: OutputOptions
 ) -> VideoResult:
-    from stepline.outputs import write_outputs
-    from stepline.pipeline.describe import describe_features
-
     if options.clips or request.part is not None:
         raise SettingsError(
             f"{request.path}: holds features, which have no picture and are used whole; leave "
@@ -463,8 +466,6 @@ def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
         id: the id of the video's record.
         out: the folder of the outputs.
     """
-    from stepline.outputs import safe_stem
-
     return lock_output(out / f".{safe_stem(id)}.lock", out / safe_stem(id), wait=True)
 
 
@@ -475,8 +476,6 @@ def _load_earlier_result(
 
     None if it is provisional, or if an output that is asked for is missing.
     """
-    from stepline.outputs import clip_spans, missing_outputs, safe_stem
-
     if options.force:
         return None
     try:
@@ -503,8 +502,6 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
     Such a file is an input of this run, or no earlier run wrote it, or it was changed after that
     run.
     """
-    from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
-
     inputs = [path for path in (request.path, request.captions) if path is not None]
     # The user's own files are never overwritten, not even with --overwrite.
     own_files = set(map(os.path.realpath, inputs))
@@ -537,8 +534,6 @@ def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Re
         raise MediaError(f"{request.path}: {reason}; give another")
 
     if request.captions is not None:
-        from stepline.speech.captions import no_sentence_error
-
         raise no_sentence_error(request.captions, record.dropped)
 
     # what was left out
@@ -546,7 +541,6 @@ def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Re
     left_out = ""
     if count:
         left_out = f" ({count} doubtful sentence{'' if count == 1 else 's'} left out)"
-    from stepline.speech.hallucinations import is_low_confidence_reason
 
     reason = NO_SPEECH
     if any(is_low_confidence_reason(item.reason) for item in record.dropped):
@@ -657,8 +651,6 @@ def estimate_video_memory(settings: StepsSettings) -> int:
     # MIN_WORKER_BYTES was measured with the default models. Those that are named may be far larger.
     files: list[Path] = []
     if settings.asr.model is not None and settings.asr.recogniser == "whisper":
-        from stepline.speech.whisper import find_model
-
         files += find_model(settings.asr.model).glob("*.bin")
     weights = settings.vision.path
     if weights is not None and settings.vision.backbone != "precomputed":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
+from stepline.features.files import read_feature_file
 from stepline.models.procx.settings import DescribeSettings
 from stepline.networks.device import one_torch_thread
 from stepline.pipeline.networks import Networks, describe_inputs, load_describer
@@ -99,8 +100,6 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
     Raises ModelError if the network was trained on another kind of features. Raises StoreError or
     ShapeError if the features cannot be read.
     """
-    from stepline.features.files import read_feature_file
-
     # The network, and settings that suit it: rows are scaled as it learned them.
     vision = settings.vision.model_copy(
         update={"backbone": "precomputed", "path": request.path, "unit": False}

@@ -25,6 +25,7 @@ from stepline.features.files import read_feature_file, write_feature_file
 from stepline.features.store import SHARD_BYTES
 from stepline.files.atomic_files import remove_partial_files
 from stepline.files.digests import file_digest
+from stepline.media import probe
 from stepline.models.training.run import claim_run_folder, package_versions, write_omitted
 from stepline.networks.device import current_device
 from stepline.pipeline.pictures import NO_PICTURE, VisualOptions, extract_features
@@ -34,6 +35,7 @@ from stepline.plugins import plugin_identities
 from stepline.processes import trim_memory
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Rejected, count_reasons
+from stepline.vision import PrecomputedBackbone, load_backbone
 
 ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
 UNREADABLE_REASON = "it cannot be read"
@@ -82,8 +84,6 @@ def extract_to_store(
     MediaError if there is no video. Raises SettingsError if the store has features of another
     backbone or rate.
     """
-    from stepline.vision import PrecomputedBackbone, load_backbone
-
     # what is extracted, and by which settings: sorted, so that shards have one order
     videos = sorted(name_videos(find_videos(sources), folder).items())
     backbone = load_backbone(settings.vision)
@@ -163,8 +163,6 @@ def _read_or_extract(
     there. Raises MediaError or ShapeError for a video
     that cannot be read.
     """
-    from stepline.media import probe
-
     # A bad id names no file. A row of zeros tests it before minutes of decoding.
     dim = options.backbone.dim if options.backbone is not None else 1
     flaw = writer.rejection_reason(request.id, np.zeros((1, dim), np.float32))

@@ -8,16 +8,18 @@ import numpy as np
 
 from stepline.errors import SettingsError, ShapeError
 from stepline.features.files import is_feature_file, read_feature_file
+from stepline.grounding.said_to_shown import Array
+from stepline.grounding.speech import TaskGraph, line_steps
+from stepline.media import probe
 from stepline.pipeline.networks import Networks, describe_inputs, load_aligner
 from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import FeatureSequence, Matrix, Record, Video
+from stepline.text import embed
+from stepline.vision import Backbone, PrecomputedBackbone, load_backbone
 
 if TYPE_CHECKING:
-    from stepline.grounding.said_to_shown import Array
-    from stepline.grounding.speech import TaskGraph
     from stepline.models.nasva.checkpoint import LoadedAligner
-    from stepline.vision import Backbone
 
 
 def ground_texts(
@@ -43,9 +45,7 @@ def ground_texts(
     Returns a record whose steps are the texts. Raises ModelError, SettingsError, ShapeError or
     MediaError if an input is missing or does not fit.
     """
-    from stepline.grounding.speech import line_steps
     from stepline.models.nasva.predict import ground_by_aligner
-    from stepline.vision import load_backbone
 
     if not texts:
         raise SettingsError("no lines to find; give a text file with one per line")
@@ -111,8 +111,6 @@ def text_vectors(
     Raises ModelError if that encoder is not available, StoreError if the file lacks a text.
     """
     from stepline.models.training.network import UNKNOWN_SOURCES
-    from stepline.text import embed
-    from stepline.vision import PrecomputedBackbone
 
     # A file of vectors is taken as it is.
     if file is not None:
@@ -128,7 +126,7 @@ def text_vectors(
     return embed(texts, model=aligner.get_text_encoder_name("--text-features"))
 
 
-def read_order_matrix(path: Path, lines: int) -> "Array":
+def read_order_matrix(path: Path, lines: int) -> Array:
     """Read the (K, K) matrix P(line i comes before line j) from a JSON list of lists.
 
     The value null stands for 0.5, an unknown order.
@@ -161,8 +159,6 @@ def _extract_features(
 
     Raises SettingsError for a video without a picture.
     """
-    from stepline.media import probe
-
     info = probe(request.path, settings.media)
     visual = extract_features(request, info, settings, VisualOptions(backbone))
     if visual.features is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
+from stepline.features.files import find_feature_file
 from stepline.files.digests import file_digest, sha256
 from stepline.models.procx.settings import DescribeSettings
 from stepline.models.wys2.settings import JudgeSettings
@@ -19,6 +20,8 @@ from stepline.networks.device import Device, current_device
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import Kind, plugin_identities
 from stepline.speech.settings import AsrSettings
+from stepline.speech.whisper import Models
+from stepline.vision import Backbone, PrecomputedBackbone, load_backbone
 from stepline.vision.settings import VisionSettings
 
 if TYPE_CHECKING:
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
     from stepline.models.training.network import LoadedNetwork
     from stepline.models.wys2.predict import LoadedDetector
-    from stepline.speech.whisper import Models
-    from stepline.vision import Backbone
 
 N = TypeVar("N", bound="LoadedNetwork")
 
@@ -84,7 +85,7 @@ class Networks:
 
 
 @lru_cache(maxsize=1)
-def shared_recognisers(settings: AsrSettings, device: Device) -> "Models":  # noqa: ARG001
+def shared_recognisers(settings: AsrSettings, device: Device) -> Models:  # noqa: ARG001
     """Return a cache of Whisper's models that several videos share.
 
     It is emptied when the settings or the device change.
@@ -108,8 +109,6 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     backbone = None
     backbone_files: tuple[Path, ...] = ()
     if vision.backbone not in ("none", DEFAULT_BACKBONE):
-        from stepline.vision import load_backbone
-
         backbone = load_backbone(vision)
         # Ready features are a file per video, which `fingerprint` names.
         if vision.backbone != "precomputed":
@@ -147,7 +146,6 @@ def check_ready_features(request: Request, settings: StepsSettings, networks: Ne
     """
     if settings.vision.backbone != "precomputed":
         return
-    from stepline.vision import PrecomputedBackbone
 
     backbone = networks.backbone
     if not isinstance(backbone, PrecomputedBackbone):
@@ -262,8 +260,6 @@ def describe_inputs(
     vision = settings.vision
     features: JsonValue = None
     if vision.backbone == "precomputed" and vision.path is not None:
-        from stepline.features.files import find_feature_file
-
         video = vision.path
         if vision.path.is_dir():
             video = find_feature_file(vision.path, request.id)

@@ -6,21 +6,30 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.errors import MediaError, SettingsError, SteplineError
 from stepline.files.atomic_files import atomic_files, remove_partial_files
+from stepline.media import Thumbnails, encode_jpeg, join_clips, probe, read_frames_at
 from stepline.models.wys2.settings import SummarySettings
 from stepline.models.wys2.summary import SummarySegment, summarize
+from stepline.outputs import (
+    OUTPUTS,
+    WebAddresses,
+    find_outputs,
+    missing_outputs,
+    output_paths,
+    remove_clips,
+    safe_stem,
+    write_clips,
+    write_outputs,
+)
+from stepline.outputs.clips import sound_track_settings
+from stepline.outputs.text import shown_span
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
 from stepline.records import Record, ScreenTarget, Span
-
-if TYPE_CHECKING:
-    from stepline.media import Thumbnails
-    from stepline.outputs import WebAddresses
 
 log = logging.getLogger(__name__)
 
@@ -58,15 +67,11 @@ class OutputOptions:
     web: "WebAddresses | None" = None
 
     def __post_init__(self) -> None:
-        from stepline.outputs import find_outputs
-
         find_outputs(self.formats)
 
     @property
     def has_keyframes(self) -> bool:
         """Whether an output has pictures of the steps."""
-        from stepline.outputs import OUTPUTS
-
         return any(OUTPUTS[name].keyframes != "none" for name in self.formats)
 
 
@@ -82,14 +87,6 @@ def write_files(
         thumbnails: frames that were kept when the video was decoded. None: frames are decoded
             again.
     """
-    from stepline.outputs import (
-        missing_outputs,
-        output_paths,
-        remove_clips,
-        write_clips,
-        write_outputs,
-    )
-
     # all files appear together
     record = result.record
     with atomic_files() as files:
@@ -135,28 +132,7 @@ def extract_keyframes(
     A clicked step has the frame before the click, with a box around the click's target. Steps with
     the same second and span get frames of different seconds, spread evenly over the span.
     """
-    from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
-    from stepline.outputs.text import shown_span
-
-    # steps that are shown at the same second in the same span
-    ids_by_span: dict[tuple[float, Span], list[str]] = {}
-    for step in record.steps:
-        span = shown_span(step)
-        if span is not None and step.at is not None:
-            ids_by_span.setdefault((step.at, span), []).append(step.id)
-
-    # each step's own second of it, where the span is long enough
-    second_by_step: dict[str, float] = {}  # step id -> second of its picture
-    span_by_second: dict[float, Span] = {}  # in which another picture is as good
-    for (second, span), ids in ids_by_span.items():
-        count = min(len(ids), max(1, int(span.duration)))
-        seconds = _spread_seconds(span, count, start) if count > 1 else [second]
-        for number, id in enumerate(ids):
-            second_by_step[id] = seconds[number * count // len(ids)]
-        reach = span.duration / (2 * count)
-        for middle in seconds:
-            near = Span(max(0.0, middle - reach), middle + reach)
-            span_by_second[middle] = near if count > 1 else span
+    second_by_step, span_by_second = _choose_seconds(record, start)
 
     # a click is seen when it is made
     targets = {step.id: step.target for step in record.steps if step.target is not None}
@@ -165,27 +141,25 @@ def extract_keyframes(
             second_by_step[id] = target.at
 
     # the pictures: those at hand, and those that are read now
-    side = (
-        KEYFRAME_PIXELS
-        if len(second_by_step) < MIN_STEPS_FOR_SMALL_KEYFRAMES
-        else SMALL_KEYFRAME_PIXELS
-    )
+    side = SMALL_KEYFRAME_PIXELS
+    if len(second_by_step) < MIN_STEPS_FOR_SMALL_KEYFRAMES:
+        side = KEYFRAME_PIXELS
     pictures: dict[float, bytes] = {}
     clicks = {step.at for step in record.steps if step.basis == "screen"}
-    for second, span in span_by_second.items():
-        # a frame near a click may already show what comes next
-        if second in clicks:
-            continue
-        within = (max(0.0, span.start - start), span.end - start)
-        if thumbnails is not None and (
-            picture := thumbnails.nearest_jpeg(second - start, within, side)
-        ):
-            pictures[second] = picture
+    if thumbnails is not None:
+        for second, span in span_by_second.items():
+            # a frame near a click may already show what comes next
+            if second in clicks:
+                continue
+            within = (max(0.0, span.start - start), span.end - start)
+            picture = thumbnails.nearest_jpeg(second - start, within, side)
+            if picture is not None:
+                pictures[second] = picture
     missing = [second for second in second_by_step.values() if second not in pictures]
     try:
         if missing:
-            for still in read_frames_at(path, missing, longer=side, exact=bool(clicks)):
-                pictures[still.time] = encode_jpeg(still.image, MAX_KEYFRAME_BYTES)
+            for still in read_frames_at(path, missing, longer=side, exact=bool(clicks or targets)):
+                pictures[still.time] = encode_jpeg(still.image)
     except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
@@ -197,6 +171,36 @@ def extract_keyframes(
             if id in targets:
                 marked[id] = draw_target_box(marked[id], targets[id])
     return marked
+
+
+def _choose_seconds(record: Record, start: float) -> tuple[dict[str, float], dict[float, Span]]:
+    """Return the second of each step's picture, by step id, and by second the span within which
+    another picture is as good.
+
+    Args:
+        record: the record with the steps.
+        start: second of the video at which a grid of whole seconds begins.
+    """
+    # steps that are shown at the same second in the same span
+    ids_by_span: dict[tuple[float, Span], list[str]] = {}
+    for step in record.steps:
+        span = shown_span(step)
+        if span is not None and step.at is not None:
+            ids_by_span.setdefault((step.at, span), []).append(step.id)
+
+    # each step's own second of it, where the span is long enough
+    second_by_step: dict[str, float] = {}
+    span_by_second: dict[float, Span] = {}
+    for (second, span), ids in ids_by_span.items():
+        count = min(len(ids), max(1, int(span.duration)))
+        seconds = _spread_seconds(span, count, start) if count > 1 else [second]
+        for number, id in enumerate(ids):
+            second_by_step[id] = seconds[number * count // len(ids)]
+        reach = span.duration / (2 * count)
+        for middle in seconds:
+            near = Span(max(0.0, middle - reach), middle + reach)
+            span_by_second[middle] = near if count > 1 else span
+    return second_by_step, span_by_second
 
 
 def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
@@ -217,8 +221,6 @@ def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
     """
     from PIL import Image, ImageDraw
 
-    from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg
-
     with Image.open(io.BytesIO(picture)) as opened:
         image = opened.convert("RGB")
     x, y, end_x, end_y = target.box
@@ -231,7 +233,7 @@ def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
         end_y * image.height + BOX_MARGIN,
     )
     ImageDraw.Draw(image).rectangle(box, outline=BOX_COLOUR, width=BOX_WIDTH)
-    return encode_jpeg(np.asarray(image), MAX_KEYFRAME_BYTES)
+    return encode_jpeg(np.asarray(image))
 
 
 @dataclass(frozen=True)
@@ -266,10 +268,6 @@ def write_summary(
     Raises SettingsError if a file that is not a summary has the same path. Raises MediaError if no
     step is shown or nothing can be cut, StoreError if `out` cannot be written.
     """
-    from stepline.media import join_clips
-    from stepline.outputs import safe_stem
-    from stepline.outputs.clips import sound_track_settings
-
     # what is kept, and where it goes
     segments = summarize(record, settings)
     film = out / f"{safe_stem(record.id)}{SUMMARY_SUFFIX}"
@@ -288,8 +286,6 @@ def write_summary(
 
 
 def _is_summary(path: Path) -> bool:
-    from stepline.media import probe
-
     try:
         return probe(path).comment == SUMMARY_COMMENT
     except MediaError:

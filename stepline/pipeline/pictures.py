@@ -10,18 +10,39 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepline.media import (
+    Frame,
+    KeyFrame,
+    KeyFrameReader,
+    MediaInfo,
+    MediaReader,
+    SparseKeyFramesError,
+    Thumbnails,
+)
 from stepline.networks.device import current_device
 from stepline.pipeline.part import crop_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.processes import trim_memory
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FeatureSequence
+from stepline.text import load_encoder
+from stepline.vision import (
+    Activity,
+    ActivityMeter,
+    Backbone,
+    KeyFrameMeter,
+    PrecomputedBackbone,
+    ScreenText,
+    VideoEncoder,
+    frames_per_row,
+    load_backbone,
+)
+from stepline.vision.conse import ConSEBackbone, load_classifier
+from stepline.vision.on_screen_text import load_text_networks, start_text_meter
+from stepline.vision.settings import VisionSettings
 
 if TYPE_CHECKING:
     from stepline.grounding.screens import ScreenReading
-    from stepline.media import Frame, MediaInfo, Thumbnails
-    from stepline.vision import Activity, Backbone, ScreenText
-    from stepline.vision.settings import VisionSettings
 
 
 log = logging.getLogger(__name__)
@@ -91,9 +112,6 @@ def load_text_encoder(extraction: "Future[VisualFeatures]") -> None:
 
     If the encoder cannot be read, the later stage that needs it reports the error.
     """
-    from stepline.text import load_encoder
-    from stepline.vision.conse import ConSEBackbone
-
     if extraction.exception() is not None:
         return
     backbone = extraction.result().backbone
@@ -103,9 +121,6 @@ def load_text_encoder(extraction: "Future[VisualFeatures]") -> None:
 
 def free_picture_networks() -> None:
     """Free the networks of the default backbone and of text, which one video has used."""
-    from stepline.vision.conse import load_classifier
-    from stepline.vision.on_screen_text import load_text_networks
-
     load_classifier.cache_clear()
     load_text_networks.cache_clear()
     trim_memory()
@@ -124,10 +139,8 @@ class MotionMeter:
         warnings: why text is not read, if its weights are missing.
     """
 
-    def __init__(self, vision: "VisionSettings") -> None:
+    def __init__(self, vision: VisionSettings) -> None:
         from stepline.grounding.screens import ScreenMeter
-        from stepline.vision import ActivityMeter
-        from stepline.vision.on_screen_text import start_text_meter
 
         self._frame_rate = vision.rate * FRAMES_PER_ROW
         self._next_frame = 0  # number, at that rate, of the next frame that is measured
@@ -135,7 +148,7 @@ class MotionMeter:
         self.screen = ScreenMeter()
         self.text, self.warnings = start_text_meter(vision)
 
-    def add(self, frame: "Frame") -> None:
+    def add(self, frame: Frame) -> None:
         """Add the next frame of the video."""
         # A backbone may ask for more frames than motion needs. The others are skipped here.
         if frame.time * self._frame_rate >= self._next_frame:
@@ -148,9 +161,9 @@ class MotionMeter:
 
 def extract_features(
     request: Request,
-    info: "MediaInfo",
+    info: MediaInfo,
     settings: StepsSettings,
-    options: VisualOptions | None = None,
+    options: VisualOptions = VisualOptions(),
 ) -> VisualFeatures:
     """Extract the visual features of a video.
 
@@ -158,7 +171,7 @@ def extract_features(
         request: the video, or a part of it.
         info: streams and duration of the video file.
         settings: settings of all stages. Only `media` and `vision` are used.
-        options: None: the defaults.
+        options: what is measured, and by which network.
 
     Returns empty features without a picture or a backbone. If the settings name a file of features,
     these are returned instead of a network's.
@@ -168,11 +181,8 @@ def extract_features(
         return VisualFeatures(warnings=() if request.is_captions_only else (NO_PICTURE,))
     if vision.backbone == "none":
         return VisualFeatures()
-    from stepline.media import Frame, MediaReader, SparseKeyFramesError
-    from stepline.vision import PrecomputedBackbone, VideoEncoder, frames_per_row, load_backbone
 
     # what looks at the frames
-    options = options or VisualOptions()
     backbone = options.backbone or load_backbone(vision)
     ready = None
     if isinstance(backbone, PrecomputedBackbone):
@@ -239,10 +249,10 @@ def extract_features(
 
 def _extract_from_key_frames(
     request: Request,
-    info: "MediaInfo",
+    info: MediaInfo,
     settings: StepsSettings,
     options: VisualOptions,
-    backbone: "Backbone",
+    backbone: Backbone,
 ) -> VisualFeatures:
     """Extract the visual features of a video from its key frames, each of which holds until the next.
 
@@ -250,10 +260,7 @@ def _extract_from_key_frames(
     if the key frames are too few.
     """
     from stepline.grounding.screens.changes import ScreenMeter, median_statistics
-    from stepline.media import Frame, KeyFrame, KeyFrameReader
     from stepline.pipeline.screen import read_screen_recording
-    from stepline.vision import KeyFrameMeter
-    from stepline.vision.on_screen_text import start_text_meter
 
     vision = settings.vision
     first_rows: list[int] = []  # of each key frame

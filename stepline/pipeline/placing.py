@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.errors import ModelError, SettingsError
-from stepline.grounding.correspondence import MAX_TEXT_SECONDS, is_phrase, is_said
+from stepline.grounding.correspondence import MAX_TEXT_SECONDS, is_phrase, is_said, load_weights
 from stepline.grounding.evidence import shot_slices
 from stepline.grounding.fusion import MAX_SAID_ONLY_PROBABILITY, picture_status, without_place
+from stepline.grounding.ground import Grounding, ground_inputs
+from stepline.grounding.inputs import GroundingInputs
+from stepline.media import MediaInfo
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
 from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions
@@ -28,16 +31,14 @@ from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import SpeechInVideo
 from stepline.records import Alignment, FeatureSequence, Sentence, Span, Status, Step, Transcript
+from stepline.vision import PrecomputedBackbone, ScreenText
 
 if TYPE_CHECKING:
-    from stepline.grounding.ground import Grounding
     from stepline.grounding.vision_language import VisualAnswers
     from stepline.llm.pictures import PictureReader
-    from stepline.media import MediaInfo
     from stepline.models.nasva.checkpoint import LoadedAligner
     from stepline.models.nasva.predict import AlignerGrounding
     from stepline.models.wys2.predict import LoadedDetector
-    from stepline.vision import ScreenText
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class GroundedVideoSteps:
 
 def place_steps(
     request: Request,
-    info: "MediaInfo",
+    info: MediaInfo,
     speech: SpeechInVideo,
     visual: VisualFeatures,
     settings: StepsSettings,
@@ -124,8 +125,6 @@ def _is_talk(
     settings: StepsSettings,
 ) -> bool:
     """Return whether the speech hardly instructs, by the grounding where it has asked already."""
-    from stepline.grounding.ground import Grounding
-
     if len(transcript.sentences) < MIN_TALK_SENTENCES:
         return False
     if isinstance(grounding, Grounding):
@@ -169,9 +168,6 @@ def ground_steps(
         return ground_by_aligner(
             steps, aligner, visual.features, vectors, settings=options, duration=duration
         )
-    from stepline.grounding.correspondence import load_weights
-    from stepline.grounding.ground import ground_inputs
-    from stepline.grounding.inputs import GroundingInputs
 
     # by all evidence without one
     sentences = [sentence.text for sentence in transcript.sentences]
@@ -344,7 +340,6 @@ def judge_sentences(
     if not transcript.sentences:
         return transcript
     from stepline.models.wys2.predict import encode_texts, estimate_shown_by_detector
-    from stepline.vision import PrecomputedBackbone
 
     backbone = visual.backbone
     if visual.features is None or backbone is None or isinstance(backbone, PrecomputedBackbone):

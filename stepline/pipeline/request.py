@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from stepline.grounding.speech import TaskGraph
 from stepline.media.settings import LinkSettings, MediaSettings
 from stepline.models.nasva.settings import NasvaSettings
 from stepline.models.procx.settings import DescribeSettings
@@ -13,9 +14,6 @@ from stepline.settings import Settings
 from stepline.speech.settings import AsrSettings
 from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
-
-if TYPE_CHECKING:
-    from stepline.grounding.speech import TaskGraph
 
 
 class StepsSettings(Settings):

@@ -4,13 +4,13 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import JsonValue
 
 from stepline.grounding.fusion import picture_status, separate_overlapping_spans
 from stepline.grounding.screens.captions import typed_captions, without_captions
+from stepline.grounding.screens.changes import ScreenStatistics
 from stepline.grounding.screens.clicks import Click, place_clicks
 from stepline.grounding.screens.reading import (
     TEXT_SAMPLE_COUNT,
@@ -21,16 +21,13 @@ from stepline.grounding.screens.reading import (
     read_screen,
     sampled_screen_statistics,
 )
+from stepline.media import MediaInfo
 from stepline.networks.weights import weights_fetched
 from stepline.outputs.text import one_line, shorten
 from stepline.pipeline.placing import GroundedVideoSteps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Alignment, ScreenTarget, Step, Transcript
 from stepline.vision.on_screen_text import TEXT_WEIGHTS
-
-if TYPE_CHECKING:
-    from stepline.grounding.screens.changes import ScreenStatistics
-    from stepline.media import MediaInfo
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +42,7 @@ SECONDS_BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is sti
 
 
 def read_silent_screen_recording(
-    request: Request, info: "MediaInfo", settings: StepsSettings
+    request: Request, info: MediaInfo, settings: StepsSettings
 ) -> ScreenReading | None:
     """Read the screen of a video without speech. None if it is not a screen recording."""
     if not info.has_picture or settings.vision.backbone == "none":
@@ -176,7 +173,7 @@ MAX_ASPECT_RATIO = 4.0
 
 
 def read_screen_recording(
-    request: Request, info: "MediaInfo", settings: StepsSettings, statistics: "ScreenStatistics"
+    request: Request, info: MediaInfo, settings: StepsSettings, statistics: ScreenStatistics
 ) -> ScreenReading | None:
     """Read the text and changes of a screen recording. None for any other video.
 
@@ -207,7 +204,7 @@ def read_screen_recording(
     return reading
 
 
-def _has_screen_shape(info: "MediaInfo") -> bool:
+def _has_screen_shape(info: MediaInfo) -> bool:
     """Return whether the aspect ratio is that of a screen."""
     shorter = min(info.width, info.height)
     return max(info.width, info.height) <= MAX_ASPECT_RATIO * shorter

@@ -22,12 +22,15 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 from stepline.errors import CaptionError, MediaError, StoreError
 from stepline.language_tags import split_language
+from stepline.media import MediaInfo, probe
+from stepline.media.container import check_duration
+from stepline.outputs import CLIPS_SUFFIX, OUTPUTS, safe_stem
 from stepline.outputs.shared_folder import unshared_files_below
 from stepline.pipeline.request import Request, RequestOptions, SourceOptions, StepsSettings
+from stepline.speech.captions import no_sentence_error, read_captions
 from stepline.storage import read_record
 
 if TYPE_CHECKING:
-    from stepline.media import MediaInfo
     from stepline.media.links import Link
     from stepline.media.page_videos import Report
 
@@ -106,7 +109,6 @@ def _is_stepline_output(file: Path) -> bool:
 
     The record of the video or of its folder is then in the same folder.
     """
-    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
     from stepline.pipeline.output_files import SUMMARY_SUFFIX
 
     for suffix in (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix):
@@ -423,8 +425,6 @@ def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
 
 def is_name_taken(path: Path, out: Path) -> bool:
     """Return whether `out` has a record of this stem for a video at another path."""
-    from stepline.outputs import safe_stem
-
     try:
         owner = read_record(out / f"{safe_stem(path.stem)}.json").video.path
     except StoreError:
@@ -432,17 +432,13 @@ def is_name_taken(path: Path, out: Path) -> bool:
     return owner is not None and os.path.realpath(owner) != os.path.realpath(path)
 
 
-def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
+def read_media_info(request: Request, settings: StepsSettings) -> MediaInfo:
     """Return the streams and the duration of the file. Captions have a duration and no stream.
 
     Raises MediaError if a video cannot be read, CaptionError if captions hold no sentence.
     """
-    from stepline.media import MediaInfo, probe
-    from stepline.media.container import check_duration
-
     if not request.is_captions_only:
         return probe(request.path, settings.media)
-    from stepline.speech.captions import no_sentence_error, read_captions
 
     captions = read_captions(request.path, video_id=request.id, settings=settings.asr)
     sentences = captions.transcript.sentences

@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from threading import Event
-from typing import TYPE_CHECKING
 
 from stepline.errors import CaptionError
+from stepline.media import SAMPLE_RATE, AudioBlock, MediaInfo, MediaReader, MediaSettings
 from stepline.pipeline.part import crop_transcript
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FrozenModel, Rejected, Step, Transcript, covering_span
-
-if TYPE_CHECKING:
-    from stepline.media import MediaInfo, MediaSettings
-    from stepline.speech.whisper import Models
+from stepline.speech import read_captions, transcribe
+from stepline.speech.audio_windows import FRAME_SAMPLES, detect_voice
+from stepline.speech.whisper import Models
 
 # s past the claimed end of a file up to which words are read. A file may be longer than it claims
 MAX_OVERRUN_SECONDS = 60.0
@@ -74,7 +73,7 @@ def _sentences_before(second: float, transcript: Transcript) -> Transcript:
 
 def recognise_speech(
     request: Request,
-    info: "MediaInfo",
+    info: MediaInfo,
     settings: StepsSettings,
     *,
     models: "Models | None" = None,
@@ -93,9 +92,6 @@ def recognise_speech(
         progress: called with the stage's name, the second reached and the duration in s.
         stop: event that ends the work when it is set. None: the work runs to the end.
     """
-    from stepline.media import AudioBlock, MediaReader
-    from stepline.speech import transcribe
-
     # Captions, or silence, need no recogniser.
     speech = _speech_without_recogniser(request, info, settings)
     if speech is not None:
@@ -117,15 +113,13 @@ def recognise_speech(
 
 
 def _speech_without_recogniser(
-    request: Request, info: "MediaInfo", settings: StepsSettings
+    request: Request, info: MediaInfo, settings: StepsSettings
 ) -> Speech | None:
     """Return the speech from captions or an empty transcript, None if a recogniser is needed."""
     # The cases, from the cheapest: no speech wanted, captions given, no sound at all.
     if settings.procx.when == "alone":
         return Speech(transcript=Transcript())
     if request.captions is not None:
-        from stepline.speech import read_captions
-
         captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
         transcript = crop_transcript(captions.transcript, request.part)
         return Speech(transcript=transcript, dropped=captions.dropped, warnings=captions.warnings)
@@ -189,7 +183,7 @@ MIN_VOICED_SECONDS = 1.0
 
 
 def choose_sound_track(
-    request: Request, info: "MediaInfo", settings: StepsSettings
+    request: Request, info: MediaInfo, settings: StepsSettings
 ) -> "tuple[MediaSettings, tuple[str, ...]]":
     """Return the media settings with the number of the sound track to use, and a note on the others.
 
@@ -210,7 +204,7 @@ def choose_sound_track(
     return media, (f"{count} sound tracks: track {number} is used, {reason}",)
 
 
-def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> tuple[int, str]:
+def _best_track(request: Request, info: MediaInfo, settings: StepsSettings) -> tuple[int, str]:
     """Return the number of the audio track to recognise, from 1, and the reason for the log.
 
     Preferred are tracks of the language in the settings, then tracks with much speech, then the
@@ -246,9 +240,6 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
 
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
     """Return the seconds of speech at the beginning of a track."""
-    from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
-    from stepline.speech.audio_windows import FRAME_SAMPLES, detect_voice
-
     # Only the beginning is decoded, without pictures.
     media = settings.media.model_copy(update={"audio_track": number})
     reader = MediaReader(

@@ -34,6 +34,8 @@ from stepline.files.digests import sha256
 from stepline.grounding.correspondence import TALK_WARNING
 from stepline.grounding.evidence import picture_warning
 from stepline.grounding.fusion import separate_overlapping_spans
+from stepline.grounding.speech import TaskGraph, steps_from_texts
+from stepline.media import MediaInfo, Thumbnails
 from stepline.networks.device import current_device
 from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
@@ -80,14 +82,13 @@ from stepline.pipeline.speech import (
 from stepline.processes import limit_malloc_arenas, trim_memory
 from stepline.progress import Progress, StoppedError
 from stepline.records import Alignment, Record, TitleSource, Transcript, Video
+from stepline.text import embed, load_encoder
 from stepline.text.embedding import embedding_cache
 from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
 from stepline.writing.waits import with_wait
 
 if TYPE_CHECKING:
-    from stepline.grounding.speech import TaskGraph
-    from stepline.media import MediaInfo, Thumbnails
     from stepline.writing.extractive.narration import ParsedNarration
 
 log = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class VideoRun:
     request: Request
     settings: StepsSettings
     networks: Networks
-    info: "MediaInfo"
+    info: MediaInfo
 
 
 @dataclass(frozen=True)
@@ -438,7 +439,6 @@ def _parse_narration(
     """
     if not transcript.sentences or settings.procx.when == "alone":
         return None
-    from stepline.text import load_encoder
     from stepline.writing.extractive.narration import non_english_note, parse_narration
 
     if non_english_note(transcript) is not None:
@@ -496,8 +496,6 @@ def place_user_lines(
         graph: the comparison of videos from which the lines come. It gives each step's kind. None:
             the lines come from elsewhere.
     """
-    from stepline.grounding.speech import steps_from_texts
-    from stepline.text import embed
     from stepline.writing.extractive.writer import transcript_step_probabilities
 
     sentences = [sentence.text for sentence in transcript.sentences]
@@ -543,7 +541,7 @@ WORD_SEPARATOR_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
 
 
 def choose_title(
-    request: Request, info: "MediaInfo", narration: "ParsedNarration | None"
+    request: Request, info: MediaInfo, narration: "ParsedNarration | None"
 ) -> tuple[str, TitleSource]:
     """Return the title of a video and the source of the title.
 
@@ -570,13 +568,13 @@ def choose_title(
     return title_from_file_name(request.path.stem) or request.id, "name"
 
 
-def find_author(request: Request, info: "MediaInfo") -> str | None:
+def find_author(request: Request, info: MediaInfo) -> str | None:
     """Return the author of a video, by the page of its link or the metadata of the file."""
     author = (request.origin and request.origin.uploader) or info.author
     return author and one_line(author)
 
 
-def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
+def find_publication_date(request: Request, info: MediaInfo) -> str | None:
     """Return the day on which a video was published, as YYYY-MM-DD. None if it is unknown.
 
     It comes from the page of the video's link or from the metadata of the file.

@@ -26,7 +26,7 @@ from stepline.sieve_swap.pairing import WordSets, WordVocabulary
 from stepline.sieve_swap.part_files import DIGEST_DIGITS
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.text_base.base import Document, TextBase
-from stepline.writing.extractive.english import word_set
+from stepline.writing.extractive.english import parser, word_set
 
 if TYPE_CHECKING:
     from pyarrow import ListArray as ListColumn
@@ -59,8 +59,6 @@ def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[l
 
     Raises ModelError when spaCy's model is missing.
     """
-    from stepline.writing.extractive.english import parser
-
     language = parser()
     lowered = (text[:MAX_TEXT_CHARS].lower() for text in texts)
     unused = [part for part in UNUSED_PIPELINE_PARTS if part in language.pipe_names]

@@ -82,7 +82,7 @@ class SieveSwapJob:
     videos: Path
     base: TextBase
     out: Path
-    settings: SieveSwapSettings = field(default_factory=SieveSwapSettings)
+    settings: SieveSwapSettings
     excluded: ExcludedVideos = field(default_factory=ExcludedVideos)
     embed: EmbedTexts | None = None
     report: Callable[[str], None] = log.info

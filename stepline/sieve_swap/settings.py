@@ -7,9 +7,7 @@ from pydantic import Field
 from stepline.settings import Count, Fraction, Positive, Settings
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
-Variant = Literal["raw", "only-sieve", "swap", "mix"]
 Scope = Literal["retained", "paired", "all"]
-Method = Literal["nearest", "line-model"]
 
 # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
 FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
@@ -39,7 +37,7 @@ class PairingSettings(Settings):
 class SwapSettings(Settings):
     """Settings of sieving sentences and replacing them with written steps (section 4.2, eq. 6)."""
 
-    variant: Variant = Field(
+    variant: Literal["raw", "only-sieve", "swap", "mix"] = Field(
         "swap",
         description="text of the steps. raw: every sentence. only-sieve: the kept sentences. swap: the "
         "written steps instead of them. mix: both",
@@ -49,7 +47,7 @@ class SwapSettings(Settings):
         description="steps that are searched. retained: those of all documents that any video is paired "
         "with. paired: those of the video's own documents. all: the whole base",
     )
-    method: Method = Field(
+    method: Literal["nearest", "line-model"] = Field(
         "nearest",
         description="nearest: the most similar step of each sentence. line-model: aligns the sentences "
         "with the steps of one paired document, roughly in order; needs MiniLM vectors",

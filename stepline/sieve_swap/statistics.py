@@ -65,18 +65,18 @@ def add_statistics(parts: Sequence[SwappedDatasetStatistics]) -> SwappedDatasetS
         counts: Counter[str] = Counter()
         for part in parts:
             counts.update(getattr(part, name))
-        totals[name] = _sort_counts(+counts)
+        totals[name] = sort_counts(+counts)
     totals["seconds"] = sum(part.seconds for part in parts)
     return SwappedDatasetStatistics.model_validate(totals)
 
 
-def _sort_counts(counts: Counter[str]) -> Counts:
+def sort_counts(counts: Counter[str]) -> Counts:
     """Return counts with the most frequent key first. Equal counts are sorted by key."""
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _count_values(values: Iterable[object]) -> Counts:
-    return _sort_counts(Counter(map(str, values)))
+    return sort_counts(Counter(map(str, values)))
 
 
 def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> SwappedDatasetStatistics:
@@ -160,4 +160,4 @@ def _content_word_counts(texts: Sequence[str]) -> tuple[Counts, Counts]:
         counts.update(words)
         share = len(words) / max(1, len(text.split()))
         bars.append(min(DENSITY_BARS - 1, int(share * DENSITY_BARS)))
-    return _sort_counts(Counter(dict(counts.most_common(MAX_WORDS)))), _count_values(bars)
+    return sort_counts(Counter(dict(counts.most_common(MAX_WORDS)))), _count_values(bars)

@@ -23,15 +23,16 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.datasets.files import Node, read_csv
+from stepline.datasets.howto100m import caption_rows
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.files.atomic_files import files_below
 from stepline.files.parquet import read_text_column
 from stepline.limits import MAX_SECOND
+from stepline.numeric import parse_number
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
 from stepline.sieve_swap.text_base.json_stream import JsonFileError, read_json_members
@@ -50,8 +51,6 @@ NUMBER_BYTES = 12  # stored of a number
 CATEGORY_BYTES = 48  # stored of a category
 VIDEOS_COLUMNS = (("video_id", ID_BYTES), ("category_1", CATEGORY_BYTES), ("task_id", NUMBER_BYTES))
 LENGTHS_COLUMNS = (("vid", ID_BYTES), ("vlen", NUMBER_BYTES))
-
-Cells = npt.NDArray[np.bytes_]
 
 
 class CsvTable:
@@ -139,11 +138,8 @@ def read_titles(path: Path) -> dict[str, str]:
 
 def parse_seconds(cell: str) -> float | None:
     """Return a csv cell as seconds, or None if the cell states no duration."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return None if not 0 < value <= MAX_SECOND else value
+    value = parse_number(cell)
+    return value if value is not None and 0 < value <= MAX_SECOND else None
 
 
 DATA_SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
@@ -267,15 +263,7 @@ def _caption_record(video: str, value: object, file: Path, table: VideoTable) ->
     """Return the captions of a HowTo100M video as a record."""
     node = Node(value, f"{file}: {video}")
     try:
-        starts = list(node["start"].rows())
-        ends = list(node["end"].rows())
-        texts = list(node["text"].rows())
-        if not len(starts) == len(ends) == len(texts):
-            counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
-            return _rejected_video(counts, node.location)
-        rows = []
-        for start, end, text in zip(starts, ends, texts, strict=True):
-            rows.append((text.text(), start.number(), end.number()))
+        rows = list(caption_rows(node))
     except (DatasetError, ValueError) as error:
         return Rejected("video", str(error), location=node.location)
     return _record_of_sentences(video, rows, node.location, table)

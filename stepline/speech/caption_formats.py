@@ -10,7 +10,6 @@ import csv
 import difflib
 import io
 import json
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from itertools import islice
 
 from stepline.errors import CaptionError
 from stepline.limits import MAX_SECOND, parse_json_text
+from stepline.numeric import parse_number
 from stepline.records import Word, covering_span
 from stepline.speech.shown_captions import Cue, TimedText, interpolate_words, span_of
 
@@ -38,21 +38,6 @@ WORDS_PER_CUE = 100  # of a file that has words alone
 MAX_COMPARED_IDS = 10_000  # of the videos in a file, for a hint in a message
 
 Json = object  # any JSON value; every use checks its type
-
-
-def parse_seconds(value: object) -> float | None:
-    """Return the seconds in a number or a text of a number.
-
-    None for any other value, NaN and infinity.
-    """
-    # To isinstance, JSON's true is an int.
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def invalid_time_reason(cue: Cue) -> str | None:
@@ -227,7 +212,7 @@ def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
 
 def _make_cue(text: Json, start: Json, end: Json) -> Cue:
     content = text if isinstance(text, str) else ""
-    return Cue(content, parse_seconds(start), parse_seconds(end))
+    return Cue(content, parse_number(start), parse_number(end))
 
 
 def _cues_of_segments(items: list[dict[str, Json]]) -> list[Cue]:
@@ -271,15 +256,15 @@ def _segment_times(item: Mapping[str, Json]) -> tuple[float | None, float | None
     """
     timestamp = item.get("timestamp")
     if isinstance(timestamp, list) and len(timestamp) == 2:
-        return parse_seconds(timestamp[0]), parse_seconds(timestamp[1])
+        return parse_number(timestamp[0]), parse_number(timestamp[1])
     offsets = item.get("offsets")
     if isinstance(offsets, dict):
         return (
             _seconds_of_milliseconds(offsets.get("from")),
             _seconds_of_milliseconds(offsets.get("to")),
         )
-    start, end = parse_seconds(item.get("start")), parse_seconds(item.get("end"))
-    duration = parse_seconds(item.get("duration", item.get("dur")))
+    start, end = parse_number(item.get("start")), parse_number(item.get("end"))
+    duration = parse_number(item.get("duration", item.get("dur")))
     if start is not None and end is None and duration is not None:
         end = start + duration
     return start, end
@@ -327,10 +312,10 @@ def _parse_word(item: Mapping[str, Json]) -> list[Word]:
     # A word carries the space before it, except in scripts without spaces.
     if text[0] < FIRST_CJK_LETTER:
         text = f" {text}"
-    confidence = parse_seconds(item.get("score", item.get("probability")))
+    confidence = parse_number(item.get("score", item.get("probability")))
     if confidence is not None:
         confidence = min(1.0, max(0.0, confidence))
-    span = span_of(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
+    span = span_of(parse_number(item.get("start")), parse_number(item.get("end")))
     return [Word(text=text, span=span, confidence=confidence)]
 
 
@@ -370,5 +355,5 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
 
 def _seconds_of_milliseconds(value: Json) -> float | None:
     """Return a number of milliseconds as seconds."""
-    milliseconds = parse_seconds(value)
+    milliseconds = parse_number(value)
     return None if milliseconds is None else milliseconds / 1000

@@ -12,7 +12,7 @@ from stepline.errors import SettingsError
 from stepline.plugins import load_plugin
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
-from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, frames_per_row
+from stepline.vision.encode import Backbone, VideoEncoder, frames_per_row
 from stepline.vision.motion import Activity, ActivityMeter, KeyFrameMeter
 from stepline.vision.on_screen_text import ScreenText
 from stepline.vision.precomputed import PrecomputedBackbone
@@ -26,7 +26,6 @@ __all__ = [
     "KeyFrameMeter",
     "PrecomputedBackbone",
     "ScreenText",
-    "VideoClipBackbone",
     "VideoEncoder",
     "VisionSettings",
     "frames_per_row",

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import SettingsError, ShapeError
+from stepline.media import Frame
 from stepline.records import FeatureSequence, Matrix
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from stepline.media import Frame
 
 Images = npt.NDArray[np.uint8]  # (B, H, W, 3) RGB
 Clips = npt.NDArray[np.uint8]  # (B, T, H, W, 3) RGB
@@ -159,7 +158,7 @@ class VideoEncoder:
         self._rows: list[int] = []  # numbers of the rows that are encoded, wait or are open
         self._encoded: list[Matrix] = []
 
-    def add(self, frame: "Frame") -> None:
+    def add(self, frame: Frame) -> None:
         """Add a frame. It is kept if it is the nearest so far to the middle of its part."""
         # Parts are numbered through the whole video.
         rate = self._rate * self._parts_per_row

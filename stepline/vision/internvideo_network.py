@@ -128,44 +128,33 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
         self.mlp = _mlp(width)
         self.ln_2 = nn.LayerNorm(width)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         """Return the output (B, L, D) for tokens x (B, L, D): B sequences of L tokens of width D.
 
-        mask: (L, L), added to the attention scores. None for no mask.
+        Args:
+            x: the tokens.
+            memory: (B, M, D), normalised tokens to attend to. None: x itself.
+            mask: (L, L), added to the attention scores. None for no mask.
         """
         normalised = self.ln_1(x)
-        attended, _ = self.attn(
-            normalised, normalised, normalised, need_weights=False, attn_mask=mask
-        )
+        if memory is None:
+            memory = normalised
+        attended, _ = self.attn(normalised, memory, memory, need_weights=False, attn_mask=mask)
         x = x + attended
-        normalised = self.ln_2(x)
-        return x + self.mlp(normalised)
+        return x + self.mlp(self.ln_2(x))
 
 
-class GlobalBlock(nn.Module):  # type: ignore[misc]
-    """Block that pools a clip: one query attends to all patches of all frames, then an MLP."""
+class GlobalBlock(ResidualBlock):
+    """Block that pools a clip: one query attends to all patches of all frames, then an MLP.
+
+    The patches are normalised by `ln_3` and given as the block's memory.
+    """
 
     def __init__(self, width: int) -> None:
-        super().__init__()
-        self.attn = nn.MultiheadAttention(width, width // HEAD_WIDTH, batch_first=True)
-        self.ln_1 = nn.LayerNorm(width)
-        self.mlp = _mlp(width)
-        self.ln_2 = nn.LayerNorm(width)
+        super().__init__(width)
         self.ln_3 = nn.LayerNorm(width)
-
-    def forward(self, query: Tensor, patches: Tensor) -> Tensor:
-        """Return the new query (B, 1, D) of each of B clips.
-
-        Args:
-            query: (B, 1, D), one vector of width D per clip.
-            patches: (B, T L, D), the L tokens of each of T frames.
-        """
-        memory = self.ln_3(patches)
-        normalised = self.ln_1(query)
-        attended, _ = self.attn(normalised, memory, memory, need_weights=False)
-        query = query + attended
-        normalised = self.ln_2(query)
-        return query + self.mlp(normalised)
 
 
 class VideoBlocks(nn.Module):  # type: ignore[misc]
@@ -197,7 +186,8 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
             readout = number - first
             if readout >= 0:
                 patches = self._with_positions(x, self.dpe[readout])  # (B, T, L, D)
-                query = self.dec[readout](query, patches.flatten(1, 2))
+                pool = self.dec[readout]
+                query = pool(query, pool.ln_3(patches.flatten(1, 2)))
         # a learned balance of the pooled clip and the mean class token
         weight = torch.sigmoid(self.balance)
         classes = x[:, :, 0].mean(1)  # (B, D)
@@ -256,7 +246,7 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
         # A token attends to itself and those before it.
         mask = torch.full((length, length), float("-inf"), device=x.device).triu(1)
         for block in self.resblocks:
-            x = block(x, mask)
+            x = block(x, mask=mask)
         return x
 
 

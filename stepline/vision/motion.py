@@ -4,22 +4,18 @@ No network is used.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import SettingsError
+from stepline.media import KeyFrame
 from stepline.media.frames import Frame
 from stepline.media.reader import LATER_PICTURE_SECONDS
 from stepline.records import Matrix
 from stepline.vision.encode import ROW_SLACK, Images
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stepline.media import KeyFrame
 
 SMALL_SIDE = 32  # px of the small image that motion is measured on
 # per side of each cell of the small image. All the pixels of 720p would take 9 ms per frame.
@@ -135,7 +131,7 @@ class KeyFrameMeter(ActivityMeter):
         self._pairs: list[int] = []  # numbers of the changes from a key frame to its later picture
         self._row_count = 0
 
-    def add_key(self, key: "KeyFrame") -> None:
+    def add_key(self, key: KeyFrame) -> None:
         """Add the next key frame."""
         self.add(Frame(key.time, key.image))
         if key.later is not None:

@@ -17,20 +17,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from stepline.media import Frame, KeyFrame
 from stepline.networks.onnx_graph import start_session
 from stepline.networks.weights import find_weights, weights_fetched
 from stepline.processes import trim_memory
 from stepline.records import Span
 from stepline.vision.encode import ROW_SLACK
 from stepline.vision.settings import VisionSettings
-
-if TYPE_CHECKING:
-    from stepline.media import Frame, KeyFrame
 
 Image = npt.NDArray[np.uint8]  # (H, W, 3) RGB
 Flags = npt.NDArray[np.bool_]
@@ -187,7 +185,7 @@ class TextMeter:
         self._last_image: Image | None = None
         self._ended_texts: set[ScreenText] = set()
 
-    def add_frame(self, frame: "Frame") -> None:
+    def add_frame(self, frame: Frame) -> None:
         """Read the text of a frame if it is the nearest to the middle of its row."""
         row = math.floor((frame.time + ROW_SLACK) * self._rate)
         if row < self._next_row or frame.time * self._rate - row < ROW_MIDDLE:
@@ -196,7 +194,7 @@ class TextMeter:
         if row % ROWS_PER_FRAME == 0:
             self.add(frame.image, Span(row / self._rate, (row + ROWS_PER_FRAME) / self._rate))
 
-    def add_key(self, key: "KeyFrame") -> None:
+    def add_key(self, key: KeyFrame) -> None:
         """Read the text of a key frame. It counts for a row, because it may be gone before the next."""
         row = math.floor((key.time + ROW_SLACK) * self._rate)
         self.add(key.image, Span(row / self._rate, (row + 1) / self._rate))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stepline.compare import TaskComparison, compare
-from stepline.compare.align import StepIndex, match_in_order, sort_groups
+from stepline.compare.align import StepIndex, sort_groups
 from stepline.compare.materials import compare_materials
 from stepline.compare.read import read_folder
 from stepline.compare.settings import CompareSettings
@@ -15,6 +15,7 @@ from stepline.compare.write import to_json, to_lines
 from stepline.errors import SettingsError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import ChangeEdit, Correction
+from stepline.numeric import match_in_order
 from stepline.records import Amount, Material, Record, Span, Step, Video
 from stepline.storage import write_record
 

@@ -16,13 +16,7 @@ from stepline.evaluate.meteor.score import (
     CaptionIndexer,
     find_candidates,
 )
-from stepline.evaluate.meteor.tables import (
-    HASH_FACTOR,
-    HASH_MASK,
-    hash_word,
-    load_lexicon,
-    load_phrases,
-)
+from stepline.evaluate.meteor.tables import HASH_FACTOR, HASH_MASK, load_lexicon, load_phrases
 from stepline.evaluate.meteor.words import (
     ALWAYS_KEPT,
     KEPT_BEFORE_NUMBERS,
@@ -31,6 +25,7 @@ from stepline.evaluate.meteor.words import (
     stem,
 )
 from stepline.evaluate.ptb import KNOWN_DIGESTS, PARAPHRASE_TABLE
+from stepline.files.digests import hash_text
 
 TOLERANCE = 1e-9  # asked: 1e-4 on 99 % of the pairs
 
@@ -237,7 +232,7 @@ ROWS = [
 def number(phrase):
     value = 0
     for word in phrase.split():
-        value = (value * HASH_FACTOR + hash_word(word)) & HASH_MASK
+        value = (value * HASH_FACTOR + hash_text(word)) & HASH_MASK
     return value
 
 

@@ -7,9 +7,10 @@ import av
 import numpy as np
 import pytest
 from made_videos import index_of, make_video, tone
+from video_frames import read_frames
 
 from stepline.errors import MediaError, SettingsError, StoreError
-from stepline.media import cut_clip, join_clips, probe, read_frames, read_sound
+from stepline.media import cut_clip, join_clips, probe, read_sound
 from stepline.records import Span
 
 TIMES = [k / 10 for k in range(100)]  # 10 s

@@ -4,6 +4,7 @@ import av
 import numpy as np
 import pytest
 from made_videos import index_of, make_video, tone
+from video_frames import read_frames
 
 from stepline.errors import MediaError
 from stepline.media import (
@@ -14,7 +15,6 @@ from stepline.media import (
     MediaSettings,
     SparseKeyFramesError,
     frames_at,
-    read_frames,
     read_sound,
 )
 from stepline.records import Span

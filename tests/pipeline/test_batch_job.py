@@ -10,7 +10,8 @@ import pytest
 from option_words import option_words
 from PIL import Image
 
-from stepline.media import MAX_KEYFRAME_BYTES, MediaReader, Thumbnails
+from stepline.media import MediaReader, Thumbnails
+from stepline.media.frames import MAX_KEYFRAME_BYTES
 from stepline.pipeline.output_files import (
     KEYFRAME_PIXELS,
     MIN_STEPS_FOR_SMALL_KEYFRAMES,
@@ -66,7 +67,9 @@ def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, mon
     rows = [Step(id=str(n), text="cut", spans=(span,), at=at, status="placed") for n in range(1, 4)]
     record = Record(id="v", video=Video(id="v"), steps=tuple(rows))
     reads = []
-    monkeypatch.setattr("stepline.media.read_frames_at", lambda *_: reads.append(1) or iter(()))
+    monkeypatch.setattr(
+        "stepline.pipeline.output_files.read_frames_at", lambda *_: reads.append(1) or iter(())
+    )
     pictures = extract_keyframes(record, small_video, thumbnails, start)
     assert len({*pictures.values()}) == 3
     assert not reads
@@ -94,7 +97,8 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
     decoded = extract_keyframes(record, small_video)
     reads = []
     monkeypatch.setattr(
-        "stepline.media.read_frames_at", lambda *_, **__: reads.append(1) or iter(())
+        "stepline.pipeline.output_files.read_frames_at",
+        lambda *_, **__: reads.append(1) or iter(()),
     )
     assert extract_keyframes(record, small_video, thumbnails, start) == decoded
     assert len(decoded) == 3

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import stepline
-from stepline import media, speech
 from stepline.curate.stages import per_video
 from stepline.errors import CaptionError, ModelError, SettingsError
 from stepline.media import AudioBlock, Frame, KeyFrame
+from stepline.pipeline import pictures, speech
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures
@@ -21,6 +21,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import Speech, drop_speech_past_end
 from stepline.pipeline.understand import understand
 from stepline.records import Sentence, Span, Step, Transcript
+from stepline.speech import TranscriptionResult
 from stepline.vision import ScreenText
 from stepline.vision.conse import ConSEBackbone
 from stepline.writing import WrittenSteps
@@ -53,7 +54,8 @@ class Endless:
 
 
 def test_a_missing_backbone_is_reported_without_listening_to_the_end(small_video, monkeypatch):
-    monkeypatch.setattr(media, "MediaReader", Endless)
+    monkeypatch.setattr(pictures, "MediaReader", Endless)
+    monkeypatch.setattr(speech, "MediaReader", Endless)
     monkeypatch.setattr(speech, "transcribe", lambda blocks, _settings, **_: list(blocks))
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "clip", "path": "none"}}')
     with pytest.raises(ModelError, match="no such folder"):
@@ -72,8 +74,8 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
         waiting.set()
         return WrittenSteps()
 
-    monkeypatch.setattr(media, "MediaReader", Endless)
-    monkeypatch.setattr(media, "KeyFrameReader", Endless)
+    monkeypatch.setattr(pictures, "MediaReader", Endless)
+    monkeypatch.setattr(pictures, "KeyFrameReader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
     monkeypatch.setattr(
         pipeline,
@@ -161,10 +163,14 @@ def test_pictures_are_decoded_by_a_thread_ahead_of_their_networks(
                 names[type(item)].add(threading.current_thread().name.rpartition("_")[0])
                 yield item
 
-    for name in ("MediaReader", "KeyFrameReader"):
-        monkeypatch.setattr(media, name, type(name, (Named, getattr(media, name)), {}))
+    for module, name in (
+        (pictures, "MediaReader"),
+        (pictures, "KeyFrameReader"),
+        (speech, "MediaReader"),
+    ):
+        monkeypatch.setattr(module, name, type(name, (Named, getattr(module, name)), {}))
     monkeypatch.setattr(
-        speech, "transcribe", lambda *_given, **_options: speech.TranscriptionResult(TRANSCRIPT)
+        speech, "transcribe", lambda *_given, **_options: TranscriptionResult(TRANSCRIPT)
     )
     result = understand(
         Request(small_video, "small", captions_file if captioned else None), looking(look)
@@ -185,7 +191,8 @@ def test_the_text_encoder_is_loaded_while_steps_are_written(
         pipeline, "extract_features", lambda *_given, **_options: VisualFeatures(backbone=backbone)
     )
     monkeypatch.setattr(
-        "stepline.text.load_encoder", lambda name="minilm": loaded.set() if name == "mine" else None
+        "stepline.pipeline.pictures.load_encoder",
+        lambda name="minilm": loaded.set() if name == "mine" else None,
     )
     monkeypatch.setattr(
         pipeline, "propose_steps", lambda *_: WrittenSteps(notes=(str(loaded.wait(60)),))
@@ -196,7 +203,9 @@ def test_the_text_encoder_is_loaded_while_steps_are_written(
 
 def test_the_text_encoder_is_loaded_before_the_grammar_takes_its_memory(monkeypatch):
     calls = []
-    monkeypatch.setattr("stepline.text.load_encoder", lambda: calls.append("encoder"))
+    monkeypatch.setattr(
+        "stepline.pipeline.understand.load_encoder", lambda: calls.append("encoder")
+    )
     monkeypatch.setattr(
         "stepline.writing.extractive.narration.parse_narration", lambda *_: calls.append("grammar")
     )

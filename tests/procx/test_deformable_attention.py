@@ -197,6 +197,8 @@ def test_padding_is_read_as_zeros(form):
         attend(rows(5), places, memory.masked_fill(pad[..., None], 1e4), (8, 4, 2), pad), before
     )
     assert not torch.allclose(attend(rows(5), places, memory, (8, 4, 2)), before)
+    nothing = attend(rows(5), places, memory, (8, 4, 2), torch.ones_like(pad))
+    assert_close(nothing, attend.out.bias.expand_as(nothing))
 
 
 def test_offsets_are_positions_next_to_a_point_and_shares_of_half_a_box():

@@ -177,7 +177,7 @@ def test_a_global_block_is_its_formula():
     block = GlobalBlock(128).eval()
     query, patches = torch.randn(1, 1, 128), torch.randn(1, 7, 128)
     with torch.inference_mode():
-        ours = block(query, patches)
+        ours = block(query, block.ln_3(patches))
         weight, bias = block.attn.in_proj_weight, block.attn.in_proj_bias
         keys = block.ln_3(patches)[0]
         q = (block.ln_1(query)[0] @ weight[:128].T + bias[:128]).view(2, 64)

@@ -282,6 +282,9 @@ def test_beliefs_over_segments_sum_to_one_and_a_long_shot_is_several_segments():
     beliefs = segment_probabilities(grounding.steps, grounding.alignment, segments)
     assert beliefs.sum(axis=1) == pytest.approx(np.ones(len(NAMES)))
     assert beliefs[:, -1] == pytest.approx([1 - step.score for step in grounding.steps])
+    unscored = [step.model_copy(update={"score": None}) for step in grounding.steps]
+    beliefs = segment_probabilities(unscored, grounding.alignment, segments)
+    assert beliefs[:, -1] == pytest.approx(0.99)
 
 
 def test_a_step_that_stays_in_its_place_keeps_its_second():

@@ -295,7 +295,9 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
             talk("Now cut the onion into rings."), WritingSettings(writer="llm", llm=llm)
         )
     assert [(step.id, step.sources) for step in written.steps] == [("1", (0,))]
+    chosen = "writing.llm.form=auto took edit: the model did not pass the test narration"
     assert written.notes == (
+        *([chosen] if form == "auto" else []),
         "sentences 1-1: provisional, from the extractive writer, because the server answered 500 (no)",
     )
 

@@ -17,6 +17,7 @@ RIGHT = {
     "6": "Sand the legs with 120 grit paper",
     "7": "Wipe the legs down and let them dry for twenty minutes",
 }
+FORM_NOTE = "writing.llm.form=auto took {}: the model {} the test narration"
 SPEECH = talk("Hello and welcome back.", "Now cut the onion into thin rings.")
 
 
@@ -93,7 +94,7 @@ def test_a_strong_model_chooses_the_steps_itself() -> None:
     assert [(step.text, step.sources) for step in written.steps] == [
         ("Cut the onion into thin rings", (1,))
     ]
-    assert written.notes == ()
+    assert written.notes == (FORM_NOTE.format("write", "passed"),)
 
 
 def test_limits_that_are_given_are_those_of_a_strong_model_too() -> None:
@@ -113,6 +114,7 @@ def test_another_model_writes_up_the_sentences_that_are_chosen_for_it(probed: An
     assert [each[0] for each in roles] == ["user", "system"]
     assert roles[1][-2:] == ["assistant", "user"]  # an example before the question
     assert "Now cut the onion into thin rings." in asked
+    assert written.notes == (FORM_NOTE.format("edit", "did not pass"),)
     assert [(step.text, step.sources) for step in written.steps] == [
         ("Cut the onion into thin rings", (1,))
     ]

@@ -83,6 +83,18 @@ def test_the_digits_of_a_name_may_be_heard_with_other_breaks():
     assert [record.reason for record in written.dropped] == ["names 400, which is not said there"]
 
 
+def test_a_decimal_that_is_said_in_words_stays_in_its_step():
+    said = ("The coffee gets roughness zero point one.", "Set its height to point three.")
+    reply = "1: Give the coffee roughness at 0.1\n2: Set the coffee's height at 0.3"
+    written, _ = write(reply, *said)
+    assert [step.text for step in written.steps] == [
+        "Give the coffee roughness at 0.1",
+        "Set the coffee's height at 0.3",
+    ]
+    unsaid, _ = write("1: Give the coffee roughness at 0.2", *said)
+    assert unsaid.steps[0].text == "Give the coffee roughness"
+
+
 def test_a_step_that_is_announced_is_said_where_it_is_told():
     said = ("Later we bake.", *SAID[1:], "Bake the onion tart for an hour.")
     written, _ = write("1, 7: Bake the onion tart for an hour", *said)
@@ -196,7 +208,10 @@ def test_a_reply_without_sentence_numbers_is_asked_for_once_more_with_a_reminder
         written = write_llm(talk(*SAID), settings)
         first, second = server.questions()
     assert second.startswith(first)
-    assert "sentence numbers, a colon, the step" in second[len(first) :]
+    assert second[len(first) :].startswith(
+        "\nYour last answer was refused: the reply is not a numbered list. Answer with one step per"
+        " line: sentence numbers, a colon, the step;"
+    )
     assert [step.text for step in written.steps] == ["Peel two onions"]
 
 

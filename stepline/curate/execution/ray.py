@@ -30,7 +30,7 @@ from stepline.errors import ModelError, SettingsError, SteplineError, first_line
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB
 from stepline.networks.device import core_count
-from stepline.processes import end_with_parent, import_folders
+from stepline.processes import end_with_parent, import_folders, set_variables
 
 MAX_FAILED_STARTS = 5  # actors in a row that may end before they are ready
 MAX_LOSSES = 10  # actors that may be lost with the same video before the run ends
@@ -290,13 +290,13 @@ def connect_cluster(plan: Plan) -> Iterator[Any]:
     ray = _import_ray(RAY_ENVIRONMENT | (LOCAL_ENVIRONMENT if is_local else {}))
     ours = not ray.is_initialized()
     if ours and is_local:
-        _start_ray(
-            ray,
-            address,
-            num_cpus=engine.workers or core_count(),
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-        )
+        with _without_dashboard(ray):
+            _start_ray(
+                ray,
+                address,
+                num_cpus=engine.workers or core_count(),
+                object_store_memory=OBJECT_STORE_BYTES,
+            )
         gpus = ray.cluster_resources().get("GPU", 0.0)
         if engine.gpus > gpus:  # it would wait for them without end
             ray.shutdown()
@@ -313,6 +313,20 @@ def connect_cluster(plan: Plan) -> Iterator[Any]:
     finally:
         if ours:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _without_dashboard(ray: Any) -> Iterator[None]:
+    """Start clusters without the server of Ray's dashboard, in a `with` block."""
+    # Ray has no setting for it. With `include_dashboard=False` the server still starts, and asks
+    # for the metadata of three clouds, also where nothing is reported.
+    services = ray._private.services
+    start = services.start_api_server
+    services.start_api_server = lambda *_, **__: ("", None)  # URL, process
+    try:
+        yield
+    finally:
+        services.start_api_server = start
 
 
 def _import_ray(environment: dict[str, str]) -> Any:
@@ -342,7 +356,8 @@ def _start_ray(ray: Any, address: str, **options: Any) -> None:
     # A second try only for a cluster that is started here.
     for last in (False, True):
         try:
-            with _shared_module_folders():
+            # Processes of Ray import from the folders of this process.
+            with set_variables({"PYTHONPATH": os.pathsep.join(import_folders())}):
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
             ray.shutdown()
@@ -353,18 +368,3 @@ def _start_ray(ray: Any, address: str, **options: Any) -> None:
                 ) from error
         else:
             return
-
-
-@contextlib.contextmanager
-def _shared_module_folders() -> Iterator[None]:
-    """Let new processes import modules from the folders of this process, in a `with` block."""
-    # Processes of Ray read it when they start.
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(import_folders())
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before

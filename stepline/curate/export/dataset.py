@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -33,20 +33,18 @@ from stepline.curate.report.counts import (
     StageLosses,
     count_stage_losses,
     describe_biases,
-    sort_counts,
 )
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.results import list_files
+from stepline.features import FeatureStore
 from stepline.files.atomic_files import remove_file, write_atomic
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB
 from stepline.networks.weights import known_weights
 from stepline.records import RECORD_VERSION, Record, Rejected, Video
+from stepline.sieve_swap.statistics import sort_counts
 from stepline.version import __version__
-
-if TYPE_CHECKING:
-    from stepline.features import FeatureStore
 
 # The hubs' words for numbers of videos.
 SIZE_NAMES = (

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from stepline.curate.stage import StageFailure
 from stepline.records import Record, Transcript
+from stepline.sieve_swap.statistics import sort_counts
 
 Counts = Counter[str]
 
@@ -49,7 +50,6 @@ class DatasetCounts:
         hours: duration in hours of the videos whose duration is known.
         timed_videos: number of videos whose duration is known.
         sentences: sentences heard.
-        cited_sentences: sentences that are a source of a step.
         spoken_words: words of the sentences.
         spoken_seconds: seconds from the start of the first sentence to the last end, summed over
             videos.
@@ -77,7 +77,6 @@ class DatasetCounts:
     hours: float = 0.0
     timed_videos: int = 0
     sentences: int = 0
-    cited_sentences: int = 0
     spoken_words: int = 0
     spoken_seconds: float = 0.0
     steps: int = 0
@@ -129,8 +128,6 @@ class DatasetCounts:
         self.languages[transcript.language or "not known"] += 1
         self.recognisers[transcript.recogniser or "none"] += 1
         self.sentences += len(sentences)
-        # Several steps may cite one sentence, which counts once.
-        self.cited_sentences += len({source for step in record.steps for source in step.sources})
         self.narration_shown.add(sentence.shown for sentence in sentences)
         if sentences:
             self.spoken_words += sum(len(sentence.text.split()) for sentence in sentences)
@@ -207,11 +204,6 @@ def count_stage_losses(
         losses.append(loss)
         entered = loss.passed
     return losses
-
-
-def sort_counts(counter: Counter[str]) -> dict[str, int]:
-    """Return name -> count, sorted by count, the largest first."""
-    return dict(sorted(counter.items(), key=lambda row: (-row[1], row[0])))
 
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead

@@ -45,7 +45,7 @@ class Report:
     counts: DatasetCounts
     losses: Sequence[StageLosses]
     sample: AuditSample
-    examples: Sequence[ExampleVideo] = ()
+    examples: Sequence[ExampleVideo]
     frames: Frames = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO, TypeVar, cast
 
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources.addresses import (
@@ -141,6 +141,7 @@ def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
         return table, read_titles(Path(scratch) / TITLES_FILE)
 
 
+T = TypeVar("T")
 Row = Mapping[str, object]
 Rows = Iterator[Row]
 
@@ -170,7 +171,8 @@ def read_list(
         # The columns that the settings name, as far as the list has them.
         names, rows = _open_list(source, exit_stack, settings.columns.model_dump().values())
         fields = _find_columns(source, names, settings.columns)
-        for number, row in enumerate(rows, start=1):
+        # A list from elsewhere may have no end.
+        for number, row in enumerate(_limit_count(source, rows, "rows"), start=1):
             # An empty cell counts as one that is not there.
             cells = {}
             for field, column in fields.items():
@@ -183,11 +185,6 @@ def read_list(
                 yield reject_video(f"row {number}", reason)
             elif source_filter.accepts(id, cells.get("category") or None):
                 yield _make_entry(id, cells, source, side_folders, has_stamps=settings.stamps)
-            # A list from elsewhere may have no end.
-            if number == source.settings.most and source.local is None:
-                raise DatasetError(
-                    f"{source.display_url}: it has more rows than places.most={number}; raise that"
-                )
 
 
 def _make_entry(
@@ -407,7 +404,8 @@ def read_source(
     """
     source = absolute_path(RemotePath(url, remote))
     source_filter = SourceFilter(settings)
-    entries = _limit_count(source, _read_entries(source, settings, source_filter, remote))
+    entries = _read_entries(source, settings, source_filter, remote)
+    entries = _limit_count(source, entries, "videos")
     for entry in sort_by_id(source_filter.filter_entries(entries)):
         # What a dataset says of its place, without a path of this machine.
         if isinstance(entry, VideoItem) and entry.video is not None:
@@ -451,11 +449,15 @@ def _is_valid_id(id: str) -> bool:
     return id.isprintable() and not {"/", "\\"} & set(id)
 
 
-def _limit_count(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[SourceEntry]:
+def _limit_count(source: RemotePath, entries: Iterator[T], noun: str) -> Iterator[T]:
+    """Yield the entries. Raises DatasetError if a remote source has more than places.most.
+
+    noun: what an entry is, in the plural.
+    """
     for number, entry in enumerate(entries):
         if number == source.settings.most and source.local is None:
             raise DatasetError(
-                f"{source.display_url}: it has more videos than places.most={number}; raise that"
+                f"{source.display_url}: it has more {noun} than places.most={number}; raise that"
             )
         yield entry
 

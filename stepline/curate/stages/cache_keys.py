@@ -6,20 +6,16 @@ count, and whether a stage uses a GPU.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from stepline.curate.stage import Recipe
 from stepline.errors import SettingsError
 from stepline.files.digests import file_digest
-from stepline.plugins import plugin_identities
+from stepline.llm.settings import ChatSettings
+from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
+from stepline.plugins import Kind, plugin_identities
 from stepline.settings import Settings
-
-if TYPE_CHECKING:
-    from stepline.curate.stage import Recipe
-    from stepline.llm.settings import ChatSettings
-    from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
-    from stepline.plugins import Kind
 
 # Settings that decide no result: of how a model is asked.
 ASKING_SETTINGS = {
@@ -42,7 +38,7 @@ NO_NETWORK_BACKBONES = ("precomputed", "none")
 CacheKeyInputs = dict[str, JsonValue]  # settings and digests that decide a stage's result
 
 
-def section_settings(section: str, recipe: "Recipe") -> JsonValue:
+def section_settings(section: str, recipe: Recipe) -> JsonValue:
     """Return the settings of one section of a recipe, for a stage that reads no other section.
 
     Args:
@@ -52,7 +48,7 @@ def section_settings(section: str, recipe: "Recipe") -> JsonValue:
     return _dump_settings(getattr(recipe, section))
 
 
-def probe_settings(recipe: "Recipe") -> JsonValue:
+def probe_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `probe`.
 
     The decoder is not one of them, since sound and single frames are always decoded on the CPU.
@@ -60,7 +56,7 @@ def probe_settings(recipe: "Recipe") -> JsonValue:
     return _dump_settings(recipe.steps.media, {"decoder"})
 
 
-def transcribe_settings(recipe: "Recipe") -> JsonValue:
+def transcribe_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `transcribe`."""
     asr = recipe.steps.asr
     # A model in a folder counts by its files, a named one by its name.
@@ -74,7 +70,7 @@ def transcribe_settings(recipe: "Recipe") -> JsonValue:
     return key_inputs | _plugin_identity("recognisers", asr.recogniser)
 
 
-def write_settings(recipe: "Recipe") -> JsonValue:
+def write_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `write`.
 
     For a language model: its prompt, its sampling, and the name or files of the model.
@@ -91,7 +87,7 @@ def write_settings(recipe: "Recipe") -> JsonValue:
     return key_inputs | _plugin_identity("writers", writing.writer)
 
 
-def encode_settings(recipe: "Recipe") -> JsonValue:
+def encode_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `encode`."""
     vision = recipe.steps.vision
     tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
@@ -106,7 +102,7 @@ def encode_settings(recipe: "Recipe") -> JsonValue:
     return key_inputs | _plugin_identity("backbones", vision.backbone)
 
 
-def coarse_settings(recipe: "Recipe") -> JsonValue:
+def coarse_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `coarse`."""
     coarse = recipe.steps.nasva.coarse
     key_inputs: CacheKeyInputs = {"said": recipe.coarse.said, "coarse": _dump_settings(coarse)}
@@ -117,7 +113,7 @@ def coarse_settings(recipe: "Recipe") -> JsonValue:
     return key_inputs
 
 
-def ground_settings(recipe: "Recipe") -> JsonValue:
+def ground_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `ground`."""
     vision = recipe.steps.vision
     nasva = recipe.steps.nasva
@@ -143,7 +139,7 @@ def ground_settings(recipe: "Recipe") -> JsonValue:
     return key_inputs | _plugin_identity("backbones", vision.backbone)
 
 
-def judge_settings(recipe: "Recipe") -> JsonValue:
+def judge_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `judge`."""
     settings = recipe.steps.judge
     return {
@@ -152,12 +148,12 @@ def judge_settings(recipe: "Recipe") -> JsonValue:
     }
 
 
-def gather_settings(recipe: "Recipe") -> JsonValue:
+def gather_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `gather`."""
     return {"gather": _dump_settings(recipe.gather), "writer": recipe.steps.writing.writer}
 
 
-def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
+def sieve_swap_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `sieve-swap`.
 
     Raises SettingsError without a text base.
@@ -172,12 +168,12 @@ def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
     return {"sieve_swap": _dump_settings(settings, {"base"}), "base": digest}
 
 
-def train_settings(recipe: "Recipe") -> JsonValue:
+def train_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `train`."""
     return _training_settings(recipe, recipe.train)
 
 
-def refine_settings(recipe: "Recipe") -> JsonValue:
+def refine_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `refine`."""
     # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
@@ -188,26 +184,26 @@ def refine_settings(recipe: "Recipe") -> JsonValue:
 
 
 def _training_settings(
-    recipe: "Recipe", settings: "AlignerRunSettings | RefineRunSettings"
+    recipe: Recipe, settings: "AlignerRunSettings | RefineRunSettings"
 ) -> CacheKeyInputs:
     tree = settings.model_dump(mode="json")
     tree["train"] = _dump_settings(settings.train, TRAINING_SETTINGS)
     return {"run": tree, "threads": recipe.threads, "texts": text_encoder_name(recipe)}
 
 
-def transcribe_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def transcribe_libraries(recipe: Recipe) -> tuple[str, ...]:
     """Return the packages whose versions change the recognised speech."""
     if recipe.steps.asr.recogniser == "whisper":
         return ("ctranslate2", "faster-whisper")
     return ()
 
 
-def writer_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def writer_libraries(recipe: Recipe) -> tuple[str, ...]:
     """Return the packages whose versions change the steps of the extractive writer."""
     return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
-def backbone_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def backbone_libraries(recipe: Recipe) -> tuple[str, ...]:
     """Return the packages whose versions change the visual features."""
     backbone = recipe.steps.vision.backbone
     if backbone in NO_NETWORK_BACKBONES:
@@ -217,7 +213,7 @@ def backbone_libraries(recipe: "Recipe") -> tuple[str, ...]:
     return ("torch",)
 
 
-def text_encoder_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def text_encoder_libraries(recipe: Recipe) -> tuple[str, ...]:
     """Return the packages whose versions change text vectors and the predictions of trained
     networks."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
@@ -227,27 +223,27 @@ def text_encoder_libraries(recipe: "Recipe") -> tuple[str, ...]:
     return ("onnxruntime",)
 
 
-def encode_uses_gpu(recipe: "Recipe") -> bool:
+def encode_uses_gpu(recipe: Recipe) -> bool:
     """Return whether the stage `encode` runs a network in torch. ONNX Runtime uses the CPU."""
     return "torch" in backbone_libraries(recipe)
 
 
-def ground_uses_gpu(recipe: "Recipe") -> bool:
+def ground_uses_gpu(recipe: Recipe) -> bool:
     """Return whether the stage `ground` runs a trained network."""
     return recipe.steps.nasva.aligner.path is not None
 
 
-def ground_uses_vlm(recipe: "Recipe") -> bool:
+def ground_uses_vlm(recipe: Recipe) -> bool:
     """Return whether the stage `ground` shows pictures of the video to a vision-language model."""
     return recipe.steps.vision.vlm.named
 
 
-def judge_uses_gpu(recipe: "Recipe") -> bool:
+def judge_uses_gpu(recipe: Recipe) -> bool:
     """Return whether the stage `judge` runs a trained network."""
     return recipe.steps.judge.detector is not None
 
 
-def export_settings(recipe: "Recipe") -> JsonValue:
+def export_settings(recipe: Recipe) -> JsonValue:
     """Return the settings that decide the result of the stage `export`.
 
     The names of the stages are part of it, since the dataset card lists them.
@@ -255,7 +251,7 @@ def export_settings(recipe: "Recipe") -> JsonValue:
     return {"export": _dump_settings(recipe.export), "stages": list(recipe.stages)}
 
 
-def text_encoder_name(recipe: "Recipe") -> str:
+def text_encoder_name(recipe: Recipe) -> str:
     """Return the name of the text encoder that shares an embedding space with the visual features."""
     vision = recipe.steps.vision
     backbone = vision.backbone
@@ -268,7 +264,7 @@ def text_encoder_name(recipe: "Recipe") -> str:
     return f"{backbone}:{vision.path}"
 
 
-def _model_file_digests(settings: "ChatSettings") -> CacheKeyInputs:
+def _model_file_digests(settings: ChatSettings) -> CacheKeyInputs:
     """Return setting -> sha256 of the named file of a language model, None without a file."""
     return {
         "gguf": file_digest(settings.gguf),
@@ -276,7 +272,7 @@ def _model_file_digests(settings: "ChatSettings") -> CacheKeyInputs:
     }
 
 
-def _plugin_identity(kind: "Kind", name: str) -> CacheKeyInputs:
+def _plugin_identity(kind: Kind, name: str) -> CacheKeyInputs:
     """Return {"plugin": name and version} of a plugin, {} for parts of Stepline.
 
     Args:

@@ -23,6 +23,7 @@ from stepline.curate.stages.gather import (
 from stepline.features import FeatureStore
 from stepline.records import Record, Rejected, Step
 from stepline.storage import read_parquet
+from stepline.text import embed
 
 # Reasons of dropped steps, and of videos that are left out.
 NO_STEP_WORDING = "its wording states no step"
@@ -120,7 +121,6 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
     grounded: steps of the stage `ground`. Empty: agreement is 1.
     """
     from stepline.sieve_swap.swap import instruction_probability
-    from stepline.text import embed
 
     if not record.steps:
         return []

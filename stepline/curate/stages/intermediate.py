@@ -12,7 +12,7 @@ several in no order).
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -20,20 +20,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
+from stepline.curate.stage import VideoContext
 from stepline.errors import StoreError
+from stepline.grounding.ground import Grounding
 from stepline.limits import read_safetensors_header
+from stepline.models.nasva.predict import AlignerGrounding
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
+from stepline.vision import Activity
 from stepline.vision.on_screen_text import ScreenText
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stepline.curate.stage import VideoContext
-    from stepline.grounding.ground import Grounding
     from stepline.grounding.vision_language import VisualAnswers
-    from stepline.models.nasva.predict import AlignerGrounding
 
 
 METADATA_KEY = "stepline"  # the one key of metadata
@@ -118,7 +119,7 @@ class JudgedTranscript(FrozenModel):
     judge: str | None = None
 
 
-def read_result(kind: type[Result], video: "VideoContext", stage: str) -> Result:
+def read_result(kind: type[Result], video: VideoContext, stage: str) -> Result:
     """Return the result of an earlier stage for the same video.
 
     Args:
@@ -200,8 +201,6 @@ _type_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 def pack_arrays(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     """Return metadata and arrays in the safetensors format."""
-    from safetensors.numpy import save
-
     # In one order, however the caller built the mapping.
     contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
     return bytes(save(contiguous, {METADATA_KEY: header.model_dump_json(by_alias=True)}))
@@ -214,9 +213,6 @@ def unpack_arrays(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Ar
 
     Raises StoreError for any other bytes.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     try:
         # The library's reader drops metadata.
         header = read_safetensors_header(io.BytesIO(data))[0]["__metadata__"][METADATA_KEY]
@@ -252,8 +248,6 @@ def pack_features(visual: VisualFeatures) -> bytes:
 
 def unpack_features(data: bytes) -> VisualFeatures:
     """Return visual features from stored bytes, without the backbone that made them."""
-    from stepline.vision import Activity
-
     header, stored = unpack_arrays(FeatureHeader, data)
     rate = header.rate
     # Whatever is stored as halves is computed in float32.

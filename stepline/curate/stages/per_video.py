@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from stepline import media
 from stepline.curate.settings import FilterSettings
@@ -34,22 +34,22 @@ from stepline.curate.stages.intermediate import (
     unpack_features,
 )
 from stepline.errors import MediaError, ModelError, WriterError
+from stepline.features.files import read_feature_file
 from stepline.files.digests import sha256
 from stepline.grounding.fusion import without_place
+from stepline.grounding.speech import place_steps
+from stepline.models.training.sources import TextEncoder, load_text_encoder
 from stepline.networks.device import Device, current_device
 from stepline.numeric import unit_rows
 from stepline.pipeline.networks import load_aligner, load_judge_detector, shared_recognisers
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, VisualOptions, extract_features
 from stepline.pipeline.placing import JUDGED_BY_DETECTOR, ask_vlm, ground_steps, judge_sentences
-from stepline.pipeline.request import Request
+from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import NO_SOUND_REASON, Speech, drop_speech_past_end, recognise_speech
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
-from stepline.writing import WritingSettings, WrittenSteps, check_writer
-
-if TYPE_CHECKING:
-    from stepline.models.training.sources import TextEncoder
-    from stepline.pipeline.request import StepsSettings
-    from stepline.vision import Backbone, VisionSettings
+from stepline.speech import read_captions
+from stepline.vision import Backbone, VisionSettings, load_backbone
+from stepline.writing import WritingSettings, WrittenSteps, check_writer, write_steps
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,8 +82,6 @@ def run_transcribe(video: VideoContext) -> bytes:
     """Return the transcript: from captions if there are any, otherwise from speech recognition."""
     settings = video.recipe.steps
     if video.captions is not None:
-        from stepline.speech import read_captions
-
         captions = read_captions(video.captions, video_id=video.item.id, settings=settings.asr)
         return dump_result(
             Speech(
@@ -120,8 +118,6 @@ def run_write(video: VideoContext) -> bytes:
 
     Raises WriterError if a language model did not answer.
     """
-    from stepline.writing import write_steps
-
     settings = video.recipe.steps.writing
     written = write_steps(read_result(Speech, video, "transcribe").transcript, settings)
     # A part that was not answered would stay so in the store.
@@ -225,8 +221,6 @@ def run_encode(video: VideoContext) -> bytes:
     settings = video.recipe.steps
     # Ready features need no network. They have no motion and no cuts.
     if video.features is not None:
-        from stepline.features.files import read_feature_file
-
         vision = settings.vision
         ready = read_feature_file(video.features, rate=vision.rate, unit=vision.unit)
         backbone = ready.backbone
@@ -267,8 +261,6 @@ def run_coarse(video: VideoContext) -> bytes:
     steps: tuple[Step, ...] = inside.steps
     unsaid: tuple[Rejected, ...] = ()
     if video.recipe.coarse.said == "likeness" and steps:
-        from stepline.grounding.speech import place_steps
-
         embed = _linking_encoder(video.recipe.steps)
         sentences = inside.transcript.sentences
         settings = video.recipe.steps.nasva.coarse
@@ -305,7 +297,7 @@ def run_coarse(video: VideoContext) -> bytes:
     )
 
 
-def _linking_encoder(settings: "StepsSettings") -> "TextEncoder":
+def _linking_encoder(settings: StepsSettings) -> TextEncoder:
     """Return the text encoder g by which steps and sentences are compared, to unit vectors."""
     coarse = settings.nasva.coarse
     vision = settings.vision
@@ -385,16 +377,12 @@ def _cache_by_device(load: Callable[P, T]) -> Callable[P, T]:
 
 
 @_cache_by_device
-def _load_backbone(settings: "VisionSettings") -> "Backbone":
-    from stepline.vision import load_backbone
-
+def _load_backbone(settings: VisionSettings) -> Backbone:
     return load_backbone(settings)
 
 
 @_cache_by_device
-def _load_text_encoder(name: str) -> "TextEncoder":
-    from stepline.models.training.sources import load_text_encoder
-
+def _load_text_encoder(name: str) -> TextEncoder:
     return load_text_encoder(name)
 
 

@@ -26,13 +26,14 @@ from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.features import FeatureStore, open_store
 from stepline.models.nasva.align import TextScores, score_texts
 from stepline.models.nasva.calibration import calibration_path, write_calibration
-from stepline.models.nasva.checkpoint import LoadedAligner
+from stepline.models.nasva.checkpoint import LoadedAligner, load_aligner
 from stepline.models.nasva.fit_calibration import calibrate_on_foreign_texts, choose_foreign_texts
 from stepline.models.nasva.predict import place_steps
 from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
 from stepline.models.training.sources import LabelledTexts, iterate_labelled_texts
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
+from stepline.sieve_swap.text_base import open_base
 from stepline.storage import read_parquet
 
 # in the stage's folder. `stepline sieve-swap`, `train nasva` and `refine` make the same
@@ -50,7 +51,6 @@ def run_sieve_swap(dataset: DatasetContext) -> None:
     """
     from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import SieveSwapJob, run_job
-    from stepline.sieve_swap.text_base import open_base
 
     settings = dataset.recipe.sieve_swap
     if settings.base is None:
@@ -121,7 +121,6 @@ def run_refine(dataset: DatasetContext) -> None:
 
     Videos without labels are left out.
     """
-    from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
     settings = dataset.recipe.refine

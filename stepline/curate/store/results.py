@@ -16,15 +16,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure, from_json
 from stepline.errors import StoreError
 from stepline.files.atomic_files import PARTIAL_SUFFIX, cache_folder
+from stepline.files.remote import FileEntry, RemotePath
 from stepline.limits import parse_json
-
-if TYPE_CHECKING:
-    from stepline.files.remote import FileEntry, RemotePath
 
 # Folders below OUT.
 CELLS_FOLDER = "cells"
@@ -47,7 +44,7 @@ def failure_path(stage: Stage, key: str) -> str:
     return f"{FAILURES_FOLDER}/{stage.name}/{key}.json"
 
 
-def remove_partials(out: "RemotePath") -> None:
+def remove_partials(out: RemotePath) -> None:
     """Delete files that killed processes left half-written. Object stores have none."""
     if out.local is None:
         return
@@ -65,7 +62,7 @@ def remove_partials(out: "RemotePath") -> None:
             partial.unlink(missing_ok=True)
 
 
-def list_files(folder: "RemotePath") -> "Iterable[FileEntry]":
+def list_files(folder: RemotePath) -> "Iterable[FileEntry]":
     """Return the files below a folder. Empty for a missing folder."""
     return () if folder.local is not None and not folder.exists() else folder.list()
 
@@ -75,7 +72,7 @@ def key_to_int(key: str) -> int:
     return int(key[:KEY_DIGITS], 16)
 
 
-def _listed_keys(folder: "RemotePath") -> set[int]:
+def _listed_keys(folder: RemotePath) -> set[int]:
     """Return the keys of all results below a folder, as integers."""
     names: Iterable[str]
     if folder.local is None:
@@ -95,7 +92,7 @@ class ResultStore:
             False: look for each key when it is asked for, as other processes add results.
     """
 
-    def __init__(self, out: "RemotePath", *, listed: bool = True) -> None:
+    def __init__(self, out: RemotePath, *, listed: bool = True) -> None:
         self.out = out
         self._listed = listed
         self._keys: dict[str, set[int]] = {}  # by folder below OUT
@@ -160,7 +157,7 @@ class ResultStore:
             self._failures[path] = failure
         return failure
 
-    def _has_file(self, kind: str, stage: Stage, key: str, file: "RemotePath") -> bool:
+    def _has_file(self, kind: str, stage: Stage, key: str, file: RemotePath) -> bool:
         if not self._listed:
             return file.exists()
         folder = f"{kind}/{stage.name}"
@@ -183,7 +180,7 @@ class StageFolders:
     out: output folder of the run.
     """
 
-    def __init__(self, out: "RemotePath") -> None:
+    def __init__(self, out: RemotePath) -> None:
         self._out = out
         if out.local is not None:
             self._home = out.local / STAGES_FOLDER
@@ -278,8 +275,8 @@ class StageFolders:
                     sizes[f"{home}/{key}"] += entry.size
         return dict(sorted(sizes.items()))
 
-    def _remote_folder(self, stage: str, key: str) -> "RemotePath":
+    def _remote_folder(self, stage: str, key: str) -> RemotePath:
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}"
 
-    def _completion_mark(self, stage: str, key: str) -> "RemotePath":
+    def _completion_mark(self, stage: str, key: str) -> RemotePath:
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}.json"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -33,13 +33,11 @@ from stepline.curate.stage import (
 )
 from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
+from stepline.files.remote import RemotePath
 from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.settings import validate, without_removed_settings
 from stepline.version import __version__
-
-if TYPE_CHECKING:
-    from stepline.files.remote import RemotePath
 
 T = TypeVar("T")
 LogLine = Mapping[str, JsonValue]
@@ -68,7 +66,7 @@ class RunLog:
     out: output folder of the run.
     """
 
-    def __init__(self, out: "RemotePath") -> None:
+    def __init__(self, out: RemotePath) -> None:
         # An object store cannot append, so the log is written here and copied.
         self._out = out
         self._until_end = contextlib.ExitStack()
@@ -119,7 +117,7 @@ class RunLog:
             self._open_file()
 
 
-def read_timings(out: "RemotePath") -> Iterator[LogLine]:
+def read_timings(out: RemotePath) -> Iterator[LogLine]:
     """Yield the complete lines of all logs of an output folder, in the order of the file names."""
     folder = out / TIMINGS_FOLDER
     for name in sorted(entry.name for entry in list_files(folder)):
@@ -133,7 +131,7 @@ def read_timings(out: "RemotePath") -> Iterator[LogLine]:
                 yield fields
 
 
-def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
+def write_inventory(out: RemotePath, recipe: Recipe, collection: Collection, source: str) -> None:
     """Write the recipe, the videos and the refused entries of a run into its output folder.
 
     Args:
@@ -156,12 +154,12 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
     _write_lines(out / REFUSED_FILE, collection.refused)
 
 
-def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
+def _write_lines(path: RemotePath, entries: Iterable[SourceEntry]) -> None:
     """Write entries as JSON lines."""
     path.write("".join(to_json_line(entry) + "\n" for entry in entries))
 
 
-def read_recipe(out: "RemotePath") -> Recipe:
+def read_recipe(out: RemotePath) -> Recipe:
     """Return the recipe of the last run, without settings that this release no longer has.
 
     out: output folder of the run.
@@ -177,17 +175,17 @@ def read_recipe(out: "RemotePath") -> Recipe:
     return validate(Recipe, without_removed_settings(parse_json(path.read())["recipe"]))
 
 
-def read_items(out: "RemotePath") -> Iterator[VideoItem]:
+def read_items(out: RemotePath) -> Iterator[VideoItem]:
     """Yield the videos of the last run in an output folder, sorted by id."""
     return _read_lines(VideoItem, out / ITEMS_FILE)
 
 
-def read_refused(out: "RemotePath") -> Iterator[Rejected]:
+def read_refused(out: RemotePath) -> Iterator[Rejected]:
     """Yield the entries that the source of the last run refused. out: output folder of the run."""
     return _read_lines(reject_video, out / REFUSED_FILE)
 
 
-def _read_lines(build: Callable[..., T], path: "RemotePath") -> Iterator[T]:
+def _read_lines(build: Callable[..., T], path: RemotePath) -> Iterator[T]:
     with path.open() as file:
         for line in file:
             yield from_json(build, line, path.name)

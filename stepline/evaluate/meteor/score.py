@@ -23,11 +23,11 @@ from stepline.evaluate.meteor.tables import (
     MAX_PHRASE_WORDS,
     Lexicon,
     ParaphraseTable,
-    hash_word,
     load_lexicon,
     load_phrases,
 )
 from stepline.evaluate.meteor.words import split_words, stem
+from stepline.files.digests import hash_text
 
 Positions = dict[str, list[int]]
 PhraseStarts = list[tuple[int, int, dict[int, int]]]
@@ -110,7 +110,7 @@ class CaptionIndexer:
                 text=text,
                 stem=stem(text),
                 synsets=self._lexicon.synonym_sets(text),
-                hash=hash_word(text),
+                hash=hash_text(text),
                 is_function=text in self._lexicon.function_words,
             )
             self._words[text] = word

@@ -19,7 +19,6 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ from stepline.errors import ModelError
 from stepline.evaluate.meteor.words import ALWAYS_KEPT, KEPT_BEFORE_NUMBERS
 from stepline.evaluate.ptb import KNOWN_DIGESTS, METEOR_JAR, PARAPHRASE_TABLE, official_file
 from stepline.files.atomic_files import cache_folder
+from stepline.files.digests import hash_text
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +40,6 @@ _ARRAY_NAMES = ("phrases", "starts", "paraphrases", "targets", "bitmap")
 # bits of a hash that pick its bit of the bitmap: 16 MiB, 2 % of unknown phrases pass
 _BITMAP_BITS = 27
 _MAX_CACHED_PARAPHRASES = 1 << 20  # in memory, before they are forgotten
-
-
-def hash_word(word: str) -> int:
-    """Return the 64-bit hash of one word."""
-    digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
 
 
 class ParaphraseTable:
@@ -144,7 +138,7 @@ def _compile_table(source: Path, target: Path) -> None:
 def _table_arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
     phrase_hashes = array("Q")
     paraphrase_hashes = array("Q")
-    hash_cached_word = cache(hash_word)
+    hash_cached_word = cache(hash_text)
     last_phrase, phrase_hash = "", 0  # lines of one phrase follow each other
     with gzip.open(source, "rt", encoding="utf-8", newline="\n") as lines:
         # probability, phrase, paraphrase

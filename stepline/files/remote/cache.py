@@ -21,8 +21,7 @@ from filelock import FileLock
 
 from stepline.errors import StoreError
 from stepline.files.atomic_files import cache_folder, remove_file
-from stepline.files.remote.path import DEFAULT_SETTINGS, RemotePath
-from stepline.files.remote.settings import RemoteSettings
+from stepline.files.remote.path import RemotePath
 
 SHARD_PATTERN = "*.safetensors"  # files that may be removed; all others are small or needed whole
 IN_USE_SECONDS = 60.0  # s since its last use in which a file is not removed
@@ -44,17 +43,14 @@ class CachedFolder:
         names: paths of the remote files relative to the remote folder, sorted.
     """
 
-    def __init__(
-        self, url: str, settings: RemoteSettings = DEFAULT_SETTINGS, *, max_bytes: int | None = None
-    ) -> None:
+    def __init__(self, url: str, *, max_bytes: int | None = None) -> None:
         """List a remote folder.
 
         Args:
             url: URL of the folder.
-            settings: limits and options of the requests.
             max_bytes: maximal bytes of all files in the cache. None: half of the free disk space.
         """
-        self._remote = RemotePath(url, settings)
+        self._remote = RemotePath(url)
         self._max_bytes = max_bytes
         entries = sorted(self._remote.list(), key=lambda entry: entry.name)
         self._entries = {entry.name: entry for entry in entries}

@@ -24,6 +24,7 @@ from stepline.grounding.screens.reading import (
     join_typed_changes,
     lines_with_new_text,
 )
+from stepline.numeric import match_in_order
 from stepline.records import Sentence, Span, Step
 from stepline.text import embed
 from stepline.text.narration.words import COMMON_ENGLISH_WORDS
@@ -444,28 +445,7 @@ def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
 
     scores: (K, E) log odds that step k causes change e.
     """
-    steps, events = scores.shape
-    gain = np.maximum(scores - MIN_PAIR_LOG_ODDS, -1e9)
-    total = np.zeros((steps + 1, events + 1))
-    for k in range(steps):
-        for e in range(events):
-            with_pair = total[k, e] + float(gain[k, e])
-            total[k + 1, e + 1] = max(total[k, e + 1], total[k + 1, e], with_pair)
-
-    # backtracking
-    pairs = []
-    k = steps
-    e = events
-    while k and e:
-        if total[k, e] == total[k - 1, e]:
-            k -= 1
-        elif total[k, e] == total[k, e - 1]:
-            e -= 1
-        else:
-            k -= 1
-            e -= 1
-            pairs.append((k, e))
-    return pairs[::-1]
+    return sorted(match_in_order(scores, MIN_PAIR_LOG_ODDS).items())
 
 
 def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:

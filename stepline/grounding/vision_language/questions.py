@@ -239,7 +239,7 @@ class VisionRequests(CheckedRequests):
         content = with_pictures(TEST_PROMPT, (picture, picture), in_one_image=together)
         question = CheckedQuestion(
             {"question": TEST_PROMPT, "together": together},
-            lambda with_reminder: content,  # noqa: ARG005
+            lambda _: content,
             lambda answer: answer.text,
             lambda text: None,  # noqa: ARG005   any reply will do
         )
@@ -313,8 +313,8 @@ class VisionRequests(CheckedRequests):
         }
         question = CheckedQuestion(
             key_parts,
-            lambda with_reminder: with_pictures(
-                "".join(prompt[: 1 + with_reminder]), pictures, in_one_image=together
+            lambda refusal: with_pictures(
+                "".join(prompt[: 1 + bool(refusal)]), pictures, in_one_image=together
             ),
             lambda answer: parse(answer.text),
             first_refusal,

@@ -187,16 +187,14 @@ def _shown_by_second(
     return row
 
 
-def picture_reader(
-    path: Path, size: int, *, start: float, media: MediaSettings | None
-) -> PictureReader:
+def picture_reader(path: Path, size: int, *, start: float, media: MediaSettings) -> PictureReader:
     """Return a function that reads pictures of a video: seconds -> {second: JPEG}.
 
     Args:
         path: path of the video.
         size: pixels of a picture's shorter side.
         start: second of the video from which the seconds count.
-        media: settings of decoding. None: the defaults.
+        media: settings of decoding.
     """
 
     def read(seconds: Sequence[float]) -> dict[float, bytes]:

@@ -92,7 +92,6 @@ def find_labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule) -
 RowIndices = npt.NDArray[np.int32]
 SmallIndices = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
-MAX_HELD_OUT = 500  # samples that are scored
 OTHER_TEXTS = "the features of its texts are of other texts"
 NO_TEXT = "it has no text"
 NO_LABEL = "none of its texts has a label"
@@ -189,9 +188,9 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         return self._features[part.video], self._vectors[part.kind][part.video]
 
     def split(self, fraction: float) -> tuple["AlignerSamples", "AlignerSamples"]:
-        """Return the samples to train on, and at most `MAX_HELD_OUT` held-out samples of a fraction
+        """Return the samples to train on, and at most MAX_HELD_OUT held-out samples of a fraction
         of the videos, chosen by video id."""
-        training, held_out = self.split_parts(fraction, MAX_HELD_OUT)
+        training, held_out = self.split_parts(fraction)
         stores = (self._features, self._vectors, self._settings)
         return (
             AlignerSamples(training, *stores, self.omitted),

@@ -23,10 +23,6 @@ from stepline.settings import (
 
 Teachers = Annotated[int, Field(ge=1, le=100)]
 DropoutRate = Annotated[float, Field(ge=0.0, lt=1.0)]
-NetworkForm = Literal["released", "paper"]
-FeatureScale = Literal["unit_variance", "none"]
-LossForm = Literal["paper", "release"]
-OrderDraw = Literal["sample", "batch"]
 
 
 class AlignerNetworkSettings(Settings):
@@ -55,12 +51,12 @@ class AlignerNetworkSettings(Settings):
     """dropout of each block's output and inside the feed-forward (released code)"""
     attention_dropout: DropoutRate = 0.0
     """dropout of attention weights. Released code: 0.1, which takes 2-4 times the time and memory"""
-    form: NetworkForm = Field(
+    form: Literal["released", "paper"] = Field(
         "released",
         description='"released": as the published code, with positions at every attention and LayerNorm '
         'on projections. "paper": neither',
     )
-    feature_scale: FeatureScale = Field(
+    feature_scale: Literal["unit_variance", "none"] = Field(
         "unit_variance",
         description='scale of feature rows: mean square 1, or as they are. Released: "none"',
     )
@@ -79,17 +75,14 @@ class AlignerNetworkSettings(Settings):
 class AlignerLossSettings(Settings):
     """The loss of the network, and the shuffling of texts: NaSVA, section 3.3."""
 
-    form: LossForm = "paper"
+    form: Literal["paper", "release"] = "paper"
     """rivals: seconds of the same video. "release": of the batch. `loss.py` says more"""
     temperature: Positive = 0.07
     """tau; NaSVA section 4.2, smaller is sharper"""
     shuffled: Fraction = 0.5
     """probability that texts are shuffled; supplement 6.3"""
-    drawn: OrderDraw = "sample"
+    drawn: Literal["sample", "batch"] = "sample"
     """whether shuffling is drawn for each sample, or once per batch (released code)"""
-
-
-UnlabelledTexts = Literal["keep", "drop"]
 
 
 class AlignerDataSettings(Settings):
@@ -99,7 +92,7 @@ class AlignerDataSettings(Settings):
     """rows that a span labels. "inclusive" is the released code's. See `dataset.find_labelled_rows`"""
     step_place: StepLabelSource = "shown_or_said"
     """span that labels a step. "said": stage 1 of the paper"""
-    unlabelled: UnlabelledTexts = "keep"
+    unlabelled: Literal["keep", "drop"] = "keep"
     """texts without a label: context, and what the alignability head learns from"""
     longest: Annotated[int, Field(ge=1, le=1200)] = 1200
     """feature rows of a video that are used. Supplement: 1200 s"""
@@ -120,8 +113,6 @@ class AlignerRunSettings(Settings):
 
 
 Mode = Literal["step", "narration"]
-TextOrder = Literal["none", "given"]
-SpanRule = Literal["start", "center", "grown"]
 
 
 class AlignerSettings(Settings):
@@ -144,13 +135,13 @@ class AlignerSettings(Settings):
     """tau that turns cosines into probabilities; smaller is sharper (NaSVA section 4.2)"""
     compete: NonNegative = 1.0
     """weight of the competition of texts for feature rows. 0: none"""
-    order: TextOrder = "none"
+    order: Literal["none", "given"] = "none"
     """ "given": two texts that are shown in another order than in the list cost up to 1.5 nats"""
     speech: NonNegative = 0.25
     """weight of the time at which a text is said, if it is known. 0: none"""
     typical: Count = 8
     """feature rows that a text occupies when texts compete; NaSVA: 8 s"""
-    spans: SpanRule = "grown"
+    spans: Literal["start", "center", "grown"] = "grown"
     """ "start", "center": `duration` from, around the best row. "grown": around the peak"""
     duration: Positive = 8.0
     """seconds of a span that is not grown; NaSVA section 4.2"""
@@ -170,7 +161,6 @@ class AlignerSettings(Settings):
         return self
 
 
-ThresholdKind = Literal["cosine", "quantile"]
 BestAt = Literal["start", "center"]
 
 
@@ -179,7 +169,7 @@ class RefineSettings(Settings):
 
     threshold: Fraction = 0.0
     """eps2. The paper's 0.8 is a cosine and does not carry over to other features"""
-    threshold_kind: ThresholdKind = "quantile"
+    threshold_kind: Literal["cosine", "quantile"] = "quantile"
     """ "cosine": of the best second. "quantile": share of the texts to drop"""
     position: BestAt = "center"
     """where in its label the best second is. NaSVA: start, which its table 8 prefers"""
@@ -244,9 +234,6 @@ class SelfTrainSettings(Settings):
         return self
 
 
-SaidSource = Literal["given", "likeness"]
-
-
 class RefineRunSettings(Settings):
     """All settings of `stepline refine`, which localizes the steps of a dataset by rounds of
     training and pseudo-labelling.
@@ -255,7 +242,7 @@ class RefineRunSettings(Settings):
     `model.text_width` are taken from the features.
     """
 
-    said: SaidSource = "given"
+    said: Literal["given", "likeness"] = "given"
     """where a step is said: as its record has it, or by likeness to the narration again"""
     coarse: CoarseSettings = CoarseSettings()
     data: AlignerDataSettings = AlignerDataSettings()

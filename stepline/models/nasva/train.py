@@ -64,9 +64,9 @@ def train_aligner(
     samples: Sequence[Sample],
     folder: Path,
     *,
-    model: AlignerNetworkSettings | None,
-    loss: AlignerLossSettings | None = None,
-    settings: TrainSettings | None,
+    model: AlignerNetworkSettings,
+    loss: AlignerLossSettings = AlignerLossSettings(),
+    settings: TrainSettings,
     report: Callable[[Progress], None] | None = None,
     scorer: HeldOutScorer[Sample] | None = None,
 ) -> Aligner:
@@ -76,18 +76,18 @@ def train_aligner(
     Args:
         samples: videos with texts and labels.
         folder: folder of the checkpoint and the log.
-        model: settings of the network. None: the defaults.
-        loss: settings of the loss. None: the defaults.
-        settings: settings of the training loop. None: the defaults.
+        model: settings of the network.
+        loss: settings of the loss.
+        settings: settings of the training loop.
         report: called with the progress after each step. None: no reports.
         scorer: scores held-out samples and keeps the best network. None: nothing is held out.
 
     Raises ShapeError when there is nothing to train on.
     """
     return train_network(
-        lambda: Aligner(model or AlignerNetworkSettings()),
-        make_aligner_task(samples, loss or AlignerLossSettings()),
-        settings or TrainSettings(),
+        lambda: Aligner(model),
+        make_aligner_task(samples, loss),
+        settings,
         folder,
         report,
         scorer=scorer,

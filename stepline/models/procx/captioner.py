@@ -13,7 +13,7 @@ feature rows, S keys, H heads, D width, V vocabulary, d projection.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -315,7 +315,7 @@ class DecoderState:
     """
 
     contexts: Sequence[KeyValueSource]
-    pasts: list[KeyValueCache | None] = field(default_factory=list)
+    pasts: list[KeyValueCache | None]
     length: int = 0
 
 

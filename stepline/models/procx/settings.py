@@ -51,9 +51,6 @@ class AttentionSettings(Settings):
         return self
 
 
-CaptionerKind = Literal["transformer", "lstm"]
-
-
 class VocabularySettings(Settings):
     """Size and characters of the captions' WordPiece vocabulary (ProcX section 6.3)."""
 
@@ -68,7 +65,7 @@ class VocabularySettings(Settings):
 class CaptionerSettings(Settings):
     """Sizes of the network that writes the captions: a transformer as in CoCa, or PDVC's LSTM."""
 
-    kind: CaptionerKind = "transformer"
+    kind: Literal["transformer", "lstm"] = "transformer"
     """ "transformer": as in CoCa. "lstm": PDVC's"""
     width: Width = 512
     """D, width of a word vector, equal to that of the queries; PDVC"""
@@ -157,25 +154,22 @@ class ModelSettings(Settings):
         return self
 
 
-ConfidenceForm = Literal["varifocal", "focal"]
 CountForm = Literal["pdvc", "cross_entropy"]
-ContrastForm = Literal["pair", "multiple"]
-TextLayers = Literal["last", "every"]
 CaptionMean = Literal["tokens", "captions"]
 
 
 class LossSettings(Settings):
     """Forms and weights of the training losses (ProcX equation 14 and section E.2)."""
 
-    confidence: ConfidenceForm = "varifocal"
+    confidence: Literal["varifocal", "focal"] = "varifocal"
     """form of the confidence loss: equation 13 with its second branch corrected. "focal": PDVC's"""
     count: CountForm = "pdvc"
     """form of the step-count loss: PDVC's binary form. "cross_entropy": as the text of equation 8 says"""
-    contrast: ContrastForm = "pair"
+    contrast: Literal["pair", "multiple"] = "pair"
     """form of the contrastive loss: InfoNCE (fine-tuning). "multiple": MIL-InfoNCE (pre-training)"""
     neighbours: CountOrZero = 1
     """steps on each side whose texts are also positives in MIL-InfoNCE"""
-    text_layers: TextLayers = Field(
+    text_layers: Literal["last", "every"] = Field(
         "last",
         description='decoder layers whose queries are captioned and contrasted. PDVC: "every"',
     )
@@ -201,7 +195,6 @@ class LossSettings(Settings):
 
 
 StepSource = Literal["reference", "captions", "steps", "narration"]
-TextChoice = Literal["own", "said"]
 
 
 class DataSettings(Settings):
@@ -209,7 +202,7 @@ class DataSettings(Settings):
 
     target: StepSource | None = None
     """part of a record that gives the steps. None: the annotations of its dataset, or the steps of other records"""
-    wording: TextChoice = "own"
+    wording: Literal["own", "said"] = "own"
     """text of a swapped step. "own": the written step. "said": what was said (only-sieve)"""
     slack: NonNegative = 5.0
     """largest difference in seconds between the stated length of a video and that of its features"""
@@ -220,16 +213,13 @@ class DataSettings(Settings):
     )
 
 
-DescribeWhen = Literal["speechless", "always", "alone"]
-
-
 class DescribeSettings(Settings):
     """Prediction of steps with a trained network: when it is used, and which proposals become
     steps."""
 
     path: Path | None = None
     """the trained network: its file, or the folder of its run"""
-    when: DescribeWhen = Field(
+    when: Literal["speechless", "always", "alone"] = Field(
         "speechless",
         description='when the network describes a video: if the speech gives no step. "always": its steps '
         'are added as `captions`. "alone": always, and the speech is not used',

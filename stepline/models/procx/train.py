@@ -72,7 +72,6 @@ from stepline.models.training.sources import (
 from stepline.networks.device import device_of
 from stepline.records import Record, Rejected, Step
 
-MAX_HELD_OUT = 500  # samples that are scored
 NO_STEP = "it has no step with a place and a text"
 STEP_AFTER_END = "the step lies after what is seen"
 NO_TEXT = "the step has no text"
@@ -188,7 +187,7 @@ class StepDataset(GatheredSamples[PendingStepSample, StepSample]):
 
         fraction: share of the videos that is held out. The choice depends on the video ids only.
         """
-        training, held_out = self.split_parts(fraction, MAX_HELD_OUT)
+        training, held_out = self.split_parts(fraction)
         return (
             StepDataset(training, self._features, self._spec, self.omitted),
             StepDataset(held_out, self._features, self._spec),
@@ -493,9 +492,9 @@ def train_procx(
     folder: Path,
     *,
     vocabulary: Vocabulary,
-    model: ModelSettings | None = None,
-    loss: LossSettings | None = None,
-    settings: TrainSettings | None = None,
+    model: ModelSettings = ModelSettings(),
+    loss: LossSettings = LossSettings(),
+    settings: TrainSettings = ProcxTrainSettings(),
     start: ProcX | None = None,
     report: Callable[[Progress], None] | None = None,
     scorer: HeldOutScorer[StepSample] | None = None,
@@ -521,7 +520,7 @@ def train_procx(
     Raises ShapeError when there is no sample.
     """
     # A network that is trained on keeps its own sizes.
-    sizes = start.settings if start else model or ModelSettings()
+    sizes = start.settings if start else model
     # A dataset knows its counts without reading a sample.
     counts = getattr(samples, "counts", None)
     if counts is None:
@@ -533,12 +532,12 @@ def train_procx(
         device = device_of(network)
         collated = collate(batch, vocabulary, sizes).to(device)
         count_rates = None if rates is None else rates.to(device)
-        return compute_weighted_losses(network, collated, loss or LossSettings(), count_rates)
+        return compute_weighted_losses(network, collated, loss, count_rates)
 
     return train_network(
         lambda: start or ProcX(sizes, len(vocabulary)),
         TrainingTask(samples, lambda _: 1, lambda batch, _: list(batch), losses),
-        settings or ProcxTrainSettings(),
+        settings,
         folder,
         report,
         scorer=scorer,

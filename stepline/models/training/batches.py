@@ -28,6 +28,7 @@ MAX_ROWS = 1200
 BATCHES_PER_POOL = 50
 # shards of features, of 256 MiB each, among whose videos each epoch shuffles at a time
 SHARDS_PER_WINDOW = 16
+MAX_HELD_OUT = 500  # held-out samples that are scored
 
 
 @dataclass(frozen=True)
@@ -144,18 +145,16 @@ class GatheredSamples(LazySamples[S], Generic[P, S]):
         """Return the number of omitted items by reason, the most frequent first."""
         return count_reasons(self.omitted)
 
-    def split_parts(self, fraction: float, max_parts: int) -> tuple[list[P], list[P]]:
-        """Return the parts of the training samples, and the parts of the held-out samples.
+    def split_parts(self, fraction: float) -> tuple[list[P], list[P]]:
+        """Return the parts of the training samples, and those of at most MAX_HELD_OUT held-out ones.
 
         A video is held out by its id only.
 
-        Args:
-            fraction: fraction of the videos that is held out, 0 to 1.
-            max_parts: maximal number of held-out parts that are returned.
+        fraction: fraction of the videos that is held out, 0 to 1.
         """
         training = [part for part in self.parts if not is_held_out(part.video, fraction)]
         held_out = [part for part in self.parts if is_held_out(part.video, fraction)]
-        return training, held_out[:max_parts]
+        return training, held_out[:MAX_HELD_OUT]
 
 
 def is_held_out(video: str, fraction: float) -> bool:

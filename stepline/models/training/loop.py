@@ -137,9 +137,9 @@ class Progress:
     loss: float
     learning_rate: float
     seconds: float
-    steps_since_start: int = 0
-    wait_seconds: float = 0.0
-    score: float | None = None
+    steps_since_start: int
+    wait_seconds: float
+    score: float | None
 
     @property
     def log_row(self) -> dict[str, float]:

@@ -121,7 +121,7 @@ class NarratedRecords:
     """
 
     read: Callable[[], Iterable[Record]]
-    narrations: Sequence[str] = ()
+    narrations: Sequence[str]
 
     def __iter__(self) -> Iterator[Record]:
         return fill_in_transcripts(self.read(), self._read_missing_transcripts)

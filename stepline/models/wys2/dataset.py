@@ -15,7 +15,6 @@ C width of features.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -74,10 +73,6 @@ class ClipDataset:
     def get_pairs_with_own_text(self) -> list[ClipTextPair]:
         """Return the pairs with one text each: the sentence spoken in the clip."""
         return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
-
-    def select_positive_pairs(self, labels: Mask) -> list[ClipTextPair]:
-        """Return the pairs whose labels (N,) are True."""
-        return list(compress(self.pairs, labels.tolist()))
 
 
 def gather_clips(

@@ -29,6 +29,7 @@ from stepline.models.training.network import LoadedNetwork
 from stepline.models.wys2.clips import ClipTextPair, FrameClip, make_feature_pair
 from stepline.models.wys2.detector import NETWORK, Detector, read_detector, score_pairs
 from stepline.records import FeatureSequence, Matrix, Sentence, Span
+from stepline.text import embed
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone
@@ -218,6 +219,5 @@ def encode_texts(name: str, backbone: "Backbone", texts: Sequence[str]) -> Matri
     """
     if not name or name.partition(":")[0] in BACKBONE_ENCODERS:
         return backbone.encode_texts(texts)
-    from stepline.text import embed
 
     return embed(texts, model=name)

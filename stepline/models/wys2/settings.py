@@ -9,9 +9,7 @@ from pydantic import Field
 from stepline.models.training.settings import TrainSettings
 from stepline.settings import Count, Fraction, NonNegative, Positive, Settings, Width
 
-LabelKind = Literal["ss", "vr", "mc"]
 Score = Literal["dot", "cosine", "joint"]
-Objective = Literal["nce", "mil-nce", "mil-nce-released"]
 
 # For ready features. WYS2's 1e-5 (section 4, epochs unsaid) is for S3D, and leaves two heads at
 # chance.
@@ -34,7 +32,7 @@ class ClipSettings(Settings):
 class LabelSettings(Settings):
     """Rule by which clips are labelled as visual narrations (WYS2, section 3.1)."""
 
-    kind: LabelKind = "ss"
+    kind: Literal["ss", "vr", "mc"] = "ss"
     """ss: sentence similarity. vr: visual relevance. mc: modality consensus"""
     similarity: Fraction = 0.5
     """ss: least similarity of narration and key-step; c in the paper"""
@@ -74,7 +72,7 @@ class DetectorSettings(Settings):
 class ContrastSettings(Settings):
     """Contrastive loss of the detector (WYS2, section 3.2, and its baselines)."""
 
-    objective: Objective = Field(
+    objective: Literal["nce", "mil-nce", "mil-nce-released"] = Field(
         "nce",
         description="nce: WYS2. mil-nce: MIL-NCE. mil-nce-released: as in the published code, which "
         "counts a clip's own candidates twice in the denominator",

@@ -64,17 +64,17 @@ def summarize(
             "for why"
         )
     # all of them where they fit into the target, else the most valuable
-    merged = _merge_close(candidates, MIN_GAP_SECONDS)
+    merged = _merge_close(candidates)
     total = _total_duration(merged)
     target = settings.compute_target(record.video.duration or total)
     if target is None or total <= target:
         return merged
-    selected = _select_segments(candidates, target, pauses, MIN_GAP_SECONDS)
-    return _merge_close(selected, MIN_GAP_SECONDS)
+    selected = _select_segments(candidates, target, pauses)
+    return _merge_close(selected)
 
 
 def _select_segments(
-    candidates: Sequence[SummarySegment], target: float, pauses: "PauseFinder", gap: float
+    candidates: Sequence[SummarySegment], target: float, pauses: "PauseFinder"
 ) -> list[SummarySegment]:
     """Return segments with a total of at most `target` seconds, chosen greedily by value per added
     second.
@@ -86,7 +86,6 @@ def _select_segments(
         candidates: segments to choose from, each of one step.
         target: largest total length in seconds.
         pauses: moves the ends of parts out of words.
-        gap: seconds between two segments below which they become one.
     """
     # whole segments
     selected: list[SummarySegment] = []
@@ -94,10 +93,10 @@ def _select_segments(
     length = 0.0
     while remaining:
         # a segment near a selected one also adds the gap that is closed between them
-        current = _merged_duration(selected, gap)
+        current = _merged_duration(selected)
         fitting = []
         for segment in remaining:
-            seconds = _merged_duration([*selected, segment], gap) - current
+            seconds = _merged_duration([*selected, segment]) - current
             if length + seconds <= target:
                 rate = segment.p_shown / max(seconds, MIN_ADDED_SECONDS)
                 fitting.append((rate, seconds, segment))
@@ -109,7 +108,7 @@ def _select_segments(
         length += seconds
     # parts of the others
     for segment in sorted(remaining, key=lambda segment: -segment.p_shown):
-        room = target - _merged_duration(selected, gap)
+        room = target - _merged_duration(selected)
         if selected and room < MIN_PART_SECONDS:
             break
         span = pauses.shorten(segment.span, segment.steps[0].at, room)
@@ -117,27 +116,27 @@ def _select_segments(
             continue
         part = replace(segment, span=span)
         # near a selected segment the gap between them counts, too
-        if _merged_duration([*selected, part], gap) <= target + ROUNDING_SECONDS:
+        if _merged_duration([*selected, part]) <= target + ROUNDING_SECONDS:
             selected.append(part)
     return selected
 
 
-def _merged_duration(segments: Sequence[SummarySegment], gap: float) -> float:
-    """Return the total seconds of segments, including gaps shorter than `gap` seconds between
-    them."""
-    return _total_duration(_merge_close(segments, gap))
+def _merged_duration(segments: Sequence[SummarySegment]) -> float:
+    """Return the total seconds of segments, including gaps shorter than MIN_GAP_SECONDS
+    between them."""
+    return _total_duration(_merge_close(segments))
 
 
 def _total_duration(segments: Iterable[SummarySegment]) -> float:
     return sum(segment.span.duration for segment in segments)
 
 
-def _merge_close(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
-    """Return segments in order of time, with those less than `gap` seconds apart merged. A merged
-    segment has all steps of its parts and their largest value."""
+def _merge_close(segments: Sequence[SummarySegment]) -> tuple[SummarySegment, ...]:
+    """Return segments in order of time, with those less than MIN_GAP_SECONDS apart merged. A
+    merged segment has all steps of its parts and their largest value."""
     merged: list[SummarySegment] = []
     for segment in sorted(segments, key=lambda segment: segment.span.start):
-        if not merged or segment.span.start - merged[-1].span.end >= gap:
+        if not merged or segment.span.start - merged[-1].span.end >= MIN_GAP_SECONDS:
             merged.append(segment)
             continue
         last = merged[-1]
@@ -158,7 +157,6 @@ class PauseFinder:
     """
 
     def __init__(self, record: Record, settings: SummarySettings) -> None:
-
         self._sentence_spans = [sentence.span for sentence in record.sentences]
         # the numbers of the sentences that steps rest on
         self._sources = {source for step in record.steps for source in step.sources}

@@ -36,7 +36,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -147,7 +147,7 @@ class ClipStream:
         records: Iterable[Record],
         features: FeatureStore | VideoFrames,
         store: Callable[[Iterable[LabelledTexts]], FeatureStore],
-        settings: ClipSettings | None = None,
+        settings: ClipSettings,
         *,
         excluded: ExcludedIds = frozenset(),
     ) -> None:
@@ -158,12 +158,12 @@ class ClipStream:
             features: a feature store, or video files for clips of frames.
             store: stores the vectors of all sentences on disk and returns their feature store, such
                 as `store_text_vectors`.
-            settings: length and spacing of the clips. None: defaults.
+            settings: length and spacing of the clips.
             excluded: ids of videos to leave out.
         """
         # only labels need resolved pronouns and other candidates
         own_text_only = {"resolve": False, "candidates": 1}
-        self._settings = (settings or ClipSettings()).model_copy(update=own_text_only)
+        self._settings = settings.model_copy(update=own_text_only)
         self._records = records
         self._source = make_clip_source(features)
         self._excluded = excluded
@@ -717,7 +717,7 @@ def _train_on_clips(
 
     unlabelled = clips.gather_unlabelled() if clips.gather_unlabelled is not None else None
     trained = train_with_pseudo_labels(
-        training.select_positive_pairs(is_positive),
+        list(compress(training.pairs, is_positive.tolist())),
         unlabelled,
         validation,
         train_round,
@@ -787,7 +787,7 @@ def train_detector(
     folder: Path,
     *,
     detector: DetectorSettings,
-    contrast: ContrastSettings | None = None,
+    contrast: ContrastSettings = ContrastSettings(),
     settings: TrainSettings = DETECTOR_TRAINING,
     start: Detector | None = None,
     report: Callable[[Progress], None] | None = None,
@@ -799,7 +799,7 @@ def train_detector(
         pairs: clips, each with the sentence spoken in it.
         folder: folder of checkpoint and log.
         detector: settings of a fresh detector.
-        contrast: form of the loss. None: defaults.
+        contrast: form of the loss.
         settings: length and learning rate of the training.
         start: detector to train further. None: a fresh detector.
         report: called with the progress after each update.
@@ -814,7 +814,7 @@ def train_detector(
         )
     return train_network(
         lambda: start or Detector(detector),
-        make_detector_task(pairs, contrast or ContrastSettings()),
+        make_detector_task(pairs, contrast),
         settings,
         folder,
         report,

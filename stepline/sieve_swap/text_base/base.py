@@ -27,6 +27,7 @@ from stepline.networks.weights import find_weights
 from stepline.records import FrozenModel, Matrix
 from stepline.settings import CountOrZero
 from stepline.sieve_swap.text_base.vectors import Neighbours, Rows, nearest_exact, read_vectors
+from stepline.text.embedding import load_encoder
 
 LAYOUT_VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other
 MANIFEST_NAME = "manifest.json"
@@ -233,8 +234,6 @@ def encoder_identity(name: str) -> tuple[str, int]:
 
     Raises ModelError when the encoder is missing.
     """
-    from stepline.text.embedding import load_encoder
-
     folder = find_weights(name)
     lines = []
     for file_name in ENCODER_FILES:

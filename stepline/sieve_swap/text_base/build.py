@@ -24,7 +24,7 @@ import numpy as np
 
 from stepline.errors import StoreError
 from stepline.files.atomic_files import check_writable, remove_partial_files, write_atomic
-from stepline.files.digests import sha256
+from stepline.files.digests import hash_text, sha256
 from stepline.files.parquet import write_rows
 from stepline.limits import parse_json
 from stepline.sieve_swap.text_base.base import (
@@ -253,8 +253,8 @@ def _read_sources(
             examples: dict[str, list[str]] = {}
             step_count = document_count = 0
             for item in read_source(source, settings, licence):
-                if isinstance(item, Document) and _text_key(item.id) not in seen_ids:
-                    seen_ids.add(_text_key(item.id))
+                if isinstance(item, Document) and hash_text(item.id) not in seen_ids:
+                    seen_ids.add(hash_text(item.id))
                     document_count += 1
                     step_count += len(item.steps)
                     texts = [step.text for step in item.steps]
@@ -378,7 +378,7 @@ _FRACTION_CHARS = {
 
 def hash_step_words(text: str) -> int:
     """Return a 64-bit hash of a step's normalised words in their order."""
-    return _text_key(" ".join(normalised_words(text)))
+    return hash_text(" ".join(normalised_words(text)))
 
 
 def normalised_words(text: str) -> list[str]:
@@ -389,8 +389,3 @@ def normalised_words(text: str) -> list[str]:
     folded = unicodedata.normalize("NFKC", text.translate(_FRACTION_CHARS)).casefold()
     words = _WORD_OR_NUMBER.findall(folded.replace("°c", " celsius"))
     return [UNIT_OF_SPELLING.get(word, word) for word in words if word not in IGNORED_WORDS]
-
-
-def _text_key(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

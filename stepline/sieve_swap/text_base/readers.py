@@ -106,7 +106,7 @@ class SourceFile:
 
     path: Path
     settings: TextBaseSettings
-    licence: str | None = None
+    licence: str | None
 
     def reject(
         self, reason: str, value: object = "", *, key: str = "", what: RejectedKind = "document"

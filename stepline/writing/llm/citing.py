@@ -17,6 +17,7 @@ import numpy as np
 from stepline.records import Matrix, Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
+from stepline.writing.llm.replies import spoken_numbers
 from stepline.writing.quantities import numbers
 from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS
 
@@ -167,7 +168,7 @@ def _unsaid_numbers(step: Step, chunk: Chunk, before: str, near: int) -> set[flo
     last = chunk.indices.index(step.sources[-1])
     sentences = chunk.sentences[max(0, first - near) : last + near + 1]
     said = " . ".join([before, *(sentence.text for sentence in sentences)])
-    unsaid = numbers(step.text) - numbers(said) - {1.0}
+    unsaid = numbers(step.text) - spoken_numbers(said) - {1.0}
     # "5W-30" is heard as "530", "L14612" as "L 14 612".
     said_digits = "".join(re.findall(r"\d", said))
     for word in step.text.split():
@@ -222,11 +223,10 @@ def align_in_order(score: Matrix) -> list[int]:
 
 def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
     """Return the lower-case lemmas of each text's content words, without LIGHT_LEMMAS."""
-    words = []
-    for doc in parse(list(texts)):
-        lemmas = {word.lemma_.lower() for word in doc if word.pos_ in CONTENT_TAGS}
-        words.append(frozenset(lemmas - LIGHT_LEMMAS))
-    return words
+    return [
+        frozenset(word.lemma_.lower() for word in doc if word.pos_ in CONTENT_TAGS) - LIGHT_LEMMAS
+        for doc in parse(list(texts))
+    ]
 
 
 def name_different_things(one: str, other: str) -> bool:

@@ -161,8 +161,7 @@ def conversation_start() -> tuple[dict[str, str], ...]:
     instruction, *turns = read_template("editing").strip().split(EXAMPLES_MARK)
     messages = [{"role": "system", "content": instruction}]
     for turn in turns:
-        question, answer = turn.split(ANSWER_MARK)
-        messages += _make_turn(question, answer)
+        messages += _make_turn(*turn.split(ANSWER_MARK))
     return tuple(messages)
 
 
@@ -221,13 +220,11 @@ class PassageEditor(CheckedRequests):
         """Return the model's steps of the next passage, or the reason why there are none."""
         chunk = passage.chunk
         self.said.update(*content_words([passage.before, chunk.text]))
-        indices = set(chunk.indices)
-        drafts = [step for step in self.drafts if indices.issuperset(step.sources)]
+        drafts = [step for step in self.drafts if set(chunk.indices).issuperset(step.sources)]
         earlier = (*conversation_start(), *self.history)
-        fault = ""
 
-        def content(with_reminder: bool) -> Conversation:
-            question = passage_question(passage, fault if with_reminder else "")
+        def content(fault: str) -> Conversation:
+            question = passage_question(passage, fault)
             return Conversation((*earlier, {"role": "user", "content": question}), BANNED_TOKENS)
 
         written = {
@@ -240,13 +237,12 @@ class PassageEditor(CheckedRequests):
         def check(answer: Answer) -> CheckedLines:
             return check_lines(answer, chunk, drafts, self.said, written)
 
-        def refusal(checked: CheckedLines) -> str:
-            nonlocal fault
-            fault = checked.retry_reason
-            return fault
-
-        chat = "\n".join(message["content"] for message in content(False).messages)
-        reply = self.ask(CheckedQuestion({"form": "edit", "chat": chat}, content, check, refusal))
+        chat = "\n".join(message["content"] for message in content("").messages)
+        reply = self.ask(
+            CheckedQuestion(
+                {"form": "edit", "chat": chat}, content, check, lambda checked: checked.retry_reason
+            )
+        )
         if not reply.readings and reply.fault is not None:
             return ChunkSteps(
                 chunk, fallback_reason=reply.fault.reason, is_rejected=reply.fault.rejected
@@ -267,8 +263,9 @@ class PassageEditor(CheckedRequests):
             for index in step.sources
         }
         if kept:
-            lines = "\n".join(step.text for step in kept)
-            self.history.extend(_make_turn(passage_question(passage), lines))
+            self.history.extend(
+                _make_turn(passage_question(passage), "\n".join(step.text for step in kept))
+            )
         max_chars = MAX_HISTORY_CHARS
         if self.settings.gguf is not None:
             max_chars = min(max_chars, CHARS_PER_TOKEN * (self.settings.context - START_TOKENS))
@@ -420,11 +417,9 @@ def _with_word_times(steps: Sequence[Step], chunk: Chunk) -> list[Step]:
     for step in steps:
         is_shared = sum(step.sources == other.sources for other in steps) > 1
         own = {bare_word(word) for word in step.text.split()} - COMMON_ENGLISH_WORDS
-        said = step.said
         spans = [word.span for word in words if word.span and bare_word(word.text) in own]
-        inside = [span for span in spans if said is not None and said.overlap(span) > 0]
+        inside = [span for span in spans if step.said and step.said.overlap(span) > 0]
         if is_shared and len(inside) > 1:
-            timed.append(step.model_copy(update={"said": covering_span(inside)}))
-        else:
-            timed.append(step)
+            step = step.model_copy(update={"said": covering_span(inside)})
+        timed.append(step)
     return timed

@@ -26,9 +26,9 @@ def is_strong(requests: CheckedRequests) -> bool:
 
     A model that does not answer is not strong. Its next request says why.
     """
-    spans = [Span(10.0 * n, 10.0 * n + 10.0) for n in range(len(SENTENCES))]
     sentences = tuple(
-        Sentence(text=text, span=span) for text, span in zip(SENTENCES, spans, strict=True)
+        Sentence(text=text, span=Span(10.0 * n, 10.0 * n + 10.0))
+        for n, text in enumerate(SENTENCES)
     )
     question = build_prompt(write_prompt(), Chunk(1, tuple(range(len(SENTENCES))), sentences))
     reply = requests.ask(

@@ -102,8 +102,9 @@ def chunk_context(
     """
     earlier = [sentence for part in chunks[: chunk.number - 1] for sentence in part.sentences]
     shown_title = "" if instructs_a_model(title) else title[:MAX_TITLE_CHARS]
-    before = tuple(earlier[-OVERLAP_SENTENCES:])
-    return ChunkContext(shown_title, before, tuple(steps[-PREVIOUS_STEPS:]))
+    return ChunkContext(
+        shown_title, tuple(earlier[-OVERLAP_SENTENCES:]), tuple(steps[-PREVIOUS_STEPS:])
+    )
 
 
 def split_transcript(
@@ -188,12 +189,11 @@ def _make_chunks(
 ) -> tuple[Chunk, ...]:
     """Return one chunk per group of sentence indices, several for a group that is too long for a
     prompt."""
-    chunks: list[Chunk] = []
-    for group in groups:
-        for part in _split_long_group(group, sentences, max_chars):
-            chunk_sentences = tuple(sentences[index] for index in part)
-            chunks.append(Chunk(len(chunks) + 1, tuple(part), chunk_sentences))
-    return tuple(chunks)
+    parts = [part for group in groups for part in _split_long_group(group, sentences, max_chars)]
+    return tuple(
+        Chunk(number, tuple(part), tuple(sentences[index] for index in part))
+        for number, part in enumerate(parts, start=1)
+    )
 
 
 def _equal_groups(indices: Sequence[int], size: int) -> list[list[int]]:
@@ -223,15 +223,8 @@ def _split_long_group(
     return [part for part in parts if part]
 
 
-LIST_REMINDER = (
-    "\nAnswer with a numbered list of short steps, or the word none."
-    " No prose, no times, no links.\n"
-)
-
-CITED_REMINDER = (
-    "\nAnswer with one step per line: sentence numbers, a colon, the step; or the word none."
-    " No prose, no times, no links.\n"
-)
+LIST_REMINDER = "a numbered list of short steps, or"
+CITED_REMINDER = "one step per line: sentence numbers, a colon, the step; or"
 
 
 @dataclass(frozen=True)
@@ -278,11 +271,7 @@ CONTEXT_FIELD = "{context}"
 
 
 def build_prompt(
-    prompt: Prompt,
-    chunk: Chunk,
-    context: ChunkContext | None = None,
-    *,
-    with_reminder: bool = False,
+    prompt: Prompt, chunk: Chunk, context: ChunkContext | None = None, fault: str = ""
 ) -> str:
     """Return the text of a prompt: the template filled with the quoted chunk and its context.
 
@@ -290,7 +279,7 @@ def build_prompt(
         prompt: the template.
         chunk: the sentences to quote.
         context: the chunk's context, None without one. It is ignored by a template without the field.
-        with_reminder: whether a reminder of the reply format is added, after a refused reply.
+        fault: why the last reply was refused, "" for the first request.
     """
     # What is said, quoted so that it cannot end its own quotation.
     lines = []
@@ -305,10 +294,14 @@ def build_prompt(
     speech = "\n".join(lines)
     # Each part is filled by itself, so a field that the speaker names stays text.
     before, _, after = prompt.text.partition(SPEECH_FIELD)
-    shown_context = _quoted_context(context or ChunkContext())
-    text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
-    if with_reminder:
-        text += CITED_REMINDER if prompt.has_context else LIST_REMINDER
+    text = before.replace(CONTEXT_FIELD, _quoted_context(context or ChunkContext()))
+    text += speech + after
+    if fault:
+        reminder = CITED_REMINDER if prompt.has_context else LIST_REMINDER
+        text += (
+            f"\nYour last answer was refused: {fault}."
+            f" Answer with {reminder} the word none. No prose, no times, no links.\n"
+        )
     return text
 
 

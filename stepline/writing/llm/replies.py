@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from stepline.records import Rejected
+from stepline.writing.quantities import numbers
 
 MAX_REPLY_CHARS = 20_000  # characters; ten sentences give some 600
 # characters. HowToStep's steps average 8 words. A strong model's longest, of all that goes into a
@@ -121,6 +122,7 @@ _TIME_PATTERNS = (
     re.compile(rf"\b{_CLOCK_TIME}\b"),
     re.compile(r"\btime\s?(?:stamp|code)s?\b[:\s]*[\d.:]*", re.I),
 )
+_AT_DECIMAL = re.compile(r"at \d+\.\d+", re.I)  # may be a setting: "roughness at 0.1"
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,8 @@ def parse_reply(
         form: "list" for a numbered list, "cited" where each step is to begin with the numbers of its
             sentences, "lines" for one step a line.
     """
-    text = _without_thoughts(reply)
+    # Twice the limit is enough to see that a reply is too long.
+    text = _without_invisible(_MODEL_THOUGHT.sub("", reply[: 2 * MAX_REPLY_CHARS])).strip()
     # Nothing to read, or the word "none".
     if not text:
         return ParsedReply(refusal="the reply is empty")
@@ -198,12 +201,6 @@ def parse_reply(
     if refusal is not None:
         return ParsedReply(refusal=refusal)
     return _parse_items(items, spoken)
-
-
-def _without_thoughts(reply: str) -> str:
-    """Return the reply without <think> blocks and without invisible characters."""
-    # Twice the limit is enough to see that it is too long.
-    return _without_invisible(_MODEL_THOUGHT.sub("", reply[: 2 * MAX_REPLY_CHARS])).strip()
 
 
 def _without_invisible(text: str) -> str:
@@ -343,11 +340,13 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
     """Return a line without positions in the video, and the removed positions. Times that the speaker
     says stay."""
     spoken_lower = " ".join(spoken.lower().split())
+    said_numbers = spoken_numbers(spoken)
     times: list[str] = []
 
     def remove_time(match: re.Match[str]) -> str:
         time = " ".join(match.group(0).split()).strip("[]() :-–—|")
-        if time.lower() in spoken_lower and re.search(r"\d", time):
+        is_said = time.lower() in spoken_lower and re.search(r"\d", time)
+        if is_said or (_AT_DECIMAL.fullmatch(time) and numbers(time) <= said_numbers):
             return match.group(0)
         times.append(time)
         return " "
@@ -357,6 +356,11 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
     # Brackets that held nothing but a time.
     text = re.sub(r"[\[(]\s*[\])]", " ", text)
     return " ".join(text.split()).strip(" ,;:|–—-.").strip(), times
+
+
+def spoken_numbers(text: str) -> set[float]:
+    """Return the numbers of a text, of which "point three" may be 3 and .3."""
+    return numbers(text) | numbers(text.lower().replace("point", "zero point"))
 
 
 def _unusable_reason(text: str) -> str | None:

@@ -126,11 +126,18 @@ def write_llm(
     words = sum(len(sentence.text.split()) for sentence in transcript.sentences)
     until = time.monotonic() + settings.deadline_seconds(words)
     replies = reply_cache.open_cache(settings.cache)
+    notes: tuple[str, ...] = ()
     if prompt is None:
-        settings = _choose_request_form(settings, replies, until, is_english=is_english)
+        settings, notes = _choose_request_form(settings, replies, until, is_english=is_english)
     start = time.monotonic()
     server = open_server(settings)
-    report = _progress_report(transcript, progress)
+
+    def report(part: ChunkSteps) -> ChunkSteps:
+        if progress is not None:
+            second = part.chunk.sentences[-1].span.end
+            progress("writing", second, transcript.sentences[-1].span.end)
+        return part
+
     try:
         limits = RequestLimits()
         if prompt is None and settings.form == "edit":
@@ -165,28 +172,15 @@ def write_llm(
     filled = _fill_gaps(parts, write_fallback)
     steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
-    notes = filled.notes + ((replies.write_error,) if replies.write_error else ())
+    notes += filled.notes + ((replies.write_error,) if replies.write_error else ())
     return WrittenSteps(number_steps(merged), (*withheld_records, *filled.dropped), notes)
-
-
-def _progress_report(
-    transcript: Transcript, progress: Progress | None
-) -> Callable[[ChunkSteps], ChunkSteps]:
-    """Return a function that reports the progress after a chunk, and returns the chunk."""
-
-    def report(part: ChunkSteps) -> ChunkSteps:
-        if progress is not None:
-            second = part.chunk.sentences[-1].span.end
-            progress("writing", second, transcript.sentences[-1].span.end)
-        return part
-
-    return report
 
 
 def _choose_request_form(
     settings: LlmSettings, replies: ReplyCache, until: float, *, is_english: bool
-) -> LlmSettings:
-    """Return the settings with "auto" replaced by a request form that fits model and language.
+) -> tuple[LlmSettings, tuple[str, ...]]:
+    """Return the settings with "auto" replaced by a request form that fits model and language, and a
+    note to the user about that.
 
     A strong model is asked to "write", another to "edit". "edit" becomes "nasva" for a transcript
     that is not English, because the scorer that chooses its sentences knows only English.
@@ -207,7 +201,11 @@ def _choose_request_form(
             server.close()
     if form == "edit" and not is_english:
         form = "nasva"
-    return LlmSettings(**{**settings.model_dump(exclude_unset=True), "form": form})
+    notes: tuple[str, ...] = ()
+    if settings.form == "auto":
+        passed = "passed" if form == "write" else "did not pass"
+        notes = (f"writing.llm.form=auto took {form}: the model {passed} the test narration",)
+    return LlmSettings(**{**settings.model_dump(exclude_unset=True), "form": form}), notes
 
 
 @dataclass(frozen=True)
@@ -234,8 +232,8 @@ class ChunkWriter(CheckedRequests):
         Raises WriterError when the server cannot be used at all.
         """
 
-        def content(with_reminder: bool) -> str:
-            return build_prompt(self.prompt, chunk, context, with_reminder=with_reminder)
+        def content(fault: str) -> str:
+            return build_prompt(self.prompt, chunk, context, fault)
 
         def parse_answer(answer: Answer) -> ParsedReply:
             return parse_reply(
@@ -248,7 +246,7 @@ class ChunkWriter(CheckedRequests):
 
         reply = self.ask(
             CheckedQuestion(
-                key_parts={"prompt": self.prompt.name, "question": content(False)},
+                key_parts={"prompt": self.prompt.name, "question": content("")},
                 content=content,
                 parse=parse_answer,
                 refusal=lambda parsed: parsed.refusal,
@@ -258,9 +256,11 @@ class ChunkWriter(CheckedRequests):
         # Lines of refused replies are reported, also where a later reply is taken.
         dropped = list(dict.fromkeys(line for parsed in refused for line in parsed.dropped))
         if reply.fault is not None:
-            reason, is_rejected = reply.fault.reason, reply.fault.rejected
             return ChunkSteps(
-                chunk, dropped=tuple(dropped), fallback_reason=reason, is_rejected=is_rejected
+                chunk,
+                dropped=tuple(dropped),
+                fallback_reason=reply.fault.reason,
+                is_rejected=reply.fault.rejected,
             )
         parsed = reply.readings[-1]
         if parsed.refusal is not None:
@@ -339,16 +339,16 @@ def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequen
         prompt = form_prompt(settings)
         chunks = split_transcript(transcript, settings, prompt, withheld)
         count = len(chunks)
-        prompts = [build_prompt(prompt, chunk) for chunk in chunks]
-        tokens = sum(question_tokens(len(prompt), ()) for prompt in prompts)
+        tokens = sum(question_tokens(len(build_prompt(prompt, chunk)), ()) for chunk in chunks)
     else:
         count = math.ceil(words / PASSAGE_WORDS)
         tokens = count * (START_TOKENS + MAX_HISTORY_CHARS // CHARS_PER_TOKEN)
     tokens += count * settings.max_tokens
     seconds = settings.deadline_seconds(words)
-    request_cost = f"{count} requests, {tokens} tokens and {seconds:g} s"
-    request = f"the language model that writes would be asked at most {request_cost}"
-    return f"dry run: {request}; the grammar wrote the steps"
+    return (
+        "dry run: the language model that writes would be asked at most "
+        f"{count} requests, {tokens} tokens and {seconds:g} s; the grammar wrote the steps"
+    )
 
 
 def _fill_gaps(parts: Sequence[ChunkSteps], fallback: Callable[[], WrittenSteps]) -> WrittenSteps:

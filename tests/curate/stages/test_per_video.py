@@ -81,7 +81,7 @@ def test_what_is_said_in_a_video_is_recognised(
         seconds = sum(len(block.samples) for block in blocks) / 16_000
         return TranscriptionResult(transcript(f"It lasts {round(seconds)} seconds."))
 
-    monkeypatch.setattr("stepline.speech.transcribe", heard)
+    monkeypatch.setattr("stepline.pipeline.speech.transcribe", heard)
     said = {}
     for name, seconds, sound in (("two", 2, True), ("silent", 2, False)):
         draw_video(tmp_path / f"{name}.mp4", seconds=seconds, sound=sound)
