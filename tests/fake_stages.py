@@ -9,19 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from stepline.curate.stage import (
-    DatasetContext,
-    LeftOutError,
-    Recipe,
-    Stage,
-    VideoContext,
-    VideoItem,
-)
+from stepline.curate.stage import LeftOutError, Recipe, Stage, VideoItem
 from stepline.errors import MediaError, ModelError
 from stepline.settings import validate
 
 
-def read(work: VideoContext) -> bytes:
+def read(work):
     """Return what the "video" says, doing what it says first."""
     text = (
         work.media.read_text() if work.media else work.captions.read_text() if work.captions else ""
@@ -64,18 +57,18 @@ def read(work: VideoContext) -> bytes:
     return json.dumps({"id": work.item.id, "text": text}).encode()
 
 
-def count(work: VideoContext) -> bytes:
+def count(work):
     """Return how many letters were read, times the recipe's thread count."""
     letters = len(json.loads(work.results["read"])["text"])
     return json.dumps({"letters": letters}).encode()
 
 
-def double(work: VideoContext) -> bytes:
+def double(work):
     """Return twice the count."""
     return json.dumps({"double": 2 * json.loads(work.results["count"])["letters"]}).encode()
 
 
-def total(gathered: DatasetContext) -> None:
+def total(gathered):
     """Write the sum over all videos, and who is missing."""
     rows = [{"id": item.id, **json.loads(data)} for item, data in gathered.results("double")]
     lost = {
@@ -87,13 +80,13 @@ def total(gathered: DatasetContext) -> None:
     (gathered.folder / "total.json").write_text(text)
 
 
-def share(work: VideoContext) -> bytes:
+def share(work):
     """Return a video's share of the total: a stage of each video that needs one over all."""
     all_of_it = json.loads((work.folders["total"] / "total.json").read_text())["sum"]
     return json.dumps({"share": json.loads(work.results["double"])["double"] / all_of_it}).encode()
 
 
-def publish(gathered: DatasetContext) -> None:
+def publish(gathered):
     """Write what a run is for: each video's share of all, where the recipe has it, else its
     count."""
     last = "share" if "share" in gathered.recipe.stages else "double"
@@ -104,12 +97,12 @@ def publish(gathered: DatasetContext) -> None:
     )
 
 
-def aligner(recipe: Recipe) -> str:
+def aligner(recipe):
     """Return the one setting that decides `double`."""
     return recipe.steps.asr.model
 
 
-def on_gpu(recipe: Recipe) -> bool:
+def on_gpu(recipe):
     """Tell that `double` uses a GPU."""
     return bool(recipe.stages)
 
@@ -135,9 +128,7 @@ STAGES = {
 }
 
 
-def recipe(
-    *, seconds: float = 60.0, memory: int = 1024, engine: str = "local", workers: int = 1, **more
-) -> Recipe:
+def recipe(*, seconds=60.0, memory=1024, engine="local", workers=1, **more):
     """Return a recipe of all these stages but the last over each video."""
     tree = {
         "stages": [name for name in STAGES if name != "share"],
@@ -147,7 +138,7 @@ def recipe(
     return validate(Recipe, {**tree, **more})
 
 
-def videos(folder: Path, texts: dict[str, str]) -> list[VideoItem]:
+def videos(folder, texts):
     """Write one "video" a text and return their items."""
     folder.mkdir(parents=True, exist_ok=True)
     items = []

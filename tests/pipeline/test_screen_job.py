@@ -125,10 +125,8 @@ def test_captions_typed_on_a_silent_screen_become_steps(tmp_path):
         (11.0, 13.0, "Select export as."),
     ]
     record = run(film_screens(tmp_path / "silent.mp4", captions))
-    assert [step.text.lower() for step in record.steps] == [
-        "open the file menu",
-        "select export as",
-    ]
+    texts = [step.text.lower() for step in record.steps]
+    assert texts == ["open the file menu", "select export as"]
     assert [step.target.label for step in record.steps] == ["File", "Export as"]
     assert record.transcript.recogniser == "captions on the screen"
 

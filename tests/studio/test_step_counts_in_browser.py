@@ -64,15 +64,11 @@ TWO_FRAMES = (
 def numbered_steps(count):
     """Return steps that fill the 16 s of the video."""
     length = 16 / max(count, 1)
-    return tuple(
-        Step(
-            id=f"s{n}",
-            text=f"{TITLE} {n}",
-            spans=(Span(n * length, (n + 1) * length),),
-            status="placed",
-        )
-        for n in range(count)
-    )
+    steps = []
+    for n in range(count):
+        spans = (Span(n * length, (n + 1) * length),)
+        steps.append(Step(id=f"s{n}", text=f"{TITLE} {n}", spans=spans, status="placed"))
+    return tuple(steps)
 
 
 @pytest.fixture(scope="module")

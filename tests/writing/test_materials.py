@@ -11,7 +11,7 @@ from stepline.writing.materials import NeededThings, find_materials, materials_o
 from stepline.writing.materials.mentions import amount_at
 
 
-def needed(*texts: str, is_screen_recording: bool = False) -> NeededThings:
+def needed(*texts, is_screen_recording=False):
     """Return what a narration needs whose sentence i is spoken from second 5i on."""
     sentences = [
         Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
@@ -20,7 +20,7 @@ def needed(*texts: str, is_screen_recording: bool = False) -> NeededThings:
     return find_materials(narration, is_screen_recording=is_screen_recording)
 
 
-def materials(*texts: str) -> list[str]:
+def materials(*texts):
     return [material_text(thing) for thing in needed(*texts).materials]
 
 
@@ -72,12 +72,8 @@ def test_a_list_of_what_is_needed_is_read_with_its_amounts():
         "And a bowl, a whisk and a rolling pin.",
         "Whisk the eggs in the bowl.",
     )
-    assert list(map(material_text, needs.materials)) == [
-        "450 g strong white flour",
-        "2 eggs",
-        "1 pinch salt",
-        "butter",
-    ]
+    texts = list(map(material_text, needs.materials))
+    assert texts == ["450 g strong white flour", "2 eggs", "1 pinch salt", "butter"]
     assert [tool.name for tool in needs.tools] == ["bowl", "whisk", "rolling pin"]
     eggs = needs.materials[1]
     assert (eggs.at, eggs.sources) == (0.0, (0, 2))
@@ -107,11 +103,8 @@ def test_a_thing_outside_the_kitchen_is_a_material_too():
         "You will need four wooden boards, twelve screws and two metres of wire.",
         "Drill a hole in each board.",
     )
-    assert told == ["4 wooden boards", "12 screws", "200 cm wire"] or told == [
-        "4 wooden boards",
-        "12 screws",
-        "2 m wire",
-    ]
+    assert told[:2] == ["4 wooden boards", "12 screws"]
+    assert told[2:] in (["200 cm wire"], ["2 m wire"])
 
 
 def test_what_is_talked_about_or_left_out_is_not_needed():
@@ -144,23 +137,7 @@ def test_nothing_said_needs_nothing():
 
 
 @pytest.mark.parametrize(
-    "odd",
-    [
-        "327b",
-        "1.2.3",
-        "24/7/3",
-        "2x4",
-        "1/0",
-        "3/",
-        "9" * 400,
-        "m²",
-        "½",
-        "1½",
-        "٣",
-        "10,00",
-        ".",
-        "-",
-    ],
+    "odd", ["9" * 400, *"327b 1.2.3 24/7/3 2x4 1/0 3/ m² ½ 1½ ٣ 10,00 . -".split()]
 )
 def test_no_word_stops_the_reading(odd):
     found = needed(f"Add {odd} cups of flour and {odd} eggs.", f"You will need {odd}, {odd} {odd}.")
