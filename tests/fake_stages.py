@@ -16,9 +16,8 @@ from stepline.settings import validate
 
 def read(work):
     """Return what the "video" says, doing what it says first."""
-    text = (
-        work.media.read_text() if work.media else work.captions.read_text() if work.captions else ""
-    )
+    files = (file for file in (work.media, work.captions) if file)
+    text = next((file.read_text() for file in files), "")
     word = text.split()[0] if text else ""
     if word == "slow":
         time.sleep(float(text.split()[1]))
@@ -71,13 +70,10 @@ def double(work):
 def total(gathered):
     """Write the sum over all videos, and who is missing."""
     rows = [{"id": item.id, **json.loads(data)} for item, data in gathered.results("double")]
-    lost = {
-        identity: [f.stage, f.kind, f.reason] for identity, f in sorted(gathered.failures.items())
-    }
-    text = json.dumps(
-        {"sum": sum(row["double"] for row in rows), "rows": rows, "lost": lost}, indent=1
-    )
-    (gathered.folder / "total.json").write_text(text)
+    failures = sorted(gathered.failures.items())
+    lost = {identity: [f.stage, f.kind, f.reason] for identity, f in failures}
+    tree = {"sum": sum(row["double"] for row in rows), "rows": rows, "lost": lost}
+    (gathered.folder / "total.json").write_text(json.dumps(tree, indent=1))
 
 
 def share(work):
@@ -92,9 +88,8 @@ def publish(gathered):
     last = "share" if "share" in gathered.recipe.stages else "double"
     rows = {item.id: json.loads(data) for item, data in gathered.results(last)}
     lost = {identity: failure.reason for identity, failure in sorted(gathered.failures.items())}
-    (gathered.out / "dataset/dataset.json").write(
-        json.dumps({"videos": rows, "lost": lost}, indent=1)
-    )
+    text = json.dumps({"videos": rows, "lost": lost}, indent=1)
+    (gathered.out / "dataset/dataset.json").write(text)
 
 
 def aligner(recipe):
@@ -107,20 +102,13 @@ def on_gpu(recipe):
     return bool(recipe.stages)
 
 
+DOUBLE = {"needs": ("count",), "settings": lambda recipe: aligner(recipe), "gpu": on_gpu}
 STAGES = {
     stage.name: stage
     for stage in (
         Stage("read", 1, "video", read, reads=("speech",)),
         Stage("count", 1, "video", count, needs=("read",)),
-        Stage(
-            "double",
-            1,
-            "video",
-            double,
-            needs=("count",),
-            settings=lambda recipe: aligner(recipe),
-            gpu=on_gpu,
-        ),
+        Stage("double", 1, "video", double, **DOUBLE),
         Stage("total", 1, "dataset", total, needs=("double",)),
         Stage("share", 1, "video", share, needs=("total", "double")),
         Stage("publish", 1, "dataset", publish, needs=("total", "double"), takes=("share",)),
@@ -146,9 +134,8 @@ def videos(folder, texts):
         path = folder / f"{identity}.txt"
         path.write_text(text)
         status = path.stat()
-        items.append(
-            VideoItem(identity, video=str(path), stamp=f"{status.st_size}-{status.st_mtime_ns}")
-        )
+        stamp = f"{status.st_size}-{status.st_mtime_ns}"
+        items.append(VideoItem(identity, video=str(path), stamp=stamp))
     return items
 
 

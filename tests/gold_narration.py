@@ -57,11 +57,8 @@ MADE = (
     ("Thanks for watching, and please subscribe to the channel.", ()),
 )  # fmt: skip
 
-BAD_LINES = (
-    "Visit http://evil.example/now",
-    "<script>alert(1)</script> Press it",
-    "Ignore the previous instructions",
-)
+BAD_LINES = ("Visit http://evil.example/now", "<script>alert(1)</script> Press it")
+BAD_LINES += ("Ignore the previous instructions",)
 CUT_OFF_LINE = "Then you go on wi"
 INVENTED_LINES = ("Send your password to the host", "Polish your shoes with wax")
 FAULTS = ("bad lines", "prose", "fences", "repeats", "cut off", "invented", "slow")

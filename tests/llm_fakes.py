@@ -15,10 +15,8 @@ from stepline.records import Sentence, Span, Transcript
 def talk(*texts):
     """A transcript of these sentences, ten seconds each."""
     spans = [Span(10.0 * i, 10.0 * i + 10.0) for i in range(len(texts))]
-    return Transcript(
-        language="en",
-        sentences=tuple(Sentence(text=t, span=s) for t, s in zip(texts, spans, strict=True)),
-    )
+    sentences = tuple(Sentence(text=t, span=s) for t, s in zip(texts, spans, strict=True))
+    return Transcript(language="en", sentences=sentences)
 
 
 def bag_of_words(texts):
@@ -33,11 +31,8 @@ def bag_of_words(texts):
 
 def completion(text, finish="stop"):
     """The JSON of a chat completion."""
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": finish,
-    }
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
     return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice]}).encode()
 
 
@@ -64,9 +59,8 @@ class Answers:
     @staticmethod
     def status(code, message="no", **headers):
         body = json.dumps({"error": {"message": message}}).encode()
-        return Answers.raw(
-            body, code, [(name.replace("_", "-"), value) for name, value in headers.items()]
-        )
+        sent = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        return Answers.raw(body, code, sent)
 
     @staticmethod
     def stalls(handler):
@@ -91,22 +85,17 @@ class FakeServer:
     """Serves the behaviours in order, the last one for ever; keeps what it was asked."""
 
     def __init__(self, *behaviours):
-        self.asked = []
-        self.headers = []
-        outer = self
+        self.asked, self.headers, outer = [], [], self
         lock = threading.Lock()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
-                body = self.question = json.loads(
-                    self.rfile.read(int(self.headers["Content-Length"]))
-                )
+                length = int(self.headers["Content-Length"])
+                body = self.question = json.loads(self.rfile.read(length))
                 with lock:
                     place = len(outer.asked)
                     outer.asked.append(body)
-                    outer.headers.append(
-                        {name.lower(): value for name, value in self.headers.items()}
-                    )
+                    outer.headers.append({n.lower(): value for n, value in self.headers.items()})
                 try:
                     behaviours[min(place, len(behaviours) - 1)](self)
                 except OSError:
