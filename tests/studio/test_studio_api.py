@@ -606,3 +606,14 @@ def test_a_page_of_no_video_is_a_404_with_a_way_back(server, page):
     assert reply.status == 404
     assert (b"no such live run" if page == "live" else b"no such video") in data.lower()
     assert b'href="/"' in data
+
+
+@pytest.mark.parametrize("path", ["/", f"/video/{LEMONADE}"])
+def test_a_browser_without_the_token_gets_a_page_and_a_program_json(server, path):
+    reply, data = ask(server, "GET", path, Sec_Fetch_Dest="document")
+    assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert reply.headers["Content-Type"].startswith("text/html")
+    assert b"open the address that `stepline studio` printed" in data
+    reply, data = ask(server, "GET", path)
+    assert reply.status == 401
+    assert json.loads(data)["error"].startswith("open the address")

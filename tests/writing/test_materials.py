@@ -11,12 +11,13 @@ from stepline.writing.materials import NeededThings, find_materials, materials_o
 from stepline.writing.materials.mentions import amount_at
 
 
-def needed(*texts):
+def needed(*texts, is_screen_recording=False):
     """Return what a narration needs whose sentence i is spoken from second 5i on."""
     sentences = [
         Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
     ]
-    return find_materials(parse_narration(Transcript(language="en", sentences=tuple(sentences))))
+    narration = parse_narration(Transcript(language="en", sentences=tuple(sentences)))
+    return find_materials(narration, is_screen_recording=is_screen_recording)
 
 
 def materials(*texts):
@@ -164,3 +165,32 @@ def test_count_size_and_container_name_the_thing_inside():
         "2 x 150 g pack halloumi",
         "2.5 x 32 oz jar salsa",
     ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Tap the search result with the golden star icon.",
+        "Then select the row with the tiny camera icon.",
+        "Click on the card with the pencil.",
+    ],
+)
+def test_what_tells_a_button_from_others_is_no_tool(said):
+    assert needed("Open the app.", said) == NeededThings()
+
+
+def test_a_real_thing_is_tapped_and_pressed_with_a_tool():
+    needs = needed("Tap the peg with the hammer.", "Press the seam with a hot iron.")
+    assert [tool.name for tool in needs.tools] == ["hammer", "hot iron"]
+
+
+def test_of_a_screen_recording_only_what_is_listed_counted_or_added_is_needed():
+    said = (
+        "Take the pen tool and grab the slider.",
+        "Add two cups of flour and the sugar to the bowl.",
+    )
+    names = []
+    for is_screen in (False, True):
+        needs = needed(*said, is_screen_recording=is_screen)
+        names.append([thing.name for thing in (*needs.materials, *needs.tools)])
+    assert names == [["flour", "sugar", "pen tool", "slider"], ["flour", "sugar"]]
