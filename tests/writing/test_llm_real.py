@@ -93,7 +93,7 @@ def test_a_model_behind_a_server_keeps_the_contract(url):
 def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf):
     written = write_llm(SPEECH, LlmSettings(gguf=gguf, threads=1, context=2048, deadline=0.01))
     keeps_the_contract(written)
-    assert all("provisional" in note for note in written.notes)
+    assert any("provisional" in note for note in written.notes)
 
 
 @pytest.mark.parametrize("form", ["edit", "nasva"])
