@@ -254,7 +254,7 @@ class Step(FrozenModel):
     status: Status | None = Field(
         None,
         description="seen: the pictures show it; placed: its span is where it is said; said_only: "
-        "evidence that it is not shown; not_found: neither said nor shown; null: not judged",
+        "no picture, or evidence that it is not shown; not_found: neither said nor shown; null: not judged",
     )
     basis: Basis | None = Field(
         None,

@@ -18,6 +18,7 @@ FLAGS = (
 PATIENCE = 30.0  # s after which an unanswered command is an error
 # What Chromium answers for a page that is about to be another.
 GOING = ("navigated or closed", "context was destroyed", "Cannot find context")
+COMPLAINTS = ("error", "warning", "assert")
 CHROMIUM = shutil.which("chromium")
 
 CONTRAST = """(() => {
@@ -55,25 +56,10 @@ class Browser:
         self._read, to_write = os.pipe()
         # Chromium reads commands from descriptor 3 and answers on 4; the shell puts them there.
         script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
-        command = [
-            "bash",
-            "-c",
-            script,
-            "bash",
-            CHROMIUM,
-            *FLAGS,
-            f"--user-data-dir={profile}",
-            "about:blank",
-        ]
-        quiet = subprocess.DEVNULL
-        self._process = subprocess.Popen(
-            command,
-            pass_fds=(to_read, to_write),
-            stdin=quiet,
-            stdout=quiet,
-            stderr=quiet,
-            start_new_session=True,
-        )
+        chromium = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        options = {"pass_fds": (to_read, to_write), "start_new_session": True, **quiet}
+        self._process = subprocess.Popen(["bash", "-c", script, "bash", *chromium], **options)
         os.close(to_read)
         os.close(to_write)
         self._buffer, self._last, self._pages = b"", 0, {}
@@ -218,25 +204,16 @@ class Page:
         )
         points = [(x + by * part / 4, y) for part in range(5)]
         kinds = (
-            ("touchStart", "touchMove", "touchEnd")
-            if touch
-            else ("mousePressed", "mouseMoved", "mouseReleased")
+            "touchStart touchMove touchEnd" if touch else "mousePressed mouseMoved mouseReleased"
         )
+        kinds, pressed = kinds.split(), {"button": "left", "buttons": 1, "clickCount": 1}
         for number, (x, y) in enumerate([*points, points[-1]]):
             kind = kinds[0 if number == 0 else 2 if number == len(points) else 1]
             if touch:
                 places = [{"x": x, "y": y}] if kind != "touchEnd" else []
                 self.send("Input.dispatchTouchEvent", type=kind, touchPoints=places)
             else:
-                self.send(
-                    "Input.dispatchMouseEvent",
-                    type=kind,
-                    button="left",
-                    buttons=1,
-                    clickCount=1,
-                    x=x,
-                    y=y,
-                )
+                self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **pressed)
         self.wait_until("window.dragEnd")
         assert self.run("window.dragEnd") == "pointerup"
         # what listens to the end comes after this listener
@@ -268,9 +245,8 @@ class Page:
     def press(self, key, code=0, text=None, modifiers=0):
         """Press and release a key, as a person does. modifiers: 1 Alt, 2 Ctrl, 8 Shift."""
         common = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
-        self.send(
-            "Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {})
-        )
+        typed = {"text": text} if text else {}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **common, **typed)
         self.send("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def screenshot(self, path, *, whole=True):
@@ -286,16 +262,9 @@ class Page:
             method, parameters = event["method"], event["params"]
             if method == "Runtime.exceptionThrown":
                 found.append(parameters["exceptionDetails"])
-            elif method == "Runtime.consoleAPICalled" and parameters["type"] in (
-                "error",
-                "warning",
-                "assert",
-            ):
+            elif method == "Runtime.consoleAPICalled" and parameters["type"] in COMPLAINTS:
                 found.append(parameters)
-            elif method == "Log.entryAdded" and parameters["entry"]["level"] in (
-                "error",
-                "warning",
-            ):
+            elif method == "Log.entryAdded" and parameters["entry"]["level"] in COMPLAINTS:
                 found.append(parameters["entry"])
         return found
 
@@ -308,9 +277,5 @@ class Page:
     def requests(self):
         """Return the address of everything that was asked for."""
         self.run("0")
-        sent = [
-            event["params"]
-            for event in self.events
-            if event["method"] == "Network.requestWillBeSent"
-        ]
-        return [parameters["request"]["url"] for parameters in sent]
+        sent = [event for event in self.events if event["method"] == "Network.requestWillBeSent"]
+        return [event["params"]["request"]["url"] for event in sent]

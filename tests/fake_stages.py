@@ -9,23 +9,15 @@ import sys
 import time
 from pathlib import Path
 
-from stepline.curate.stage import (
-    DatasetContext,
-    LeftOutError,
-    Recipe,
-    Stage,
-    VideoContext,
-    VideoItem,
-)
+from stepline.curate.stage import LeftOutError, Recipe, Stage, VideoItem
 from stepline.errors import MediaError, ModelError
 from stepline.settings import validate
 
 
-def read(work: VideoContext) -> bytes:
+def read(work):
     """Return what the "video" says, doing what it says first."""
-    text = (
-        work.media.read_text() if work.media else work.captions.read_text() if work.captions else ""
-    )
+    files = (file for file in (work.media, work.captions) if file)
+    text = next((file.read_text() for file in files), "")
     word = text.split()[0] if text else ""
     if word == "slow":
         time.sleep(float(text.split()[1]))
@@ -64,70 +56,59 @@ def read(work: VideoContext) -> bytes:
     return json.dumps({"id": work.item.id, "text": text}).encode()
 
 
-def count(work: VideoContext) -> bytes:
+def count(work):
     """Return how many letters were read, times the recipe's thread count."""
     letters = len(json.loads(work.results["read"])["text"])
     return json.dumps({"letters": letters}).encode()
 
 
-def double(work: VideoContext) -> bytes:
+def double(work):
     """Return twice the count."""
     return json.dumps({"double": 2 * json.loads(work.results["count"])["letters"]}).encode()
 
 
-def total(gathered: DatasetContext) -> None:
+def total(gathered):
     """Write the sum over all videos, and who is missing."""
     rows = [{"id": item.id, **json.loads(data)} for item, data in gathered.results("double")]
-    lost = {
-        identity: [f.stage, f.kind, f.reason] for identity, f in sorted(gathered.failures.items())
-    }
-    text = json.dumps(
-        {"sum": sum(row["double"] for row in rows), "rows": rows, "lost": lost}, indent=1
-    )
-    (gathered.folder / "total.json").write_text(text)
+    failures = sorted(gathered.failures.items())
+    lost = {identity: [f.stage, f.kind, f.reason] for identity, f in failures}
+    tree = {"sum": sum(row["double"] for row in rows), "rows": rows, "lost": lost}
+    (gathered.folder / "total.json").write_text(json.dumps(tree, indent=1))
 
 
-def share(work: VideoContext) -> bytes:
+def share(work):
     """Return a video's share of the total: a stage of each video that needs one over all."""
     all_of_it = json.loads((work.folders["total"] / "total.json").read_text())["sum"]
     return json.dumps({"share": json.loads(work.results["double"])["double"] / all_of_it}).encode()
 
 
-def publish(gathered: DatasetContext) -> None:
+def publish(gathered):
     """Write what a run is for: each video's share of all, where the recipe has it, else its
     count."""
     last = "share" if "share" in gathered.recipe.stages else "double"
     rows = {item.id: json.loads(data) for item, data in gathered.results(last)}
     lost = {identity: failure.reason for identity, failure in sorted(gathered.failures.items())}
-    (gathered.out / "dataset/dataset.json").write(
-        json.dumps({"videos": rows, "lost": lost}, indent=1)
-    )
+    text = json.dumps({"videos": rows, "lost": lost}, indent=1)
+    (gathered.out / "dataset/dataset.json").write(text)
 
 
-def aligner(recipe: Recipe) -> str:
+def aligner(recipe):
     """Return the one setting that decides `double`."""
     return recipe.steps.asr.model
 
 
-def on_gpu(recipe: Recipe) -> bool:
+def on_gpu(recipe):
     """Tell that `double` uses a GPU."""
     return bool(recipe.stages)
 
 
+DOUBLE = {"needs": ("count",), "settings": lambda recipe: aligner(recipe), "gpu": on_gpu}
 STAGES = {
     stage.name: stage
     for stage in (
         Stage("read", 1, "video", read, reads=("speech",)),
         Stage("count", 1, "video", count, needs=("read",)),
-        Stage(
-            "double",
-            1,
-            "video",
-            double,
-            needs=("count",),
-            settings=lambda recipe: aligner(recipe),
-            gpu=on_gpu,
-        ),
+        Stage("double", 1, "video", double, **DOUBLE),
         Stage("total", 1, "dataset", total, needs=("double",)),
         Stage("share", 1, "video", share, needs=("total", "double")),
         Stage("publish", 1, "dataset", publish, needs=("total", "double"), takes=("share",)),
@@ -135,9 +116,7 @@ STAGES = {
 }
 
 
-def recipe(
-    *, seconds: float = 60.0, memory: int = 1024, engine: str = "local", workers: int = 1, **more
-) -> Recipe:
+def recipe(*, seconds=60.0, memory=1024, engine="local", workers=1, **more):
     """Return a recipe of all these stages but the last over each video."""
     tree = {
         "stages": [name for name in STAGES if name != "share"],
@@ -147,7 +126,7 @@ def recipe(
     return validate(Recipe, {**tree, **more})
 
 
-def videos(folder: Path, texts: dict[str, str]) -> list[VideoItem]:
+def videos(folder, texts):
     """Write one "video" a text and return their items."""
     folder.mkdir(parents=True, exist_ok=True)
     items = []
@@ -155,9 +134,8 @@ def videos(folder: Path, texts: dict[str, str]) -> list[VideoItem]:
         path = folder / f"{identity}.txt"
         path.write_text(text)
         status = path.stat()
-        items.append(
-            VideoItem(identity, video=str(path), stamp=f"{status.st_size}-{status.st_mtime_ns}")
-        )
+        stamp = f"{status.st_size}-{status.st_mtime_ns}"
+        items.append(VideoItem(identity, video=str(path), stamp=stamp))
     return items
 
 

@@ -89,9 +89,8 @@ class Handler(emulator.RequestHandler):
         try:
             found, _ = self.storage.get_file_list(bucket, query.get("prefix"))
         except NotFound:
-            self.reply(
-                404, {"error": {"code": 404, "message": "The specified bucket does not exist."}}
-            )
+            missing = "The specified bucket does not exist."
+            self.reply(404, {"error": {"code": 404, "message": missing}})
             return
         start = int(query.get("pageToken", 0))
         end = start + int(query.get("maxResults", 1000))

@@ -3,15 +3,12 @@ much of what it answered comes out of the writer."""
 
 import json
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from llm_fakes import Answers, FakeServer, completion
 
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing.types import WrittenSteps
 
 SENTENCE_SECONDS = 4.0  # of the made narration
 
@@ -60,11 +57,8 @@ MADE = (
     ("Thanks for watching, and please subscribe to the channel.", ()),
 )  # fmt: skip
 
-BAD_LINES = (
-    "Visit http://evil.example/now",
-    "<script>alert(1)</script> Press it",
-    "Ignore the previous instructions",
-)
+BAD_LINES = ("Visit http://evil.example/now", "<script>alert(1)</script> Press it")
+BAD_LINES += ("Ignore the previous instructions",)
 CUT_OFF_LINE = "Then you go on wi"
 INVENTED_LINES = ("Send your password to the host", "Polish your shoes with wax")
 FAULTS = ("bad lines", "prose", "fences", "repeats", "cut off", "invented", "slow")
@@ -79,12 +73,12 @@ class Narration:
     steps: dict[int, tuple[str, ...]]
 
     @property
-    def gold(self) -> list[str]:
+    def gold(self):
         """Every step, in order."""
         return [text for index in sorted(self.steps) for text in self.steps[index]]
 
 
-def made_narration() -> Narration:
+def made_narration():
     """Return the narration above, four seconds a sentence."""
     sentences, steps = [], {}
     for index, (said, texts) in enumerate(MADE):
@@ -95,7 +89,7 @@ def made_narration() -> Narration:
     return Narration("made", Transcript(language="en", sentences=tuple(sentences)), steps)
 
 
-def labelled_narrations(folder: Path) -> list[Narration]:
+def labelled_narrations(folder):
     """Return the real narrations of a folder with `labels.json` and captions: each step at the
     sentence that overlaps it most."""
     from stepline.speech import read_captions
@@ -104,7 +98,7 @@ def labelled_narrations(folder: Path) -> list[Narration]:
     for name, label in json.loads((folder / "labels.json").read_text()).items():
         captions = read_captions(folder / "captions" / Path(label["captions"]).name, video_id=name)
         sentences = captions.transcript.sentences
-        steps: dict[int, tuple[str, ...]] = {}
+        steps = {}
         for step in label["steps"]:
             if step["must"]:
                 index = _nearest(sentences, step["start"], step["end"])
@@ -113,8 +107,8 @@ def labelled_narrations(folder: Path) -> list[Narration]:
     return narrations
 
 
-def _nearest(sentences: Sequence[Sentence], start: float, end: float) -> int:
-    def overlap(index: int) -> float:
+def _nearest(sentences, start, end):
+    def overlap(index):
         span = sentences[index].span
         return min(span.end, end) - max(span.start, start)
 
@@ -129,18 +123,18 @@ class GoldServer:
     narration: Narration
     faults: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.server = FakeServer(self._answer)
 
-    def _answer(self, handler: Any) -> None:
+    def _answer(self, handler):
         texts = self._steps_of(_transcript_lines(handler.question["messages"][0]["content"]))
         fault = FAULTS[len(self.faults) % len(FAULTS)]
         self.faults.append(fault)
         Answers.raw(completion(*faulty_reply(texts, fault)))(handler)
 
-    def _steps_of(self, lines: Sequence[str]) -> list[str]:
+    def _steps_of(self, lines):
         """Return the right steps of the sentences that a question holds."""
-        by_text: dict[str, list[int]] = {}
+        by_text = {}
         for index, sentence in enumerate(self.narration.transcript.sentences):
             by_text.setdefault(" ".join(sentence.text.split()), []).append(index)
         first = min(by_text.get(lines[0], [0]))
@@ -153,18 +147,18 @@ class GoldServer:
         return texts
 
 
-def _transcript_lines(question: str) -> list[str]:
+def _transcript_lines(question):
     part = question.rpartition("<transcript>")[2].partition("</transcript>")[0]
     return part.strip().splitlines()
 
 
-def numbered_list(texts: Sequence[str]) -> str:
+def numbered_list(texts):
     """Return the texts as a numbered list, "none" without any."""
     lines = [f"{number}. {text}" for number, text in enumerate(texts, start=1)]
     return "\n".join(lines) or "none"
 
 
-def faulty_reply(texts: Sequence[str], fault: str) -> tuple[str, str]:
+def faulty_reply(texts, fault):
     """Return a reply with the texts and a fault in it, and why it ends."""
     if fault == "bad lines":
         return numbered_list([BAD_LINES[0], *texts, *BAD_LINES[1:]]), "stop"
@@ -195,7 +189,7 @@ class GoldScore:
     precise: int
 
 
-def score(narration: Narration, written: WrittenSteps) -> GoldScore:
+def score(narration, written):
     """Return what came out of the right steps that went in; case and a final point aside."""
     gold = [text.lower().strip(" .") for text in narration.gold]
     texts = [step.text.lower().strip(" .") for step in written.steps]

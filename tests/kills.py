@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
+from file_bytes import file_bytes
 
 from stepline.curate.execution.local import process_is_alive
 from stepline.curate.execution.scheduler import MAX_OUTSIDE_KILLS
@@ -119,9 +120,8 @@ def wait_for_end(process, seconds=60.0):
 def begun(out):
     """How often each task was begun: (stage, id) -> times."""
     lines = read_timings(RemotePath(str(out)))
-    return Counter(
-        (line["stage"], line["id"]) for line in lines if line["event"] == "start" and line["id"]
-    )
+    starts = (line for line in lines if line["event"] == "start" and line["id"])
+    return Counter((line["stage"], line["id"]) for line in starts)
 
 
 def tree(folder, but=()):
@@ -132,11 +132,7 @@ def tree(folder, but=()):
     """
     lines = read_timings(RemotePath(str(folder)))
     keys = {line["key"] for line in lines if line["event"] == "start" and line["id"] in but}
-    files = (
-        path for part in ("cells", "stages", "dataset") for path in (Path(folder) / part).rglob("*")
-    )
     return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in files
-        if path.is_file() and path.stem not in keys
+        part: file_bytes(Path(folder) / part, lambda path: path.stem not in keys)
+        for part in ("cells", "stages", "dataset")
     }

@@ -17,14 +17,8 @@ from stepline.records import Span, Step
 SECONDS, SHOT = 120, 6
 SHOTS = [slice(start, start + SHOT) for start in range(0, SECONDS, SHOT)]
 NAMES = (
-    "slice the lemons",
-    "pour the sugar",
-    "boil the water",
-    "stir the syrup",
-    "press the juice",
-    "fill the jug",
-    "add the ice",
-    "cut the mint",
+    *("slice the lemons", "pour the sugar", "boil the water", "stir the syrup"),
+    *("press the juice", "fill the jug", "add the ice", "cut the mint"),
 )
 SAID = (2, 14, 26, 38, 50, 62, 74, 86)
 # step -> second; far from its words: 3, 5; never: 7
@@ -41,11 +35,10 @@ def grounded():
 
 def right_letters(step, seconds):
     """The letters of the pictures in the shot that shows a step, or "none"."""
-    shots = [
-        letter
-        for letter, second in zip(PICTURE_LETTERS, seconds, strict=False)
-        if step in SHOWN and int(second) // SHOT == SHOWN[step] // SHOT
-    ]
+    shots = []
+    for letter, second in zip(PICTURE_LETTERS, seconds, strict=False):
+        if step in SHOWN and int(second) // SHOT == SHOWN[step] // SHOT:
+            shots.append(letter)
     return shots or [NONE_ANSWER]
 
 
@@ -54,9 +47,8 @@ def parts(body):
     content = body["messages"][0]["content"]
     asked = re.findall(r"<step>(.*)</step>", content[0]["text"].split("\n\n")[1])
     urls = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
-    return [NAMES.index(text) for text in asked], [
-        float(base64.b64decode(url.partition(",")[2])) for url in urls
-    ]
+    seconds = [float(base64.b64decode(url.partition(",")[2])) for url in urls]
+    return [NAMES.index(text) for text in asked], seconds
 
 
 def knows(r=1.0, kind="", wrong=()):
@@ -66,10 +58,8 @@ def knows(r=1.0, kind="", wrong=()):
 
     def letter(step, seconds):
         rng = np.random.default_rng(zlib.crc32(f"{step} {seconds}".encode()))
-        options, right = (
-            [*PICTURE_LETTERS[: len(seconds)], NONE_ANSWER],
-            right_letters(step, seconds),
-        )
+        options = [*PICTURE_LETTERS[: len(seconds)], NONE_ANSWER]
+        right = right_letters(step, seconds)
         if kind == "another step":
             return right_letters((step + 3) % len(NAMES), seconds)[0]
         if kind in ("A", NONE_ANSWER):
@@ -83,10 +73,8 @@ def knows(r=1.0, kind="", wrong=()):
 
     def act(handler):
         steps, seconds = parts(handler.question)
-        said = {
-            str(n): {"after": "done", "shown": letter(k, seconds)}
-            for n, k in enumerate(steps, start=1)
-        }
+        letters = enumerate((letter(k, seconds) for k in steps), start=1)
+        said = {str(n): {"after": "done", "shown": each} for n, each in letters}
         Answers.raw(completion(json.dumps(said)))(handler)
 
     return act
@@ -94,27 +82,21 @@ def knows(r=1.0, kind="", wrong=()):
 
 def grounded_video(grounding):
     """The video of a grounding; each picture is its second in digits."""
-    return GroundedVideo(
-        grounding.steps,
-        grounding.alignment,
-        SHOTS,
-        lambda seconds: {s: str(s).encode() for s in seconds},
-        float(SECONDS),
-    )
+    known = (grounding.steps, grounding.alignment, SHOTS)
+    return GroundedVideo(*known, picture_files, float(SECONDS))
+
+
+def picture_files(seconds):
+    return {second: str(second).encode() for second in seconds}
 
 
 def right(steps):
     """Return which of the shown steps stand in their shot."""
-    return [
-        k
-        for k, step in enumerate(steps)
-        if k in SHOWN and step.at is not None and int(step.at) // SHOT == SHOWN[k] // SHOT
-    ]
+    placed = [(k, step.at) for k, step in enumerate(steps) if k in SHOWN and step.at is not None]
+    return [k for k, at in placed if int(at) // SHOT == SHOWN[k] // SHOT]
 
 
 def unchanged(answers, grounding):
-    places = [step.model_copy(update={"seen": ()}) for step in answers.steps]
-    return (
-        tuple(places) == grounding.steps
-        and (answers.alignment.scores == grounding.alignment.scores).all()
-    )
+    places = tuple(step.model_copy(update={"seen": ()}) for step in answers.steps)
+    same = answers.alignment.scores == grounding.alignment.scores
+    return places == grounding.steps and same.all()

@@ -5,25 +5,21 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import numpy as np
 
-from stepline.records import Matrix, Sentence, Span, Transcript
+from stepline.records import Sentence, Span, Transcript
 
 
-def talk(*texts: str) -> Transcript:
+def talk(*texts):
     """A transcript of these sentences, ten seconds each."""
     spans = [Span(10.0 * i, 10.0 * i + 10.0) for i in range(len(texts))]
-    return Transcript(
-        language="en",
-        sentences=tuple(Sentence(text=t, span=s) for t, s in zip(texts, spans, strict=True)),
-    )
+    sentences = tuple(Sentence(text=t, span=s) for t, s in zip(texts, spans, strict=True))
+    return Transcript(language="en", sentences=sentences)
 
 
-def bag_of_words(texts: Sequence[str]) -> Matrix:
+def bag_of_words(texts):
     """(N, 384) unit rows whose cosine grows with the words that two texts share."""
     rows = np.zeros((len(texts), 384), np.float32)
     for row, text in zip(rows, texts, strict=True):
@@ -33,13 +29,10 @@ def bag_of_words(texts: Sequence[str]) -> Matrix:
     return rows
 
 
-def completion(text: str | None, finish: str = "stop") -> bytes:
+def completion(text, finish="stop"):
     """The JSON of a chat completion."""
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": finish,
-    }
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
     return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice]}).encode()
 
 
@@ -47,14 +40,12 @@ class Answers:
     """Ready-made behaviours of one request; each takes the handler."""
 
     @staticmethod
-    def says(text: str | None, finish: str = "stop") -> Callable[[Any], None]:
+    def says(text, finish="stop"):
         return Answers.raw(completion(text, finish))
 
     @staticmethod
-    def raw(
-        body: bytes, status: int = 200, headers: Sequence[tuple[str, str]] = ()
-    ) -> Callable[[Any], None]:
-        def act(handler: Any) -> None:
+    def raw(body, status=200, headers=()):
+        def act(handler):
             handler.send_response(status)
             handler.send_header("Content-Type", "application/json")
             handler.send_header("Content-Length", str(len(body)))
@@ -66,18 +57,17 @@ class Answers:
         return act
 
     @staticmethod
-    def status(code: int, message: str = "no", **headers: str) -> Callable[[Any], None]:
+    def status(code, message="no", **headers):
         body = json.dumps({"error": {"message": message}}).encode()
-        return Answers.raw(
-            body, code, [(name.replace("_", "-"), value) for name, value in headers.items()]
-        )
+        sent = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        return Answers.raw(body, code, sent)
 
     @staticmethod
-    def stalls(handler: Any) -> None:
+    def stalls(handler):
         handler.server.over.wait(30)
 
     @staticmethod
-    def drips(handler: Any) -> None:
+    def drips(handler):
         """A byte of the body now and then: no read ever times out, yet no answer comes."""
         handler.send_response(200)
         handler.end_headers()
@@ -87,54 +77,49 @@ class Answers:
             time.sleep(0.02)
 
     @staticmethod
-    def hangs_up(handler: Any) -> None:
+    def hangs_up(handler):
         handler.close_connection = True
 
 
 class FakeServer:
     """Serves the behaviours in order, the last one for ever; keeps what it was asked."""
 
-    def __init__(self, *behaviours: Callable[[Any], None]) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        outer = self
+    def __init__(self, *behaviours):
+        self.asked, self.headers, outer = [], [], self
         lock = threading.Lock()
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.question = json.loads(
-                    self.rfile.read(int(self.headers["Content-Length"]))
-                )
+            def do_POST(self):
+                length = int(self.headers["Content-Length"])
+                body = self.question = json.loads(self.rfile.read(length))
                 with lock:
                     place = len(outer.asked)
                     outer.asked.append(body)
-                    outer.headers.append(
-                        {name.lower(): value for name, value in self.headers.items()}
-                    )
+                    outer.headers.append({n.lower(): value for n, value in self.headers.items()})
                 try:
                     behaviours[min(place, len(behaviours) - 1)](self)
                 except OSError:
                     self.close_connection = True  # the client gave up, as it should
 
-            def log_message(self, *args: Any) -> None:
+            def log_message(self, *args):
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
-        self._http.over = threading.Event()  # type: ignore[attr-defined]
+        self._http.over = threading.Event()
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
-    def __enter__(self) -> "FakeServer":
+    def __enter__(self):
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._http.over.set()  # type: ignore[attr-defined]
+    def __exit__(self, *error):
+        self._http.over.set()
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
 
-    def questions(self) -> list[str]:
+    def questions(self):
         """What the model was given to read, request by request."""
         return [body["messages"][0]["content"] for body in self.asked]

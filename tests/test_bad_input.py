@@ -19,24 +19,22 @@ import pytest
 from option_words import option_words
 
 ROOT = Path(__file__).resolve().parents[1]
-# (scratch folder, a good video) -> the command's arguments
-Make = Callable[[Path, Path], list[object]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """what: shown in the table; make: writes the bad thing and returns arguments; says: words the
-    error must hold."""
+    """what: shown in the table; make: (scratch folder, a good video) -> arguments, after it wrote
+    the bad thing; says: words the error must hold."""
 
     what: str
-    make: Make
+    make: Callable
     says: str
 
 
-def file(name: str, data: bytes | str) -> Make:
+def file(name, data):
     """A bad video file."""
 
-    def make(folder: Path, video: Path) -> list[object]:
+    def make(folder, video):
         path = folder / name
         path.write_bytes(data.encode() if isinstance(data, str) else data)
         return ["steps", path]
@@ -44,43 +42,43 @@ def file(name: str, data: bytes | str) -> Make:
     return make
 
 
-def captions(name: str, data: bytes | str) -> Make:
+def captions(name, data):
     """Bad captions for a good video."""
 
-    def make(folder: Path, video: Path) -> list[object]:
+    def make(folder, video):
         return ["steps", video, "--captions", *file(name, data)(folder, video)[1:]]
 
     return make
 
 
-def options(*extra: object) -> Make:
+def options(*extra):
     """Bad options for a good video; {folder} stands for the scratch folder."""
 
-    def make(folder: Path, video: Path) -> list[object]:
+    def make(folder, video):
         return ["steps", video, *(str(item).replace("{folder}", str(folder)) for item in extra)]
 
     return make
 
 
-def written(name: str, data: bytes | str, *extra: object) -> Make:
+def written(name, data, *extra):
     """Options that name a bad file."""
 
-    def make(folder: Path, video: Path) -> list[object]:
+    def make(folder, video):
         file(name, data)(folder, video)
         return options(*extra)(folder, video)
 
     return make
 
 
-def toml(text: str) -> Make:
+def toml(text):
     """A bad settings file."""
     return written("s.toml", text, "--settings", "{folder}/s.toml")
 
 
-def features(values: object, *extra: object) -> Make:
+def features(values, *extra):
     """A good video with a bad array as its features."""
 
-    def make(folder: Path, video: Path) -> list[object]:
+    def make(folder, video):
         np.save(folder / "f.npy", np.asarray(values))
         np.savez(folder / "t.npz", text=np.array(["cut"]), features=np.ones((1, 4), np.float32))
         (folder / "l.txt").write_text("cut\n")
@@ -93,28 +91,28 @@ def features(values: object, *extra: object) -> Make:
     return make
 
 
-def a_pickle(folder: Path, video: Path) -> list[object]:
+def a_pickle(folder, video):
     """A .pth that would run code when unpickled."""
 
     class Bomb:
-        def __reduce__(self) -> tuple[object, ...]:
+        def __reduce__(self):
             return os.system, (f"touch {folder / 'exploded'}",)
 
     (folder / "f.pth").write_bytes(pickle.dumps(Bomb()))
     return options("--backbone", "precomputed", "--weights", "{folder}/f.pth")(folder, video)
 
 
-def a_pipe(folder: Path, video: Path) -> list[object]:
+def a_pipe(folder, video):
     os.mkfifo(folder / "pipe.mp4")
     return ["steps", folder / "pipe.mp4"]
 
 
-def an_empty_folder(folder: Path, video: Path) -> list[object]:
+def an_empty_folder(folder, video):
     (folder / "empty").mkdir()
     return ["steps", folder / "empty"]
 
 
-def a_file_for_a_folder(folder: Path, video: Path) -> list[object]:
+def a_file_for_a_folder(folder, video):
     (folder / "taken").write_text("")
     (folder / "l.txt").write_text("cut\n")
     return [
@@ -124,25 +122,20 @@ def a_file_for_a_folder(folder: Path, video: Path) -> list[object]:
     ]
 
 
-def half_a_video(folder: Path, video: Path) -> list[object]:
+def half_a_video(folder, video):
     (folder / "half.mp4").write_bytes(video.read_bytes()[:600])
     return ["steps", folder / "half.mp4"]
 
 
-def two_videos(*extra: object) -> Make:
-    def make(folder: Path, video: Path) -> list[object]:
+def two_videos(*extra):
+    def make(folder, video):
         (folder / "two.mp4").write_bytes(video.read_bytes())
-        return [
-            "steps",
-            video,
-            folder / "two.mp4",
-            *(str(item).replace("{folder}", str(folder)) for item in extra),
-        ]
+        return options(folder / "two.mp4", *extra)(folder, video)
 
     return make
 
 
-def a_link_to_itself(folder: Path, video: Path) -> list[object]:
+def a_link_to_itself(folder, video):
     (folder / "loop.mp4").symlink_to(folder / "loop.mp4")
     return ["steps", folder / "loop.mp4"]
 
@@ -376,27 +369,19 @@ CASES = (
 )
 
 
-def arguments(case: Case, folder: Path, video: Path, captions_file: Path) -> list[str]:
+def arguments(case, folder, video, captions_file):
     """Return the case's command line, with captions so that a good video has something to say."""
     given = [str(item) for item in case.make(folder, video)]
     speechless = "--captions" in given or "--texts" in given or "--model" in given
-    spoken = (
-        []
-        if speechless or (len(given) > 2 and given[2].endswith(".mp4"))
-        else ["--captions", str(captions_file)]
-    )
-    return given + spoken + ([] if "--out" in given else ["--out", str(folder / "out")])
+    if not speechless and not (len(given) > 2 and given[2].endswith(".mp4")):
+        given += ["--captions", str(captions_file)]
+    return given if "--out" in given else [*given, "--out", str(folder / "out")]
 
 
 def table_row(case, said, folder, videos):
     """Return the row of a case in docs/errors.md."""
-    for place, stands in (
-        (f"{folder}/", ""),
-        (str(folder), "folder"),
-        (f"{videos}/", ""),
-        ("|", "\\|"),
-    ):
-        said = said.replace(place, stands)
+    said = said.replace(f"{folder}/", "").replace(str(folder), "folder")
+    said = said.replace(f"{videos}/", "").replace("|", "\\|")
     return f"| {case.what} | {said} |"
 
 
@@ -423,18 +408,11 @@ def test_a_bad_input_is_one_line_with_the_cure(
     assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
 
 
-def test_the_table_holds_at_least_forty_bad_inputs():
-    assert len(CASES) >= 40
-
-
 def test_a_full_disk_leaves_the_earlier_result_whole(
     small_video, captions_file, tmp_path, stepline, limited_file_size
 ):
-    run = (
-        "steps",
-        small_video,
-        *option_words(captions=captions_file, out=tmp_path, backbone="none"),
-    )
+    run = ("steps", small_video, "--captions", captions_file, "--out", tmp_path)
+    run += ("--backbone", "none")
     assert stepline(*run).exit_code == 0
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with limited_file_size(2000):
@@ -442,9 +420,8 @@ def test_a_full_disk_leaves_the_earlier_result_whole(
     assert result.exit_code == 1
     assert "cannot be written" in result.stderr
     assert "free some space" in result.stderr
-    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.suffix == ".html"} == {
-        path: data for path, data in before.items() if path.suffix == ".html"
-    }
+    (page,) = tmp_path.glob("*.html")
+    assert page.read_bytes() == before[page]
     assert [path for path in tmp_path.iterdir() if ".partial" in path.name] == []
 
 
@@ -452,11 +429,7 @@ def test_a_full_disk_leaves_the_earlier_result_whole(
 def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_repairs(
     small_video, captions_file, tmp_path
 ):
-    run = [
-        "steps",
-        str(small_video),
-        *option_words(captions=str(captions_file), out=str(tmp_path / "out")),
-    ]
+    run = ["steps", small_video, "--captions", captions_file, "--out", tmp_path / "out"]
     code = """
         import os, signal, sys
         from pathlib import Path

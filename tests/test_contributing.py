@@ -115,6 +115,5 @@ def test_the_file_to_cite_names_the_version_and_licence_of_the_package():
     newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest.groups() == (project["version"], str(citation["date-released"]))
     assert citation["license"] == project["license"]
-    assert [author["name"] for author in citation["authors"]] == [
-        author["name"] for author in project["authors"]
-    ]
+    names, told = ([author["name"] for author in t["authors"]] for t in (project, citation))
+    assert names == told

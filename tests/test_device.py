@@ -92,42 +92,6 @@ def test_what_is_not_there_is_reported(gpus, wanted, error, said):
         choose_device(wanted)
 
 
-def networks(group, prefix=()):
-    """Every command below a group, by its words."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from networks(command, (*prefix, name))
-        else:
-            yield " ".join((*prefix, name)), command
-
-
-WITHOUT = {  # commands that run no network
-    *(
-        "datasets",
-        "doctor",
-        "evaluate",
-        "curate excluded",
-        "features check",
-        "features import",
-        "keys add",
-        "keys list",
-        "keys revoke",
-        "schema",
-    ),
-    *("curate status", "text-base show", "weights check", "weights get", "weights list"),
-}
-
-
-def test_every_command_that_runs_a_network_takes_a_device():
-    commands = dict(networks(main))
-    lacking = {
-        name
-        for name, command in commands.items()
-        if "device" not in {each.name for each in command.params}
-    }
-    assert {name for name in lacking if not name.startswith("annotate")} == WITHOUT
-
-
 @pytest.mark.parametrize(
     "command", ["steps v.mp4", "train wys2 --features f --key-steps k -o o", "predict ht-step"]
 )
@@ -242,12 +206,8 @@ NOISE = [AudioBlock(0.0, np.full(16_000 * 290, 0.1, np.float32))]  # ten windows
 def test_a_gpu_reads_windows_together_and_each_word_keeps_its_time(gpus, voiced, monkeypatch):
     recorded = Recorded(monkeypatch)
     found = transcribe(NOISE, AsrSettings(model=TINY, log_probability=-9.0))
-    assert recorded.model == {
-        "device": "cuda",
-        "device_index": 0,
-        "compute_type": "float16",
-        "cpu_threads": 1,
-    }
+    placed = {"device": "cuda", "device_index": 0, "compute_type": "float16"}
+    assert recorded.model == placed | {"cpu_threads": 1}
     (windows, at_once, beam), *_ = recorded.batches
     # what follows a window's one word is voiced: all but the last are read again
     assert recorded.alone >= windows - 1
@@ -322,23 +282,14 @@ def test_workers_take_no_gpu_where_none_is_asked_for(gpus):
 
 
 def test_stages_without_a_network_run_on_the_cpu():
-    given = Recipe()
-    assert {
-        name
-        for name, stage in STAGE_TABLE.items()
-        if stage.uses_gpu(given) and stage.kind == "video"
-    } == {"transcribe"}
-    networks = {
-        "nasva": {"aligner": {"path": "a"}},
-        "judge": {"detector": "d"},
-        "vision": {"backbone": "none"},
-    }
-    given = validate(Recipe, {"steps": networks})
-    assert {
-        name
-        for name, stage in STAGE_TABLE.items()
-        if stage.uses_gpu(given) and stage.kind == "video"
-    } == {"transcribe", "ground", "judge"}
+    nasva, judge = {"aligner": {"path": "a"}}, {"detector": "d"}
+    networks = {"nasva": nasva, "judge": judge, "vision": {"backbone": "none"}}
+    expected = {"transcribe"}, {"transcribe", "ground", "judge"}
+    for given, names in zip(
+        (Recipe(), validate(Recipe, {"steps": networks})), expected, strict=True
+    ):
+        stages = {n: s for n, s in STAGE_TABLE.items() if s.uses_gpu(given)}
+        assert {name for name, stage in stages.items() if stage.kind == "video"} == names
 
 
 def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):

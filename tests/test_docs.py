@@ -43,11 +43,8 @@ def check(words, place):
     assert name in known, f"{place}: no such command: stepline {name}"
     command = known[name]
     while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
-        name, command, arguments = (
-            f"{name} {arguments[0]}",
-            command.commands[arguments[0]],
-            arguments[1:],
-        )
+        word, *arguments = arguments
+        name, command = f"{name} {word}", command.commands[word]
     try:
         command.make_context(name, list(arguments))
     except click.UsageError as error:
@@ -92,24 +89,11 @@ def test_the_readme_names_everything_that_import_stepline_offers():
     assert set(re.findall(r"`(?:stepline\.)?(\w+)`", names)) == offered
 
 
-RUNS_NO_NETWORK = {
-    "annotate vnd",
-    "curate status",
-    "datasets",
-    "doctor",
-    "evaluate",
-    "curate excluded",
-    "features check",
-    "keys add",
-    "keys list",
-    "keys revoke",
-    "schema",
-    "features import",
-    "text-base show",
-    "weights check",
-    "weights get",
-    "weights list",
-}
+RUNS_NO_NETWORK = set(
+    "annotate vnd, curate excluded, curate status, datasets, doctor, evaluate, features check, "
+    "features import, keys add, keys list, keys revoke, schema, text-base show, weights check, "
+    "weights get, weights list".split(", ")
+)
 
 
 def commands_below(command, name=""):
@@ -133,9 +117,8 @@ def test_every_command_that_runs_networks_takes_a_device():
 
 def paper_items():
     """Return the rows of the three tables of `docs/reproduce.md`: (paper, its six cells)."""
-    tables = (
-        (ROOT / "docs" / "reproduce.md").read_text().split("## Paper items")[1].split("\n## ")[0]
-    )
+    page = (ROOT / "docs" / "reproduce.md").read_text()
+    tables = page.split("## Paper items")[1].split("\n## ")[0]
     papers = re.split(r"^### ", tables, flags=re.MULTILINE)[1:]
     rows = [
         (text[0], line.strip("| ").split(" | "))
@@ -146,40 +129,37 @@ def paper_items():
     return [(paper, cells) for paper, cells in rows if cells[0] != "item"]
 
 
+def numbered(kind, numbers):
+    return [f"{kind} {number}" for number in numbers]
+
+
 ITEMS = {
-    "A": [f"Table {number}" for number in range(1, 10)]
-    + [f"Figure {number}" for number in range(1, 9)],
-    "B": [f"Table {name}" for name in ("1", "2a", "2b", "3", "4", "5")]
-    + [f"Figure {name}" for name in ("1", "2", "3", "4", "5", "6", "7a", "7b", "8")]
-    + ["Figures 9 to 12", "Figures 13 to 17"],
-    "C": [f"Table {number}" for number in (1, 2, 3)]
-    + [f"Figure {number}" for number in range(1, 6)]
-    + ["Section 4.1", "Supplement, table 1", "Supplement, figure 1"],
+    "A": [*numbered("Table", "123456789"), *numbered("Figure", "12345678")],
+    "B": [
+        *numbered("Table", "1 2a 2b 3 4 5".split()),
+        *numbered("Figure", "1 2 3 4 5 6 7a 7b 8".split()),
+        *("Figures 9 to 12", "Figures 13 to 17"),
+    ],
+    "C": [
+        *numbered("Table", "123"),
+        *numbered("Figure", "12345"),
+        *("Section 4.1", "Supplement, table 1", "Supplement, figure 1"),
+    ],
 }
-VERIFIED = {
-    "scorer",
-    "layout",
-    "annotations",
-    "world",
-    "drawn",
-    "shape",
-    "the paper's own transcript",
-}
+VERIFIED = {*"scorer layout annotations world drawn shape".split(), "the paper's own transcript"}
 
 
 def test_every_table_and_figure_of_the_papers_has_its_row():
     rows = paper_items()
     for paper, names in ITEMS.items():
-        assert {cells[0].partition(":")[0] for letter, cells in rows if letter == paper} == set(
-            names
-        )
+        found = {cells[0].partition(":")[0] for letter, cells in rows if letter == paper}
+        assert found == set(names)
 
 
 @pytest.mark.parametrize("paper", ITEMS)
 def test_a_row_of_a_paper_names_commands_that_parse_and_tests_that_exist(paper):
-    for _, (item, command, tests, verified, _, _) in (
-        row for row in paper_items() if row[0] == paper
-    ):
+    rows = [cells for letter, cells in paper_items() if letter == paper]
+    for item, command, tests, verified, _, _ in rows:
         lines = re.findall(r"`(?:stepline |python -m (?=lab ))([^`]+)`", command)
         for line in lines:
             check(shlex.split(line), item)
@@ -224,16 +204,8 @@ def site(tmp_path_factory):
     """The site of docs/, built strictly: a page outside of its menu and a link into nothing end the
     build."""
     folder = tmp_path_factory.mktemp("site")
-    run(
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--site-dir",
-        folder,
-        NO_MKDOCS_2_WARNING="1",
-    )
+    build = ("mkdocs", "build", "--strict", "--site-dir", folder)
+    run(sys.executable, "-m", *build, NO_MKDOCS_2_WARNING="1")
     return folder
 
 

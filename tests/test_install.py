@@ -25,17 +25,9 @@ def run(*command, **options):
     """Run a program of another environment, where nothing of this one is seen; return what it
     printed."""
     hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME", "STEPLINE_CONFIG"}
-    environment = {
-        name: value for name, value in os.environ.items() if name not in hidden
-    } | options.pop("env", {})
-    done = subprocess.run(
-        [*map(str, command)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-        **options,
-    )
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    options["env"] = environment | options.get("env", {})
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -49,10 +41,8 @@ def readme_for_index(monkeypatch):
 def test_the_index_shows_the_readme_without_links_into_the_tree(readme_for_index):
     assert readme_for_index("see [the format](docs/json.md)") == "see the format (docs/json.md)"
     assert readme_for_index("([docs/json.md](docs/json.md))") == "(docs/json.md)"
-    assert (
-        readme_for_index("[here](#start), [there](https://example.org)")
-        == "[here](#start), [there](https://example.org)"
-    )
+    elsewhere = "[here](#start), [there](https://example.org)"
+    assert readme_for_index(elsewhere) == elsewhere
     assert readme_for_index("![the page](docs/page.webp)") == "*the page*"
     text = readme_for_index((ROOT / "README.md").read_text())
     assert "docs/json.md" in text
@@ -61,24 +51,15 @@ def test_the_index_shows_the_readme_without_links_into_the_tree(readme_for_index
 
 def test_the_index_shows_the_readme_with_links_to_a_repository_that_is_known(readme_for_index):
     here = "https://example.org/stepline"
-    assert (
-        readme_for_index("see [the format](docs/json.md)", here)
-        == f"see [the format]({here}/blob/HEAD/docs/json.md)"
-    )
-    assert (
-        readme_for_index("![page](docs/page.webp)", here)
-        == f"![page]({here}/raw/HEAD/docs/page.webp)"
-    )
+    shown = readme_for_index("see [the format](docs/json.md) ![page](docs/page.webp)", here)
+    picture = f"![page]({here}/raw/HEAD/docs/page.webp)"
+    assert shown == f"see [the format]({here}/blob/HEAD/docs/json.md) {picture}"
 
 
 def completed(variables):
     """Return what the program prints for a shell's completion."""
-    return run(
-        sys.executable,
-        "-c",
-        "from stepline.cli import main; main.main(prog_name='stepline')",
-        env=variables | {"PYTHONPATH": str(ROOT)},
-    )
+    code = "from stepline.cli import main; main.main(prog_name='stepline')"
+    return run(sys.executable, "-c", code, env=variables | {"PYTHONPATH": str(ROOT)})
 
 
 @pytest.mark.parametrize(
@@ -109,12 +90,10 @@ def published(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published")
     listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"]
     try:
-        names = subprocess.run(
-            listed, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
+        done = subprocess.run(listed, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("needs a git checkout, whose files are to be published")
-    for name in names:
+    for name in done.stdout.splitlines():
         if (ROOT / name).is_file():
             (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / "source" / name)
@@ -124,9 +103,8 @@ def published(tmp_path_factory):
     code = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
     run(python, "-c", code, cwd=folder / "source")
     (sdist,) = folder.glob("*.tar.gz")
-    run(
-        python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, sdist
-    )
+    wheel = "-m pip wheel -q --no-deps --no-build-isolation -w".split()
+    run(python, *wheel, folder, sdist)
     (wheel,) = folder.glob("*.whl")
     return sdist, wheel
 
@@ -134,11 +112,8 @@ def published(tmp_path_factory):
 @pytest.mark.slow
 def test_what_is_published_is_whole(published):
     sdist, wheel = published
-    tracked = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "stepline").rglob("*")
-        if path.is_file()
-    }
+    files = [path for path in (ROOT / "stepline").rglob("*") if path.is_file()]
+    tracked = {path.relative_to(ROOT).as_posix() for path in files}
     packaged = {name for name in tracked if "__pycache__" not in name}
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -153,30 +128,17 @@ def test_what_is_published_is_whole(published):
     assert metadata["Author"]
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert {
-        "README.md",
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "CONTRIBUTING.md",
-        "constraints.txt",
-        "docs/design.md",
-        "docs/pictures/page.webp",
-        "docs/notebook.ipynb",
-        "mkdocs.yml",
-        "setup.py",
-    } <= inside
+    pages = "README.md CHANGELOG.md CITATION.cff CONTRIBUTING.md docs/design.md docs/notebook.ipynb"
+    others = "constraints.txt docs/pictures/page.webp mkdocs.yml setup.py"
+    assert {*pages.split(), *others.split()} <= inside
 
 
 def python_of(version):
     """Return a Python of that version which this machine can start, or None."""
     name = f"python{version}"
     found = shutil.which(name)
-    return (
-        found
-        if found
-        and not subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode
-        else None
-    )
+    starts = found and not subprocess.run([found, "-c", ""], capture_output=True).returncode
+    return found if starts else None
 
 
 @pytest.mark.slow
@@ -191,33 +153,25 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo(published, tmp_path, ve
     run(python, "-m", "venv", tmp_path / "env")
     programs = tmp_path / "env" / "bin"
     run(programs / "pip", "install", "-q", "-c", ROOT / "constraints.txt", published[1])
-    home = {
-        "STEPLINE_WEIGHTS": str(tmp_path / "weights"),
-        "STEPLINE_CACHE": str(tmp_path / "cache"),
-    }
+    home = {f"STEPLINE_{kind.upper()}": str(tmp_path / kind) for kind in ("weights", "cache")}
     table = run(programs / "stepline", "demo", "--out", tmp_path / "out", cwd=tmp_path, env=home)
     assert "Slice the banana" in table
     assert (tmp_path / "out" / "demo.html").stat().st_size > 10_000
     assert (tmp_path / "env" / "share" / "man" / "man1" / "stepline.1").exists()
     run(programs / "stepline", "doctor", env=home)
     bundled = ("pip", "setuptools")
-    packages = [
-        path
-        for path in (tmp_path / "env").glob("lib/python*/site-packages/*.dist-info")
-        if not path.name.startswith(bundled)
-    ]
-    files = [
-        path for path in (tmp_path / "env").rglob("*") if path.is_file() and not path.is_symlink()
-    ]
-    own = [
-        path
-        for path in files
-        if not any(part.startswith(bundled) for part in path.relative_to(tmp_path).parts)
-    ]
-    size = sum(path.stat().st_size for path in own)
+    facts = (tmp_path / "env").glob("lib/python*/site-packages/*.dist-info")
+    packages = [path for path in facts if not path.name.startswith(bundled)]
+    size = 0
+    for path in (tmp_path / "env").rglob("*"):
+        parts = path.relative_to(tmp_path).parts
+        if (
+            path.is_file()
+            and not path.is_symlink()
+            and not any(p.startswith(bundled) for p in parts)
+        ):
+            size += path.stat().st_size
     print(f"{len(packages)} packages, {size / 1e6:.0f} MB")
     assert len(packages) <= MOST_PACKAGES, sorted(path.name for path in packages)
     assert size <= LARGEST
-    assert not [
-        path.name for path in packages if path.name.startswith(("torch-", "pyarrow-", "scipy-"))
-    ]
+    assert not [p.name for p in packages if p.name.startswith(("torch-", "pyarrow-", "scipy-"))]

@@ -9,15 +9,7 @@ import subprocess
 
 import pytest
 from click.testing import CliRunner
-from installs import (
-    ENVIRONMENT,
-    ROOT,
-    documented_installs,
-    install_command,
-    run_all_installed,
-    run_installed,
-)
-from option_words import option_words
+from installs import ENVIRONMENT, ROOT, documented_installs, install_command, run_all_installed
 
 from stepline.cli import COMMANDS, main
 
@@ -30,17 +22,9 @@ ALIGNER = ("--aligner", "networks/aligner.safetensors")
 YOUCOOK = "youcook2:references/youcook2.json"
 STORE = ("--features", "store")
 # what makes the folder that a command needs, and the folder
-PREPARATIONS = {
-    "search": (STEPS, "out"),
-    "compare": (STEPS, "out"),
-    "mcp": (STEPS, "out"),
-    "curate corrections": (STEPS, "out"),
-    "studio": (STEPS, "out"),
-    "annotate": (STEPS, "out"),
-    "train": (FEATURES, "store"),
-    "refine": (FEATURES, "store"),
-    "sieve-swap": (TEXT_BASE, "base"),
-}
+PREPARATIONS = dict.fromkeys(["train", "refine"], (FEATURES, "store"))
+PREPARATIONS |= {"sieve-swap": (TEXT_BASE, "base"), "curate corrections": (STEPS, "out")}
+PREPARATIONS |= dict.fromkeys("search compare mcp studio annotate".split(), (STEPS, "out"))
 # a cheap call of each command; those that serve are ended by Ctrl-C
 CALLS = {
     "steps": STEPS[1:],
@@ -67,10 +51,7 @@ CALLS = {
     "weights": ("list",),
     "datasets": (),
     "schema": ("--out", "schemas"),
-    "evaluate": (
-        "vnd",
-        *option_words(predictions="predictions/vnd.json", reference="references/vnd.json"),
-    ),
+    "evaluate": "vnd --predictions predictions/vnd.json --reference references/vnd.json".split(),
     "annotate": ("vnd", "out/small.json", "--out", "vnd", "--port", "0"),
     "features": FEATURES[1:],
     "curate excluded": ("youcook2=references/youcook2.json", "--out", "excluded.txt"),
@@ -110,13 +91,6 @@ def write_inputs(folder):
     (folder / "recipes.json").write_text(json.dumps(recipes))
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A folder with the inputs of the golden cases."""
-    write_inputs(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """Make the folder that a command needs, once for all that need it: prepared(command) -> path.
@@ -146,7 +120,9 @@ def copy_prepared(command, prepared, folder):
 
 def test_the_docs_name_an_installation_for_every_command():
     assert {command.name for command in COMMANDS} <= INSTALLS.keys()
-    assert INSTALLS.keys() == CALLS.keys() | OPTIONS | {"demo"}  # which tests/test_demo.py starts
+    assert INSTALLS.keys() == CALLS.keys() | OPTIONS | {
+        "demo"
+    }  # whose job tests/test_golden.py runs
 
 
 @pytest.mark.parametrize("extra", sorted(set(INSTALLS.values())))
@@ -159,6 +135,10 @@ def test_commands_start_in_their_installation(extra, prepared, tmp_path):
         write_inputs(folder)
         copy_prepared(command, prepared, folder)
         calls.append((str(folder), [*command.split(), *CALLS[command]]))
+    if extra == "data":  # which a recipe that trains nothing does not exceed
+        commands.append("curate, training nothing")
+        recipe = ("media", "--recipe", "visual_narration", "--out", "narrations_that_show")
+        calls.append((str(tmp_path / "curate"), ["curate", *recipe]))
     results = run_all_installed([extra] if extra else [], calls)
     for command, (exit_code, said) in zip(commands, results, strict=True):
         assert "not installed" not in said, command
@@ -169,11 +149,14 @@ def test_commands_start_in_their_installation(extra, prepared, tmp_path):
 
 
 @pytest.mark.parametrize("command", sorted(SERVERS))
-def test_a_server_starts_in_its_installation(command, folder, prepared):
-    copy_prepared(command, prepared, folder)
+def test_a_server_starts_in_its_installation(command, tmp_path, prepared):
+    write_inputs(tmp_path)
+    copy_prepared(command, prepared, tmp_path)
     program = install_command([], *command.split(), *CALLS[command])
     pipe = subprocess.PIPE
-    with subprocess.Popen(program, cwd=folder, env=ENVIRONMENT, stderr=pipe, text=True) as process:
+    with subprocess.Popen(
+        program, cwd=tmp_path, env=ENVIRONMENT, stderr=pipe, text=True
+    ) as process:
         lines = []
         for line in process.stderr:
             lines.append(line)
@@ -182,9 +165,3 @@ def test_a_server_starts_in_its_installation(command, folder, prepared):
                 break
         lines += process.stderr.readlines()
     assert process.returncode == 0, lines
-
-
-def test_a_recipe_that_trains_nothing_needs_the_extra_data_alone(folder):
-    call = ("curate", "media", "--recipe", "visual_narration", "--out", "narrations_that_show")
-    result = run_installed(["data"], *call, cwd=folder)
-    assert result.returncode == 0, result.stderr

@@ -101,9 +101,8 @@ def test_toml_too_deep_is_refused_before_it_costs_time(text):
 
 
 def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_pair_its_letter():
-    assert parse_json_text(r'{"\udc00": ["\ud83d\ude00", "a\ud800b", "\\ud800"]}') == {
-        "�": ["😀", "a�b", r"\ud800"]
-    }
+    found = parse_json_text(r'{"\udc00": ["\ud83d\ude00", "a\ud800b", "\\ud800"]}')
+    assert found == {"�": ["😀", "a�b", r"\ud800"]}
     with pytest.raises(ValueError, match="surrogates|utf-8"):
         parse_json(b'"\xed\xa0\x80"')
 
@@ -111,22 +110,11 @@ def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_pair_its_letter():
 def test_every_reader_of_json_has_limits():
     """`json.loads` elsewhere is of what Stepline has just written itself, or of files of its own
     package."""
-    own = {
-        "limits.py",
-        "results.py",
-        "external_sort.py",
-        "ray.py",
-        "run.py",
-        "steps.py",
-        "dataset.py",
-    }
-    packaged = {"line_model.py", "said_to_shown.py", "swap.py", "judge.py", "correspondence.py"}
-    users = {
-        path.name
-        for path in (ROOT / "stepline").rglob("*.py")
-        if re.search(r"\bjson\.loads?\(", path.read_text())
-    }
-    assert users <= own | packaged
+    own = "limits results external_sort ray run steps dataset".split()
+    packaged = "line_model said_to_shown swap judge correspondence".split()
+    for path in (ROOT / "stepline").rglob("*.py"):
+        if re.search(r"\bjson\.loads?\(", path.read_text()):
+            assert path.stem in (*own, *packaged)
 
 
 # ---------------------------------------------------------------- what the commands make of them
@@ -136,11 +124,8 @@ def test_captions_with_half_a_surrogate_pair_are_read_and_written(small_video, t
     captions = tmp_path / "c.json"
     cues = [{"start": 3.5, "end": 6.0, "text": "First slice the lemons \\ud800."}]
     captions.write_text(json.dumps({"segments": cues}).replace("\\\\ud800", "\\ud800"))
-    result = stepline(
-        "steps",
-        small_video,
-        *option_words(captions=captions, out=tmp_path / "out", backbone="none"),
-    )
+    given = option_words(captions=captions, out=tmp_path / "out", backbone="none")
+    result = stepline("steps", small_video, *given)
     assert result.exit_code == 0, result.output
     assert "�" in read_record(tmp_path / "out" / "small.json").transcript.sentences[0].text
 
@@ -150,9 +135,8 @@ def test_a_picture_of_sixteen_by_four_thousand_is_understood_and_shown(
 ):
     video = draw_video(tmp_path / "tall.mp4", size=(16, 4000), seconds=8, rate=2)
     every = ("--set", "nasva.ground.shown_threshold=0")  # each step has a picture in the page
-    result = stepline(
-        "steps", video, "--captions", captions_file, "--out", tmp_path / "out", *every
-    )
+    given = option_words(captions=captions_file, out=tmp_path / "out")
+    result = stepline("steps", video, *given, *every)
     assert result.exit_code == 0, result.output
     assert "data:image/jpeg" in (tmp_path / "out" / "tall.html").read_text()
 
@@ -166,12 +150,8 @@ def test_a_time_behind_which_no_video_goes_is_none(end):
 @pytest.fixture
 def odd_record(small_video, captions_file, tmp_path, stepline):
     """Return the path of a record whose JSON the test changes: odd_record(lambda tree: ...)."""
-    run = (
-        "steps",
-        small_video,
-        *option_words(captions=captions_file, out=tmp_path, backbone="none", format="json"),
-    )
-    assert stepline(*run).exit_code == 0
+    given = option_words(captions=captions_file, out=tmp_path, backbone="none", format="json")
+    assert stepline("steps", small_video, *given).exit_code == 0
 
     def change(action):
         path = tmp_path / "small.json"
@@ -277,9 +257,8 @@ def test_a_file_in_a_small_archive_that_is_larger_than_allowed_is_refused_by_nam
 def claimed(data, size):
     """Return a zip whose directory tells another size of each of its files."""
     parts = data.split(b"PK\x01\x02")
-    return b"PK\x01\x02".join(
-        [parts[0], *(part[:20] + size.to_bytes(4, "little") + part[24:] for part in parts[1:])]
-    )
+    told = size.to_bytes(4, "little")
+    return b"PK\x01\x02".join([parts[0], *(part[:20] + told + part[24:] for part in parts[1:])])
 
 
 @pytest.mark.parametrize("name", ["v.npz", "v.pth"])

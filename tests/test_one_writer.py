@@ -17,6 +17,10 @@ from option_words import option_words
 
 from stepline.errors import SettingsError, StoreError
 from stepline.files.locks import LOCK_NAME, lock_output
+from stepline.pipeline import batch
+from stepline.pipeline.output_files import OutputOptions
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.settings import load_settings
 
 HOLDER = """
 import sys, time
@@ -47,9 +51,8 @@ def holder():
     running = []
 
     def start(lock):
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE, text=True
-        )
+        program = [sys.executable, "-c", HOLDER, str(lock)]
+        process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
         running.append(process)
         assert process.stdout.readline() == "held\n"
         return process
@@ -69,9 +72,8 @@ def test_a_second_run_on_an_out_gets_one_line_that_names_the_process(
     Path("videos.csv").write_text("video\nv.mp4\n")
     Path("v.mp4").touch()
     out = Path("out")
-    lock = {"predict": Path(".out.lock"), "curate": out / "driver.json"}.get(
-        command, out / LOCK_NAME
-    )
+    others = {"predict": Path(".out.lock"), "curate": out / "driver.json"}
+    lock = others.get(command, out / LOCK_NAME)
     with lock_output(lock, out):
         result = stepline(*COMMANDS[command], out)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -83,10 +85,8 @@ def test_a_second_run_on_an_out_gets_one_line_that_names_the_process(
 def test_a_killed_run_keeps_no_one_out(tmp_path, holder):
     lock = tmp_path / "out" / LOCK_NAME
     first = holder(lock)
-    with (
-        pytest.raises(SettingsError, match=f"out: process {first.pid} on"),
-        lock_output(lock, "out"),
-    ):
+    refused = pytest.raises(SettingsError, match=f"out: process {first.pid} on")
+    with refused, lock_output(lock, "out"):
         pass
     first.kill()
     first.wait()
@@ -106,9 +106,9 @@ def test_one_who_waits_says_for_whom_and_goes_on_when_that_one_is_killed(tmp_pat
         thread.submit(lambda: (noticed.wait(120), first.kill()))
         with lock_output(lock, "out/v", wait=True) as killed:
             assert killed
-    assert [record.getMessage() for record in caplog.records] == [
-        f"out/v: process {first.pid} on {os.uname().nodename} works on it; waiting for its end"
-    ]
+    (message,) = [record.getMessage() for record in caplog.records]
+    holder = f"process {first.pid} on {os.uname().nodename}"
+    assert message == f"out/v: {holder} works on it; waiting for its end"
 
 
 def test_of_many_writers_each_has_its_turn_alone(tmp_path):
@@ -148,9 +148,7 @@ def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch
 
 def test_a_file_in_the_folder_s_place_is_named(tmp_path):
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(
-        StoreError, match=r"out: cannot be made \(File exists\); give another --out"
-    ):
+    with pytest.raises(StoreError, match=r"out: cannot be made \(File exists\); give another"):
         lock_output(tmp_path / "out" / LOCK_NAME, "out").__enter__()
 
 
@@ -167,34 +165,27 @@ def test_a_disk_without_locks_holds_nothing_and_says_so(tmp_path, monkeypatch, c
 def test_two_runs_over_one_video_make_it_once(
     small_video, captions_file, tmp_path, stepline, caplog
 ):
-    common = option_words(
-        captions=captions_file, backbone="none", format="json", out=tmp_path / "out"
-    )
-    begun = threading.Event()
-    caplog.handler.addFilter(
-        lambda record: ("waiting" in record.getMessage() and begun.set()) or True
-    )
+    begun, out, first = threading.Event(), tmp_path / "out", tmp_path / "first"
+
+    def is_waiting(record):
+        if "waiting" in record.getMessage():
+            begun.set()
+        return True
 
     def second():
-        from stepline.pipeline.batch import run_video
-        from stepline.pipeline.output_files import OutputOptions
-        from stepline.pipeline.request import Request, StepsSettings
-        from stepline.settings import load_settings
-
         settings = load_settings(StepsSettings, None, ['vision.backbone="none"'])
         request = Request(small_video, "small", captions_file)
-        return run_video(request, settings, OutputOptions(tmp_path / "out", ("json",)))
+        return batch.run_video(request, settings, OutputOptions(out, ("json",)))
 
-    with (
-        ThreadPoolExecutor(1) as thread,
-        lock_output(tmp_path / "out" / ".small.lock", "out/small"),
-    ):
+    caplog.handler.addFilter(is_waiting)
+    with ThreadPoolExecutor(1) as thread, lock_output(out / ".small.lock", "out/small"):
         waiting = thread.submit(second)
         assert begun.wait(120)
-        (tmp_path / "first").mkdir()
-        made = stepline("steps", small_video, *common[:-1], tmp_path / "first")
+        first.mkdir()
+        given = option_words(captions=captions_file, backbone="none", format="json", out=first)
+        made = stepline("steps", small_video, *given)
         assert made.exit_code == 0, made.stderr
-        shutil.copy(tmp_path / "first" / "small.json", tmp_path / "out")
+        shutil.copy(first / "small.json", out)
     assert waiting.result().is_from_earlier_run
 
 
@@ -204,7 +195,6 @@ def test_a_video_of_the_same_name_that_another_run_wrote_in_between_is_not_overw
     other = shutil.copy(small_video, tmp_path / "small.mp4")
     common = ("--captions", captions_file, "--backbone", "none", "--format", "json", "--out")
     assert stepline("steps", other, *common, tmp_path / "first").exit_code == 0
-    from stepline.pipeline import batch
 
     def delayed(id, out):
         (out / "small.json").write_bytes((tmp_path / "first" / "small.json").read_bytes())
@@ -214,10 +204,7 @@ def test_a_video_of_the_same_name_that_another_run_wrote_in_between_is_not_overw
     (tmp_path / "out").mkdir()
     result = stepline("steps", small_video, *common, tmp_path / "out")
     assert result.exit_code == 1
-    assert (
-        "out/small: another process has now written a video of that name there; run again"
-        in result.stderr
-    )
+    assert "out/small: another process has now written a video of that name" in result.stderr
 
 
 @pytest.mark.skipif(

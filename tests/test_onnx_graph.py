@@ -13,13 +13,8 @@ RNG = np.random.default_rng(0)
 def test_a_graph_computes_what_its_operators_say():
     weight, shift = RNG.normal(size=(300, 4)).astype(np.float32), np.ones(4, np.float32)
     graph = OnnxGraph()
-    hidden = graph.add(
-        "Gemm",
-        graph.input("rows", ("B", 300)),
-        graph.constant(weight),
-        graph.constant(shift),
-        beta=0.5,
-    )
+    rows, numbers = graph.input("rows", ("B", 300)), map(graph.constant, (weight, shift))
+    hidden = graph.add("Gemm", rows, *numbers, beta=0.5)
     run = graph.compile(graph.add("Softmax", graph.add("Transpose", hidden, perm=[1, 0]), axis=0))
     for count in (1, 7):
         rows = RNG.normal(size=(count, 300)).astype(np.float32)
@@ -54,9 +49,8 @@ def test_a_session_does_not_hold_its_model_twice(model):
     held = sys.getrefcount(model)
     session = start_session(model)
     assert sys.getrefcount(model) == held
-    assert session.run(None, {"rows": np.full((1, 3), -1, np.float32)})[0].tolist() == [
-        [1.0, 1.0, 1.0]
-    ]
+    (found,) = session.run(None, {"rows": np.full((1, 3), -1, np.float32)})
+    assert found.tolist() == [[1.0, 1.0, 1.0]]
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])

@@ -42,15 +42,15 @@ def install(folder, points, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
 
 
+def example_points():
+    return tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
+
+
 @pytest.fixture
 def example(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     folder.mkdir()
-    install(
-        folder,
-        tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"],
-        monkeypatch,
-    )
+    install(folder, example_points(), monkeypatch)
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield
     sys.modules.pop("stepline_example_plugin", None)
@@ -58,11 +58,8 @@ def example(tmp_path, monkeypatch):
 
 
 def test_a_writer_plugin_cites_its_sentences_and_gives_no_times(example):
-    said = tuple(
-        Sentence(text=text, span=Span(i, i + 1.0))
-        for i, text in enumerate(["Fold it.", "Press it."])
-    )
-    transcript = Transcript(sentences=said)
+    said = ("Fold it.", Span(0, 1.0)), ("Press it.", Span(1, 2.0))
+    transcript = Transcript(sentences=tuple(Sentence(text=text, span=span) for text, span in said))
     written = write_steps(transcript, WritingSettings(writer="every-sentence"))
     assert [step.sources for step in written.steps] == [(0,), (1,)]
     assert all(not step.spans and step.at is None and step.status is None for step in written.steps)
@@ -70,9 +67,8 @@ def test_a_writer_plugin_cites_its_sentences_and_gives_no_times(example):
 
 
 def test_a_recogniser_plugin_keeps_its_words_inside_the_window(example):
-    recogniser = load_plugin("recognisers", AsrSettings(recogniser="sound").recogniser)(
-        AsrSettings()
-    )
+    make = load_plugin("recognisers", AsrSettings(recogniser="sound").recogniser)
+    recogniser = make(AsrSettings())
     loud, quiet = (
         AudioWindow(5.0, np.zeros(32000, np.float32), np.full(62, voice, np.float32), True)
         for voice in (0.9, 0.0)
@@ -88,15 +84,10 @@ def test_a_backbone_plugin_gives_unit_rows_whatever_the_batch(example):
     backbone = load_backbone(VisionSettings(backbone="colours"))
     pictures = np.random.default_rng(0).integers(0, 256, (5, 32, 48, 3), np.uint8)
     rows, texts = backbone.encode_images(pictures), backbone.encode_texts(["fold", "press"])
-    assert (rows.shape, texts.shape, rows.dtype, texts.dtype) == (
-        (5, 13),
-        (2, 13),
-        np.float32,
-        np.float32,
-    )
-    np.testing.assert_allclose(
-        np.linalg.norm(np.concatenate([rows, texts]), axis=1), 1.0, atol=1e-6
-    )
+    assert (rows.shape, texts.shape) == ((5, 13), (2, 13))
+    assert rows.dtype == texts.dtype == np.float32
+    lengths = np.linalg.norm(np.concatenate([rows, texts]), axis=1)
+    np.testing.assert_allclose(lengths, 1.0, atol=1e-6)
     np.testing.assert_allclose(backbone.encode_images(pictures[2:3]), rows[2:3], atol=1e-6)
     assert backbone.encode_texts([]).shape == (0, 13)
 
@@ -104,17 +95,8 @@ def test_a_backbone_plugin_gives_unit_rows_whatever_the_batch(example):
 def test_an_output_plugin_is_written_and_known_again_by_the_command(
     example, small_video, captions_file, tmp_path, stepline
 ):
-    job = (
-        "steps",
-        small_video,
-        *option_words(
-            captions=captions_file,
-            format="csv",
-            writer="every-sentence",
-            backbone="colours",
-            out=tmp_path,
-        ),
-    )
+    given = option_words(captions=captions_file, backbone="colours", out=tmp_path)
+    job = ("steps", small_video, *given, "--format", "csv", "--writer", "every-sentence")
     result = stepline(*job)
     assert result.exit_code == 0, result.output
     record = package.read_record(tmp_path / "small.json")
@@ -132,50 +114,36 @@ def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
 ):
     site = tmp_path / "site"
     site.mkdir()
-    install(
-        site,
-        tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"],
-        monkeypatch,
-    )
+    install(site, example_points(), monkeypatch)
     code, facts = site / "stepline_example_plugin.py", site / "example-0.1.0.dist-info" / "METADATA"
     code.write_text((EXAMPLE / code.name).read_text().replace("remade=True", "remade=False"))
-    named = {
-        "asr": {"recogniser": "sound"},
-        "writing": {"writer": "every-sentence"},
-        "vision": {"backbone": "colours"},
-    }
-    settings = validate(StepsSettings, named)
+    named = {"writing": {"writer": "every-sentence"}, "vision": {"backbone": "colours"}}
+    settings = validate(StepsSettings, named | {"asr": {"recogniser": "sound"}})
     recipe = Recipe(stages=("write",), steps=settings)
 
     def known():
         """Each kind of key under which results are found again; that of `judge` holds no plugin."""
-        keys = [
-            getattr(cache_keys, f"{name}_settings")(recipe)
-            for name in ("judge", "transcribe", "write", "encode", "ground")
-        ]
+        names = "judge transcribe write encode ground".split()
+        keys = [getattr(cache_keys, f"{name}_settings")(recipe) for name in names]
         given = describe_inputs(Request(small_video, "small"), settings, Networks())
         return [str(key) for key in (*keys, given, feature_settings(settings))]
 
-    common = (
-        "steps",
-        small_video,
-        *option_words(captions=captions_file, backbone="none", out=tmp_path / "out"),
-    )
+    def unchanged(before):
+        return [one == two for one, two in zip(before, known(), strict=True)]
+
+    given = option_words(captions=captions_file, backbone="none", out=tmp_path / "out")
+    common = ("steps", small_video, *given)
     try:
         for job in ((*common, "--format", "csv"), (*common, "--writer", "every-sentence")):
             assert "done before" not in stepline(*job).stderr
             assert "done before" in stepline(*job).stderr
             before = known()
             code.write_text(code.read_text() + "# changed\n")
-            assert [one == two for one, two in zip(before, known(), strict=True)] == [True] + [
-                False
-            ] * 6
+            assert unchanged(before) == [True, *[False] * 6]
             assert "done before" not in stepline(*job).stderr
         before = known()
         facts.write_text(facts.read_text().replace("Version: 0.1.0", "Version: 0.1.1"))
-        assert [one == two for one, two in zip(before, known(), strict=True)] == [True] + [
-            False
-        ] * 6
+        assert unchanged(before) == [True, *[False] * 6]
     finally:
         sys.modules.pop(code.stem, None)
         OUTPUTS.pop("csv", None)
@@ -186,9 +154,7 @@ def test_an_unknown_name_lists_the_plugins_too(example, stepline):
     with pytest.raises(ValueError, match="'extractive', 'llm' or 'every-sentence'"):
         WritingSettings(writer="nobody")
     assert stepline("steps", "v.mp4", "--writer", "nobody").exit_code == 2
-    with pytest.raises(
-        SettingsError, match="'nobody': no plugin of stepline.outputs has that name \\(csv\\)"
-    ):
+    with pytest.raises(SettingsError, match=r"'nobody': no plugin of stepline.outputs .* \(csv\)"):
         load_plugin("outputs", "nobody")
 
 
@@ -196,7 +162,7 @@ def test_a_broken_plugin_is_an_error_that_names_it(tmp_path, monkeypatch, stepli
     points = {"stepline.outputs": {"broken": "no_such_module:X", "odd": "math:pi"}}
     install(tmp_path, points, monkeypatch)
     with pytest.raises(
-        SettingsError, match=r"'broken': the plugin no_such_module:X cannot be imported \(ModuleNot"
+        SettingsError, match=r"'broken': .* no_such_module:X cannot be imported \(M"
     ):
         load_plugin("outputs", "broken")
     result = stepline("steps", "v.mp4", "--format", "odd")
@@ -211,22 +177,15 @@ def test_a_batch_goes_on_past_a_bad_video_and_counts(small_video, captions_file,
     (folder / "b.mp4").write_bytes(small_video.read_bytes())
     settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     seen = []
-    job = {
-        "texts": ["move the square"],
-        "settings": settings,
-        "out": tmp_path / "out",
-        "formats": ["vtt"],
-    }
-    bad, good = package.batch(
-        [folder], device="cpu", progress=lambda *stage: seen.append(stage[0]), **job
-    )
+    out = tmp_path / "out"
+    job = {"texts": ["move the square"], "settings": settings, "out": out, "formats": ["vtt"]}
+    job["progress"] = lambda *stage: seen.append(stage[0])
+    bad, good = package.batch([folder], device="cpu", **job)
     assert (bad.record, bad.number, bad.total, good.number, good.error) == (None, 1, 2, 2, None)
     assert "a.mp4: not a video" in str(bad.error)
     assert good.record.recipe == ("move the square",)
-    assert sorted(path.name for path in (tmp_path / "out").glob("*.*") if path.name[0] != ".") == [
-        "b.json",
-        "b.vtt",
-    ]
+    names = {path.name for path in out.glob("*.*") if path.name[0] != "."}
+    assert names == {"b.json", "b.vtt"}
     assert "listening" in seen
 
 

@@ -5,6 +5,7 @@ import json
 
 import click
 import pytest
+from option_words import option_words
 
 from stepline.cli import main
 from stepline.cli.options import preset_files
@@ -76,10 +77,7 @@ REFINE = NASVA_TRAINING | {
     "rounds.refine.seconds": (8.0, "table 8: 8 s"),
 }
 PREDICTION = {
-    "nasva.aligner.whole": (
-        5000,
-        "section 3.2: all seconds of a video at once; decoder.py: 5000 places",
-    ),
+    "nasva.aligner.whole": (5000, "section 3.2: all seconds of a video; decoder.py: 5000 places"),
     "nasva.aligner.compete": (0.0, "section 3.4: each text's best second"),
     "nasva.aligner.order": ("none", "section 3.4: no order is asked for"),
     "nasva.aligner.speech": (0.0, "section 3.4: features and texts alone"),
@@ -242,9 +240,8 @@ def leaves(tree, prefix=""):
     """Return section.key -> value of a settings tree."""
     found = {}
     for name, value in tree.items():
-        found |= (
-            leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
+        key = f"{prefix}{name}"
+        found |= leaves(value, f"{key}.") if isinstance(value, dict) else {key: value}
     return found
 
 
@@ -254,19 +251,15 @@ def test_a_preset_holds_what_the_paper_prints_and_nothing_else(names, table):
     settings = leaves(load_settings(kind, preset=preset_files(names[0])[names[1]]).model_dump())
     expected = {key: value for key, (value, _) in values.items()}
     assert {key: settings[key] for key in expected} == expected
-    others = {
-        key: value for key, value in leaves(kind().model_dump()).items() if key not in expected
-    }
+    defaults = leaves(kind().model_dump())
+    others = {key: value for key, value in defaults.items() if key not in expected}
     assert {key: settings[key] for key in others} == others
 
 
 def test_no_preset_is_without_its_table():
-    found = {
-        (command, name)
-        for command in {names[0] for names in PRESETS}
-        for name in preset_files(command)
-    }
-    assert found == set(PRESETS)
+    for command in {names[0] for names in PRESETS}:
+        for name in preset_files(command):
+            assert (command, name) in PRESETS
 
 
 @pytest.mark.parametrize("names", PRESETS, ids=NAMES)
@@ -314,9 +307,8 @@ def test_every_command_with_a_preset_reads_it(command, stepline, monkeypatch):
 
     for module in ("stepline.settings", "stepline.curate.stage"):
         monkeypatch.setattr(f"{module}.load_settings", load)
-    done = stepline(
-        *command.split(), *NEEDED[command], "--preset", "paper", "--set", "train.epochs=3"
-    )
+    preset = ("--preset", "paper", "--set", "train.epochs=3")
+    done = stepline(*command.split(), *NEEDED[command], *preset)
     assert "stepline: read" in done.stderr, done.output
     assert read["preset"].name == "paper.toml"
     assert list(read["overrides"])[:1] == ["train.epochs=3"]
@@ -332,14 +324,9 @@ def test_a_preset_is_above_the_users_own_settings_and_below_what_the_command_giv
     settings = load_settings(ProcxRunSettings, preset=paper)
     assert (settings.train.batch, settings.data.slack) == (8, 9.0)
     (tmp_path / "mine.toml").write_text("[train]\nbatch = 4\nepochs = 30\n")
-    settings = load_settings(
-        ProcxRunSettings, tmp_path / "mine.toml", ["train.epochs=31"], preset=paper
-    )
-    assert (settings.train.batch, settings.train.epochs, settings.train.weight_decay) == (
-        4,
-        31,
-        1e-3,
-    )
+    given = (tmp_path / "mine.toml", ["train.epochs=31"])
+    train = load_settings(ProcxRunSettings, *given, preset=paper).train
+    assert (train.batch, train.epochs, train.weight_decay) == (4, 31, 1e-3)
 
 
 def test_recipes_take_the_papers_values_but_what_they_set_themselves():
@@ -367,25 +354,19 @@ def test_a_run_with_a_preset_reports_all_its_values(stepline, tmp_path):
 
     samples = simulate(0, SimulationSettings(videos=4, held_out=0.0)).videos
     write_parquet((sample.record for sample in samples), tmp_path / "records.parquet")
-    with (
-        FeatureWriter(tmp_path / "features") as features,
-        FeatureWriter(tmp_path / "steps") as steps,
-    ):
+    writers = FeatureWriter(tmp_path / "features"), FeatureWriter(tmp_path / "steps")
+    with writers[0] as features, writers[1] as steps:
         for sample in samples:
             found = sample.features()
             features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
             lines = RowTexts(tuple(step.text for step in sample.record.steps))
             steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
-    small = [
-        f"model.{name}"
-        for name in ("width=32", "heads=2", "encoder_layers=1", "decoder_layers=1", "projection=8")
-    ]
-    given = [part for value in (*small, "train.epochs=1") for part in ("--set", value)]
+    small = "width=32 heads=2 encoder_layers=1 decoder_layers=1 projection=8".split()
+    values = [*(f"model.{size}" for size in small), "train.epochs=1"]
+    given = option_words(out=tmp_path / "run", preset="paper", set=values)
     sources = ("--features", tmp_path / "features", "--steps", tmp_path / "records.parquet")
     vectors = ("--step-vectors", tmp_path / "steps")
-    done = stepline(
-        "train", "nasva", *sources, *vectors, "--out", tmp_path / "run", "--preset", "paper", *given
-    )
+    done = stepline("train", "nasva", *sources, *vectors, *given)
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     assert json.dumps(told).count('"form": "paper"') == 2  # of the network, of the loss

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 from summary_checks import check_summary
 
+from stepline.cli import main
 from stepline.records import Span
 from stepline.storage import read_record
 
@@ -19,10 +21,6 @@ def clips(shared):
 
 def run(clip, out, *options):
     """Return the result of the main job, and the record that it wrote or None."""
-    from click.testing import CliRunner
-
-    from stepline.cli import main
-
     result = CliRunner().invoke(main, ["steps", str(clip), "--out", str(out), *options])
     written = out / f"{clip.stem}.json"
     return result, read_record(written) if written.exists() else None

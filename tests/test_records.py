@@ -53,13 +53,10 @@ def test_a_transcript_must_be_sorted_but_may_overlap():
 
 
 def test_a_step_may_not_cite_a_sentence_that_does_not_exist():
+    transcript = Transcript(sentences=(Sentence(text="a", span=Span(0.0, 1.0)),))
+    steps = (Step(id="1", text="cut", sources=(1,)),)
     with pytest.raises(ValidationError, match="cites sentence 1"):
-        Record(
-            id="v",
-            video=Video(id="v"),
-            transcript=Transcript(sentences=(Sentence(text="a", span=Span(0.0, 1.0)),)),
-            steps=(Step(id="1", text="cut", sources=(1,)),),
-        )
+        Record(id="v", video=Video(id="v"), transcript=transcript, steps=steps)
 
 
 def test_records_are_frozen_and_know_their_fields():

@@ -3,7 +3,7 @@
 from importlib import import_module
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from docs.generate import OTHERS, PACKAGE
 from stepline.errors import SettingsError
@@ -100,7 +100,7 @@ def test_every_settings_class_takes_none_also_where_no_command_has_it():
                 assert getattr(validate(kind, {name: "none"}), name) is None
 
 
-def below(kind: type[BaseModel]):
+def below(kind):
     for child in kind.__subclasses__():
         yield child
         yield from below(child)

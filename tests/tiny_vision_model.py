@@ -2,8 +2,6 @@
 loads: it sees, and answers nonsense.
 """
 
-from pathlib import Path
-
 import numpy as np
 
 WIDTH, INNER, SIDE, PATCH, LAYERS = 32, 64, 28, 14, 2
@@ -11,17 +9,17 @@ BYTES = 256  # tokens of the vocabulary, one a byte
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
 
 
-def write_tiny_model(folder: Path) -> tuple[Path, Path]:
+def write_tiny_model(folder):
     """Write a Llama of one layer and a LLaVA projector on a ViT of two; return their paths."""
     import gguf
 
     rng = np.random.default_rng(0)
     ones, zeros = np.ones(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
 
-    def weights(*shape: int) -> np.ndarray:
+    def weights(*shape):
         return (0.5 * rng.standard_normal(shape)).astype(np.float32)
 
-    def written(writer: gguf.GGUFWriter) -> None:
+    def written(writer):
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -52,12 +50,9 @@ def write_tiny_model(folder: Path) -> tuple[Path, Path]:
         text.add_tensor(f"{name}.weight", ones)
     for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
         text.add_tensor(f"blk.0.{name}.weight", weights(WIDTH, WIDTH))
-    for name, shape in (
-        ("ffn_gate", (INNER, WIDTH)),
-        ("ffn_up", (INNER, WIDTH)),
-        ("ffn_down", (WIDTH, INNER)),
-    ):
-        text.add_tensor(f"blk.0.{name}.weight", weights(*shape))
+    shapes = {"gate": (INNER, WIDTH), "up": (INNER, WIDTH), "down": (WIDTH, INNER)}
+    for name, shape in shapes.items():
+        text.add_tensor(f"blk.0.ffn_{name}.weight", weights(*shape))
     written(text)
 
     eyes = gguf.GGUFWriter(projector, "clip")
@@ -83,11 +78,8 @@ def write_tiny_model(folder: Path) -> tuple[Path, Path]:
     eyes.add_tensor("v.position_embd.weight", weights((SIDE // PATCH) ** 2 + 1, WIDTH))
     eyes.add_tensor("v.class_embd", weights(WIDTH))
     shapes = {"attn_q": WIDTH, "attn_k": WIDTH, "attn_v": WIDTH, "attn_out": WIDTH, "ffn_up": INNER}
-    for place in (
-        "v.pre_ln",
-        "v.post_ln",
-        *(f"v.blk.{n}.{name}" for n in range(LAYERS) for name in ("ln1", "ln2")),
-    ):
+    norms = [f"v.blk.{layer}.{name}" for layer in range(LAYERS) for name in ("ln1", "ln2")]
+    for place in ("v.pre_ln", "v.post_ln", *norms):
         eyes.add_tensor(f"{place}.weight", ones)
         eyes.add_tensor(f"{place}.bias", zeros)
     for layer in range(LAYERS):

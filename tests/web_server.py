@@ -45,9 +45,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if asked:
             self.server.ranges.append(asked[0])
             page = page[int(asked[1]) : int(asked[2]) + 1 if asked[2] else None]
-            self.send_header(
-                "Content-Range", f"bytes {asked[1]}-{int(asked[1]) + len(page) - 1}/{len(whole)}"
-            )
+            last = int(asked[1]) + len(page) - 1
+            self.send_header("Content-Range", f"bytes {asked[1]}-{last}/{len(whole)}")
         if kind is not None:
             self.send_header("Content-Type", kind)
         self.send_header("ETag", '"1"')

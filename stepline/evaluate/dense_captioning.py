@@ -58,6 +58,7 @@ CaptionPair = tuple[tuple[str, ...], str]  # references and prediction, tokenize
 TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
 MAX_PREDICTIONS = 1000  # per video; what follows is not scored, as in every version
 CAPTION_METRICS = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
+MEAN_METRICS = (*CAPTION_METRICS, "precision", "recall")  # means over the videos
 # What a prediction without overlap is compared with.
 GARBAGE_CAPTION = "zxqwvkjhgf"
 GARBAGE_CAPTION_2018 = "abc123!@#"
@@ -114,7 +115,7 @@ def densevid(
         except DatasetError as error:  # METEOR's and the IoU's do not name the video
             raise DatasetError(f"{video}: {error}") from error
     per_tiou = {}
-    for metric in (*CAPTION_METRICS, "precision", "recall"):
+    for metric in MEAN_METRICS:
         mean = np.mean([rows[metric] for rows in per_video.values()], axis=0)
         per_tiou[metric] = tuple(mean.tolist())
     per_tiou["F1"] = tuple(map(harmonic_mean, per_tiou["precision"], per_tiou["recall"]))
@@ -134,9 +135,7 @@ class _DensevidScorer:
     def score(self, reference: Sequence[Event], events: Sequence[Event]) -> ScoresByMetric:
         """Return metric -> one value per tIoU threshold for one video, without F1."""
         if not events:
-            return dict.fromkeys(
-                (*CAPTION_METRICS, "precision", "recall"), (0.0,) * len(self._tious)
-            )
+            return dict.fromkeys(MEAN_METRICS, (0.0,) * len(self._tious))
         iou = segment_iou(event_times(events), event_times(reference))  # (predictions, reference)
         captions = self._tokenizer.tokens(reference)
         texts = self._tokenizer.tokens(events)
@@ -152,7 +151,7 @@ class _DensevidScorer:
             precision = float(is_hit.any(axis=1).mean())
             columns.append((*scores[pairs], precision, float(is_hit.any(axis=0).mean())))
         rows = zip(*columns, strict=True)
-        return dict(zip((*CAPTION_METRICS, "precision", "recall"), rows, strict=True))
+        return dict(zip(MEAN_METRICS, rows, strict=True))
 
     def _pair_captions(
         self, is_overlapping: Flags, captions: list[str], texts: list[str]
@@ -299,7 +298,7 @@ def _statistics(
     # A video's number is its mean over tIoUs.
     scores = densevid(reference, events, version=version, meteor=meteor).per_video
     tables = {}
-    for name in (*CAPTION_METRICS, "precision", "recall"):
+    for name in MEAN_METRICS:
         tables[name] = np.array([scores[id][name] for id in reference])  # (V, tIoUs)
         columns[name] = tables[name].mean(axis=1)
         statistics[name] = ratio_statistic(columns[name], np.ones(len(reference)))

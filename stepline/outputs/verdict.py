@@ -3,7 +3,7 @@
 seen        a picture decides that the step is shown
 placed      the step is where its words are; no claim about the picture
 doubtful    the same, and something speaks against it: "placed?"
-said_only   something shows that the step is not in the picture
+said_only   there is no picture, or something shows that the step is not in it
 not_found   a line of the user's that is neither said nor seen
 unjudged    no one judged
 """

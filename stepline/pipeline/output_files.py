@@ -145,8 +145,12 @@ def extract_keyframes(
     if len(second_by_step) < MIN_STEPS_FOR_SMALL_KEYFRAMES:
         side = KEYFRAME_PIXELS
     pictures: dict[float, bytes] = {}
+    clicks = {step.at for step in record.steps if step.basis == "screen"}
     if thumbnails is not None:
         for second, span in span_by_second.items():
+            # a frame near a click may already show what comes next
+            if second in clicks:
+                continue
             within = (max(0.0, span.start - start), span.end - start)
             picture = thumbnails.nearest_jpeg(second - start, within, side)
             if picture is not None:
@@ -154,7 +158,7 @@ def extract_keyframes(
     missing = [second for second in second_by_step.values() if second not in pictures]
     try:
         if missing:
-            for still in read_frames_at(path, missing, longer=side, exact=bool(targets)):
+            for still in read_frames_at(path, missing, longer=side, exact=bool(clicks or targets)):
                 pictures[still.time] = encode_jpeg(still.image)
     except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)

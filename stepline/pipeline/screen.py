@@ -93,14 +93,15 @@ def place_steps_at_clicks(
 
 
 def _place_at_click(step: Step, click: Click, reading: ScreenReading) -> Step:
-    event = click.event
+    # The frame at the change may already show what comes next.
+    at = round(max(click.span.start, click.event.start - SECONDS_BEFORE_CLICK), 3)
     target = None
     # The box of a record is in shares of the picture, so that a page of any size can draw it.
     if click.label is not None:
         x, y, end_x, end_y = click.label.box
         target = ScreenTarget(
             label=one_line(click.label.text),
-            at=round(max(0.0, event.start - SECONDS_BEFORE_CLICK), 3),
+            at=at,
             box=(
                 x / reading.width,
                 y / reading.height,
@@ -112,7 +113,7 @@ def _place_at_click(step: Step, click: Click, reading: ScreenReading) -> Step:
     return step.model_copy(
         update={
             "spans": (click.span,),
-            "at": round(event.start, 3),
+            "at": at,
             **picture_status("screen"),
             "score": _probability(click),
             "seen": click_remarks(click),

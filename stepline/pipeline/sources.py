@@ -48,9 +48,7 @@ VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 # named.
 FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv"))
 CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
-CAPTIONS_ALONE = (
-    "captions alone, no picture: steps are placed by their words, and none counts as seen"
-)
+CAPTIONS_ALONE = "captions alone, no picture: every step is said only"
 
 LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
 DOWNLOADS_FOLDER = "downloads"  # folder in an OUT for what links brought

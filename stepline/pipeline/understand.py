@@ -273,7 +273,7 @@ def _make_record(
             judge=judge,
             describer=descriptions.network,
         ),
-        **_find_materials_and_tools(evidence.narration, transcript, video.title or ""),
+        **_find_materials_and_tools(evidence, transcript, video.title or ""),
     )
     return StepsResult(record, placed.alignment)
 
@@ -511,7 +511,7 @@ def place_user_lines(
 
 
 def _find_materials_and_tools(
-    narration: "ParsedNarration | None", transcript: Transcript, title: str
+    evidence: SpeechAndVisuals, transcript: Transcript, title: str
 ) -> dict[str, Any]:
     """Return the materials, tools, yields and times of the speech, as fields of a record."""
     from stepline.writing.materials import (
@@ -522,10 +522,11 @@ def _find_materials_and_tools(
         times_of_first_sentences,
     )
 
+    narration = evidence.narration
     if narration is None:
         return {}
     count = len(transcript.sentences)
-    needed = find_materials(narration)
+    needed = find_materials(narration, is_screen_recording=evidence.visual.screen is not None)
     return {
         "materials": materials_of_first_sentences(needed.materials, count),
         "tools": materials_of_first_sentences(needed.tools, count),

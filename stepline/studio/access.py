@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from stepline.errors import SettingsError
 from stepline.limits import LimitError, read_limited
@@ -207,7 +207,7 @@ class Access:
                 log.warning("%s", error)
             self._keys_fault = str(error)
             reason = "the keys of this studio cannot be read; its log says why"
-            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+            return error_response(request, HTTPStatus.SERVICE_UNAVAILABLE, reason)
         if user is not None:
             request.state.user, role = user
             return _role_refusal(role, request)
@@ -218,8 +218,9 @@ class Access:
             "open the address that `stepline studio` printed, "
             "or send its token, or a key of `stepline keys`, as Authorization: Bearer"
         )
-        headers = {"WWW-Authenticate": "Bearer"}
-        return JSONResponse({"error": reason}, HTTPStatus.UNAUTHORIZED, headers)
+        response = error_response(request, HTTPStatus.UNAUTHORIZED, reason)
+        response.headers["WWW-Authenticate"] = "Bearer"
+        return response
 
     def set_session_cookie(self, reply: Response) -> None:
         """Set the cookie that holds the token."""
@@ -268,6 +269,7 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
     if role_includes(role, needed):
         return None
     return error_response(
+        request,
         HTTPStatus.FORBIDDEN,
         f"this key has the role {role}, and {request.method} here needs {needed}; `stepline keys "
         f"add FILE NAME --role {needed}` makes one",

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from contextlib import closing
 
+from file_bytes import file_bytes
 from studio_server import library
 
 from stepline.library.corrected_library import video_id
@@ -13,6 +14,7 @@ from stepline.studio.store import Studio
 
 SECRET = "the secret"
 OTHER_TITLE = "Of another library"
+# that another library has too
 OTHER_IDS = {
     "video",
     "upload",
@@ -22,7 +24,7 @@ OTHER_IDS = {
     "removed job",
     "run",
     "clip",
-}  # that another library has too
+}
 # folders below the root that a studio may change
 STUDIO_FOLDERS = {"cache", "tmp", "library", "open"}
 
@@ -69,41 +71,26 @@ class AttackedLibrary:
         upload = studio.uploads.add("other.mp4", 1000, {})
         jobs = [studio.jobs.add("other.mp4", {}) for _ in range(900)]
         studio.close()
-        self.other_names = {
-            "video": video_id("other.json"),
-            "upload": upload.id,
-            "ended upload": upload.id,
-            "job": str(jobs[-1].id),
-            "removed video": video_id("other.json"),
-            "removed job": str(jobs[-1].id),
-            "run": "elsewhere",
-            "clip": "99.mp4",
-        }
+        video, job = video_id("other.json"), str(jobs[-1].id)
+        self.other_names = {"video": video, "removed video": video, "job": job, "removed job": job}
+        self.other_names |= {"upload": upload.id, "ended upload": upload.id}
+        self.other_names |= {"run": "elsewhere", "clip": "99.mp4"}
         return folder
 
     def fill(self, studio):
         """Have the studio begin what a valid request needs."""
-        reply, data = studio.ask("POST", "/api/videos", {"path": "broken.mp4"})
-        assert reply.status == 200, data
-        job = json.loads(data)["job"]
-        reply, data = studio.ask("POST", "/api/videos", {"path": "broken.mp4"})
-        removed_job = json.loads(data)["job"]
-        uploads = []
-        for name in ("film.mp4", "ended.mp4"):
-            reply, data = studio.ask("POST", "/api/uploads", {"name": name, "size": 1000})
-            assert reply.status == 201, data
-            uploads.append(json.loads(data)["upload"])
-        self.names = {
-            "video": video_id("v0.json"),
-            "upload": uploads[0],
-            "ended upload": uploads[1],
-            "job": str(job),
-            "removed video": video_id("v2.json"),
-            "removed job": str(removed_job),
-            "run": "run",
-            "second": "4.0",
-            "static": "login.js",
-        }
+
+        def begin(path, status, body, name):
+            reply, data = studio.ask("POST", f"/api/{path}", body)
+            assert reply.status == status, data
+            return str(json.loads(data)[name])
+
+        for name, film in (("upload", "film.mp4"), ("ended upload", "ended.mp4")):
+            self.names[name] = begin("uploads", 201, {"name": film, "size": 1000}, "upload")
+        for name in ("job", "removed job"):
+            self.names[name] = begin("videos", 200, {"path": "broken.mp4"}, "job")
+        self.names |= {"video": video_id("v0.json"), "removed video": video_id("v2.json")}
+        self.names |= {"run": "run", "second": "4.0", "static": "login.js"}
 
     def surroundings(self):
         """Name -> digest of every file below the root that no studio may change."""
@@ -128,8 +115,4 @@ def stored_rows(folder):
 
 def library_files(folder):
     """Name -> bytes of every file of a library but the database's."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".stepline")
-    }
+    return file_bytes(folder, lambda path: not path.name.startswith(".stepline"))

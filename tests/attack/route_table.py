@@ -43,62 +43,47 @@ JOB = {"id": "job"}
 UPLOAD = {"id": "upload"}
 RUN = {"name": "run"}
 EDIT = {"do": "change", "step": "a", "text": "Slice", "kind": "do", "status": "placed"}
-LABELS = [
-    {"do": "title", "title": "Lemonade"},
-    {"do": "tag", "tag": "Safety"},
-    {"do": "metadata", "name": "Course", "value": "A1"},
-]
+LABELS = [{"do": "title", "title": "Lemonade"}, {"do": "tag", "tag": "Safety"}]
+LABELS.append({"do": "metadata", "name": "Course", "value": "A1"})
 CORRECTION = {"by": "Ann", "base": 0, "edits": [EDIT, *LABELS], "id": "attack", "window": "w"}
 PIECE = {"Upload-Offset": "0"}
 
+PLAIN = "/ /favicon.ico /api/library /api/labels /api/choices /api/uploads /api/live"
+PLAIN += " /api/openapi.json /api/docs"
+OF_VIDEO = "/video/{id} /follow/{id} /api/videos/{id} /api/videos/{id}/removal"
+OF_VIDEO += " /api/videos/{id}/media /api/videos/{id}/waveform"
+FILTER = {"tag": "Safety", "metadata": "Course:A1", "state": "new"}
+
 ENTRIES = {
-    ("GET", "/"): Entry(),
-    ("GET", "/video/{id}"): Entry(VIDEO),
-    ("GET", "/follow/{id}"): Entry(VIDEO),
+    **{("GET", path): Entry() for path in PLAIN.split()},
+    **{("GET", path): Entry(VIDEO) for path in OF_VIDEO.split()},
     ("GET", "/live/{name}"): Entry(RUN),
     ("GET", "/login"): Entry(needs_token=False),
     ("POST", "/login"): Entry(
         body={"password": "wrong"}, model=PasswordBody, statuses=(403,), needs_token=False
     ),
     ("GET", "/static/{name}"): Entry({"name": "static"}, needs_token=False),
-    ("GET", "/favicon.ico"): Entry(),
-    ("GET", "/api/library"): Entry(),
     ("GET", "/api/videos"): Entry(
-        query={
-            "q": "lemon",
-            "state": "new",
-            "sort": "title",
-            "from": "0",
-            "most": "10",
-            "tag": "Safety",
-            "metadata": "Course:A1",
-        }
+        query={"q": "lemon", "sort": "title", "from": "0", "most": "10", **FILTER}
     ),
     ("POST", "/api/videos"): Entry(
         body={"path": "broken.mp4", "options": {"language": "en"}}, model=VideoBody
     ),
     ("GET", "/health"): Entry(needs_token=False),
-    ("GET", "/api/videos/{id}"): Entry(VIDEO),
-    ("GET", "/api/labels"): Entry(),
-    ("GET", "/api/videos/{id}/removal"): Entry(VIDEO),
     ("DELETE", "/api/videos/{id}"): Entry({"id": "removed video"}, statuses=(200, 404)),
     ("GET", "/api/videos/{id}/record"): Entry(VIDEO, {"part": "steps"}),
     ("GET", "/api/videos/{id}/steps"): Entry(VIDEO, {"format": "json"}),
     ("GET", "/api/videos/{id}/history"): Entry(VIDEO, {"from": "0"}),
     ("POST", "/api/videos/{id}/corrections"): Entry(VIDEO, body=CORRECTION, model=NewCorrection),
-    ("GET", "/api/videos/{id}/media"): Entry(VIDEO),
     ("GET", "/api/videos/{id}/pictures/{second:float}.jpg"): Entry(VIDEO | {"second": "second"}),
-    ("GET", "/api/videos/{id}/waveform"): Entry(VIDEO),
     ("POST", "/api/videos/{id}/jobs"): Entry(
         VIDEO, body={"language": "en"}, model=JobOptions, statuses=(200, 409)
     ),
-    ("GET", "/api/choices"): Entry(),
     ("GET", "/api/jobs"): Entry(query={"from": "0", "most": "10"}),
     ("GET", "/api/jobs/{id:int}"): Entry(JOB),
     ("DELETE", "/api/jobs/{id:int}"): Entry({"id": "removed job"}, statuses=(200, 404, 409)),
     ("POST", "/api/jobs/{id:int}/cancel"): Entry(JOB, statuses=(200, 409)),
     ("POST", "/api/jobs/{id:int}/retry"): Entry(JOB, statuses=(200, 409)),
-    ("GET", "/api/uploads"): Entry(),
     ("POST", "/api/uploads"): Entry(
         body={"name": "a.mp4", "size": 10, "options": {"language": "en"}},
         model=UploadBody,
@@ -109,17 +94,10 @@ ENTRIES = {
         UPLOAD, body="x" * 10, headers=PIECE, statuses=(200, 409)
     ),
     ("DELETE", "/api/uploads/{id}"): Entry({"id": "ended upload"}, statuses=(200, 404)),
-    ("GET", "/api/search"): Entry(
-        query={"q": "slice", "most": "3", "tag": "Safety", "metadata": "Course:A1", "state": "new"}
-    ),
-    ("GET", "/api/live"): Entry(),
+    ("GET", "/api/search"): Entry(query={"q": "slice", "most": "3", **FILTER}),
     ("GET", "/api/live/{name}/events"): Entry(RUN, is_stream=True),
-    ("POST", "/api/share"): Entry(
-        body={"ids": ["{video}"], "videos": True}, model=ShareBody, statuses=(200,)
-    ),
+    ("POST", "/api/share"): Entry(body={"ids": ["{video}"], "videos": True}, model=ShareBody),
     ("GET", "/api/events"): Entry(is_stream=True),
-    ("GET", "/api/openapi.json"): Entry(),
-    ("GET", "/api/docs"): Entry(),
 }
 
 

@@ -33,50 +33,35 @@ def folder(tmp_path):
     return path
 
 
-# ---------------------------------------------------------------- locks
+def assert_refused(lock, said):
+    with pytest.raises(StoreError, match=said), lock_output(lock, lock.parent):
+        pass
 
 
-def test_a_lock_that_is_a_link_is_refused_and_its_target_stays(folder, precious):
+def test_a_lock_that_is_a_link_is_refused_and_its_target_stays(folder, precious, tmp_path):
     lock = folder / LOCK_NAME
     lock.symlink_to(precious)
-    with pytest.raises(StoreError, match="is a link.*remove it"), lock_output(lock, folder):
-        pass
-    assert precious.read_bytes() == PRECIOUS
+    assert_refused(lock, "is a link.*remove it")
     assert lock.is_symlink()
-
-
-def test_a_lock_that_is_a_link_to_nothing_makes_no_file(folder, tmp_path):
-    lock = folder / LOCK_NAME
+    lock.unlink()
     lock.symlink_to(tmp_path / "nothing")
-    with pytest.raises(StoreError, match="is a link"), lock_output(lock, folder):
-        pass
+    assert_refused(lock, "is a link")
     assert not (tmp_path / "nothing").exists()
-
-
-def test_a_lock_that_is_a_second_name_of_a_file_is_refused(folder, precious):
-    os.link(precious, folder / LOCK_NAME)
-    with (
-        pytest.raises(StoreError, match="has another name too"),
-        lock_output(folder / LOCK_NAME, folder),
-    ):
-        pass
+    lock.unlink()
+    os.link(precious, lock)
+    assert_refused(lock, "has another name too")
     assert precious.read_bytes() == PRECIOUS
+    lock.unlink()
+    os.mkfifo(lock)  # it holds no one up
+    assert_refused(lock, "not a plain file")
 
 
 def test_a_file_of_another_in_the_place_of_a_lock_stays(folder):
     lock = folder / LOCK_NAME
     for content in (PRECIOUS, b"{}", b"\x00" * 5000):
         lock.write_bytes(content)
-        with pytest.raises(StoreError, match="is not a lock file"), lock_output(lock, folder):
-            pass
+        assert_refused(lock, "is not a lock file")
         assert lock.read_bytes() == content
-
-
-def test_a_pipe_in_the_place_of_a_lock_holds_no_one_up(folder):
-    lock = folder / LOCK_NAME
-    os.mkfifo(lock)
-    with pytest.raises(StoreError, match="not a plain file"), lock_output(lock, folder):
-        pass
 
 
 def test_a_lock_that_a_killed_run_left_is_taken(folder):
@@ -94,9 +79,6 @@ def test_a_lock_that_was_replaced_is_not_removed_at_the_end(folder):
         lock.unlink()
         lock.write_bytes(PRECIOUS)
     assert lock.read_bytes() == PRECIOUS
-
-
-# ---------------------------------------------------------------- files that grow, and downloads
 
 
 def test_a_file_that_grows_does_so_through_no_link(folder, precious):
@@ -118,9 +100,8 @@ URL = "http://127.0.0.1:1/film.mp4"
 
 
 def link():
-    return Link(
-        url=URL, settings=LinkSettings(private=True), media_type="video/mp4", is_web_page=False
-    )
+    own = LinkSettings(private=True)
+    return Link(url=URL, settings=own, media_type="video/mp4", is_web_page=False)
 
 
 @pytest.mark.parametrize("name", ["", ".film.mp4.part", "film.mp4"])

@@ -22,35 +22,12 @@ OURS = LinkSettings(private=True, pause=0.001, seconds=5.0, attempts=2)
 PUBLIC = OURS.model_copy(update={"private": False})
 
 # Ways to name this machine or what lies next to it, with the port of a server that listens there.
-PRIVATE_SPELLINGS = (
-    "http://127.0.0.1:{}/v.mp4",
-    "http://127.1:{}/v.mp4",
-    "http://127.0.1:{}/v.mp4",
-    "http://0177.0.0.1:{}/v.mp4",
-    "http://0x7f.0.0.1:{}/v.mp4",
-    "http://0x7f000001:{}/v.mp4",
-    "http://2130706433:{}/v.mp4",
-    "http://017700000001:{}/v.mp4",
-    "http://0:{}/v.mp4",
-    "http://0.0.0.0:{}/v.mp4",
-    "http://localhost:{}/v.mp4",
-    "http://LOCALHOST:{}/v.mp4",
-    "http://localhost.:{}/v.mp4",
-    "http://[::1]:{}/v.mp4",
-    "http://[::]:{}/v.mp4",
-    "http://[0:0:0:0:0:0:0:1]:{}/v.mp4",
-    "http://[::ffff:127.0.0.1]:{}/v.mp4",
-    "http://[::ffff:7f00:1]:{}/v.mp4",
-    "http://[::127.0.0.1]:{}/v.mp4",
-    "http://[::ffff:0:127.0.0.1]:{}/v.mp4",
-    "http://[64:ff9b::7f00:1]:{}/v.mp4",
-    "http://[64:ff9b:1::7f00:1]:{}/v.mp4",
-    "http://[fec0::1]:{}/v.mp4",
-    "http://user@127.0.0.1:{}/v.mp4",
-    "http://8.8.8.8@127.0.0.1:{}/v.mp4",
-    "http://127.0.0.1:{}#@8.8.8.8/v.mp4",
-    "http://①②⑦.⓪.⓪.①:{}/v.mp4",
-)
+HOSTS = """127.0.0.1 127.1 127.0.1 0177.0.0.1 0x7f.0.0.1 0x7f000001 2130706433 017700000001 0 0.0.0.0
+localhost LOCALHOST localhost. [::1] [::] [0:0:0:0:0:0:0:1] [::ffff:127.0.0.1] [::ffff:7f00:1]
+[::127.0.0.1] [::ffff:0:127.0.0.1] [64:ff9b::7f00:1] [64:ff9b:1::7f00:1] [fec0::1] user@127.0.0.1
+8.8.8.8@127.0.0.1 ①②⑦.⓪.⓪.①"""
+PRIVATE_SPELLINGS = [f"http://{host}:{{}}/v.mp4" for host in HOSTS.split()]
+PRIVATE_SPELLINGS.append("http://127.0.0.1:{}#@8.8.8.8/v.mp4")
 
 
 @pytest.fixture
@@ -73,21 +50,10 @@ def test_a_private_address_is_refused_in_every_spelling(server, tmp_path, spelli
     assert server.asked == []
 
 
-# ---------------------------------------------------------------- addresses that are none
-
 NO_ADDRESSES = (
-    "http://[bad/",
-    "http://[::1/",
-    "http://[::zz]/",
-    "http://a:b/v.mp4",
-    "http://a:99999/v.mp4",
-    "http://:80/",
-    "http:///v.mp4",
-    "http://\udcff/v.mp4",
-    "http://" + "a" * 70 + ".example/",
-    "http://..example/",
-    "http://a\x00b/",
-    "http://%/",
+    *"http://[bad/ http://[::1/ http://[::zz]/ http://a:b/v.mp4 http://a:99999/v.mp4".split(),
+    *"http://:80/ http:///v.mp4 http://..example/ http://%/".split(),
+    *("http://\udcff/v.mp4", "http://" + "a" * 70 + ".example/", "http://a\x00b/"),
 )
 
 
@@ -128,8 +94,6 @@ def test_an_invalid_live_address_is_reported_with_its_cure(url):
 def test_an_address_is_shown_without_its_secrets(url, shown):
     assert display_url(url) == shown
 
-
-# ---------------------------------------------------------------- other programs
 
 SMIL = """<smil><body><switch>
 <video streamer="rtmp://127.0.0.1:{port}/live/" src="whisk.flv" system-bitrate="500000"/>
@@ -175,10 +139,8 @@ def test_of_a_video_that_comes_in_two_ways_the_safe_one_is_fetched(server, tmp_p
 )
 def test_only_http_hls_and_dash_are_fetched(tmp_path, programs, protocol):
     info = {"url": "http://127.0.0.1:1/x", "protocol": protocol, "ext": "mp4", "id": "x"}
-    with (
-        limited_youtube_dl(LinkLimits(OURS), {}) as downloader,
-        pytest.raises(MediaError, match="which is not fetched"),
-    ):
+    refused = pytest.raises(MediaError, match="which is not fetched")
+    with limited_youtube_dl(LinkLimits(OURS), {}) as downloader, refused:
         downloader.dl(str(tmp_path / "x.mp4"), info)
     assert programs() == ""
 
@@ -190,9 +152,6 @@ def test_an_extractor_finds_no_phantomjs(programs):
     with limited_youtube_dl(LinkLimits(OURS), {}) as downloader, pytest.raises(ExtractorError):
         PhantomJSwrapper(downloader.get_info_extractor("Generic"))
     assert programs() == ""
-
-
-# ---------------------------------------------------------------- names that change their meaning
 
 
 class Names:
@@ -216,13 +175,16 @@ def may_connect(named, host, port):
     return True
 
 
-def test_a_named_host_that_becomes_private_is_refused(server, monkeypatch):
-    """127.0.0.2 stands for the public internet."""
-    monkeypatch.setattr(
-        "stepline.files.remote.addresses.is_public", lambda address: address == "127.0.0.2"
-    )
-    names = Names({"cam.example": ["127.0.0.2", "127.0.0.1"], "home.example": ["127.0.0.1"]})
-    monkeypatch.setattr(socket, "getaddrinfo", names.resolve)
+@pytest.fixture
+def names(monkeypatch):
+    """Gives hosts of the network their meanings; 127.0.0.2 stands for the public internet."""
+    public = "stepline.files.remote.addresses.is_public"
+    monkeypatch.setattr(public, lambda address: address == "127.0.0.2")
+    return lambda meanings: monkeypatch.setattr(socket, "getaddrinfo", Names(meanings).resolve)
+
+
+def test_a_named_host_that_becomes_private_is_refused(server, names):
+    names({"cam.example": ["127.0.0.2", "127.0.0.1"], "home.example": ["127.0.0.1"]})
     with serve("127.0.0.2") as public:
         rebound = NamedHost("cam.example")
         assert may_connect(rebound, "cam.example", public.server_port)
@@ -233,16 +195,10 @@ def test_a_named_host_that_becomes_private_is_refused(server, monkeypatch):
     assert not may_connect(home, "cam.example", server.server_port)
 
 
-def test_a_live_source_that_becomes_private_between_connections_is_left(
-    server, monkeypatch, tmp_path
-):
+def test_a_live_source_that_becomes_private_between_connections_is_left(server, names):
     """The first connection is cut, the second one would be to this machine."""
-    monkeypatch.setattr(
-        "stepline.files.remote.addresses.is_public", lambda address: address == "127.0.0.2"
-    )
     # The system's own resolver is asked by nobody else: FFmpeg asks the proxy.
-    names = Names({"cam.example": ["127.0.0.2", "127.0.0.1"]})
-    monkeypatch.setattr(socket, "getaddrinfo", names.resolve)
+    names({"cam.example": ["127.0.0.2", "127.0.0.1"]})
     asked = []
 
     def cut(handler):
@@ -252,9 +208,8 @@ def test_a_live_source_that_becomes_private_between_connections_is_left(
 
     with serve("127.0.0.2") as public:
         public.pages["/v.ts"] = cut
-        source = LiveSource(
-            parse_sources(f"http://cam.example:{public.server_port}/v.ts")[0], links=PUBLIC
-        )
+        (address,) = parse_sources(f"http://cam.example:{public.server_port}/v.ts")
+        source = LiveSource(address, links=PUBLIC)
         faults = []
         for _ in range(2):
             with pytest.raises(MediaError) as caught:
@@ -269,15 +224,11 @@ def test_the_proxy_keeps_what_the_host_is_over_connections(server, monkeypatch):
     monkeypatch.setattr("stepline.files.remote.addresses.is_public", lambda _: False)
     named = NamedHost("127.0.0.1")
     for _ in range(2):
-        with (
-            ForwardProxy(named, PUBLIC) as proxy,
-            socket.create_connection(proxy.server_address) as line,
-        ):
+        proxy = ForwardProxy(named, PUBLIC)
+        with proxy, socket.create_connection(proxy.server_address) as line:
             line.sendall(f"GET {server.url}/v.mp4 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert line.recv(100).split()[1] == b"200"
 
-
-# ---------------------------------------------------------------- secrets of a live address
 
 SECRET = "hunter2"
 

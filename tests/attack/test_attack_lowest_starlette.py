@@ -16,10 +16,8 @@ ATTACKS = ROOT / "tests" / "studio" / "test_attacks.py"
 
 def lowest_starlette():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = next(
-        requirement
-        for requirement in map(Requirement, project["dependencies"])
-        if requirement.name == "starlette"
+    (wanted,) = (
+        one for one in map(Requirement, project["dependencies"]) if one.name == "starlette"
     )
     return next(rule.version for rule in wanted.specifier if rule.operator == ">=")
 
@@ -33,20 +31,12 @@ def test_no_host_header_leads_past_the_login_with_the_lowest_starlette(tmp_path)
     if done.returncode:
         pytest.skip(f"pip cannot get starlette {version}: {done.stderr.strip()[-200:]}")
 
-    environment = {**os.environ, "PYTHONPATH": f"{target}{os.pathsep}{ROOT}"}
+    paths = {**os.environ, "PYTHONPATH": f"{target}{os.pathsep}{ROOT}"}
+    options = {"env": paths, "capture_output": True, "text": True, "cwd": ROOT, "timeout": 600}
     show = "import starlette; print(starlette.__version__, starlette.__file__)"
-    shown = subprocess.run(
-        [sys.executable, "-c", show], env=environment, capture_output=True, text=True, check=True
-    )
+    shown = subprocess.run([sys.executable, "-c", show], **options, check=True)
     assert shown.stdout.startswith(f"{version} {target}")
     chosen = ["-k", "https or host or router", "-m", "not slow", "-p", "no:cacheprovider"]
-    tests = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *chosen, ATTACKS],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    tests = subprocess.run([sys.executable, "-m", "pytest", "-q", *chosen, ATTACKS], **options)
     assert tests.returncode == 0, tests.stdout[-3000:]
     assert "passed" in tests.stdout

@@ -59,6 +59,21 @@ def statuses(reply):
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", reply)]
 
 
+def token(server):
+    return f"Authorization: Bearer {server.access.token}\r\n".encode()
+
+
+def get(server):
+    """A request that is answered."""
+    return b"GET /api/library HTTP/1.1\r\nHost: localhost:1\r\n" + token(server) + b"\r\n"
+
+
+def post(server):
+    """The head of a request, without its length."""
+    head = b"POST /api/share HTTP/1.1\r\nHost: localhost:1\r\nX-Stepline: studio\r\n"
+    return head + token(server)
+
+
 # Headers that frame a body of 4 bytes in two ways, or in one that servers read differently.
 FRAMINGS = {
     "a length and chunks": b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
@@ -105,52 +120,41 @@ REQUESTS = (
 
 @pytest.mark.parametrize("name", FRAMINGS)
 def test_a_request_with_two_framings_is_refused_on_every_path(server, name):
-    token = f"Authorization: Bearer {server.access.token}\r\n".encode()
     for request in REQUESTS:
-        head = request + b" HTTP/1.1\r\nHost: localhost:1\r\nX-Stepline: studio\r\n" + token
-        smuggled = b"GET /api/library HTTP/1.1\r\nHost: localhost:1\r\n" + token + b"\r\n"
-        reply = send(server, head + FRAMINGS[name] + b"\r\n0\r\n\r\n" + smuggled)
+        head = request + b" HTTP/1.1\r\nHost: localhost:1\r\nX-Stepline: studio\r\n" + token(server)
+        reply = send(server, head + FRAMINGS[name] + b"\r\n0\r\n\r\n" + get(server))
         assert statuses(reply) == [400], (request, reply[:400])
 
 
 @pytest.mark.parametrize("name", FRAMINGS)
 def test_a_second_request_with_two_framings_is_refused_too(server, name):
     """The one before it is answered, on the same connection and with the same token."""
-    token = f"Authorization: Bearer {server.access.token}\r\n".encode()
-    first = b"GET /api/library HTTP/1.1\r\nHost: localhost:1\r\n" + token + b"\r\n"
-    second = b"POST /api/share HTTP/1.1\r\nHost: localhost:1\r\nX-Stepline: studio\r\n" + token
-    reply = send(server, first + second + FRAMINGS[name] + b"\r\n0\r\n\r\n" + first)
+    first = get(server)
+    reply = send(server, first + post(server) + FRAMINGS[name] + b"\r\n0\r\n\r\n" + first)
     assert statuses(reply) == [200, 400], reply[:600]
 
 
 def test_requests_with_one_framing_are_answered(server):
     """So that the refusals above are none of everything."""
-    token = f"Authorization: Bearer {server.access.token}\r\n".encode()
-    get = b"GET /api/library HTTP/1.1\r\nHost: localhost:1\r\n" + token + b"\r\n"
-    post = b"POST /api/share HTTP/1.1\r\nHost: localhost:1\r\nX-Stepline: studio\r\n" + token
     body = json.dumps({"ids": ["none"]}).encode()
     length = f"Content-Length: {len(body)}\r\n\r\n".encode()
-    last = get.replace(b"Host", b"Connection: close\r\nHost")
-    answers = statuses(send(server, get + post + length + body + last))
+    last = get(server).replace(b"Host", b"Connection: close\r\nHost")
+    answers = statuses(send(server, get(server) + post(server) + length + body + last))
     assert answers[0] == answers[2] == 200
     assert answers[1] in (404, 409)
 
 
 def test_a_get_with_a_body_is_refused(server):
-    token = f"Authorization: Bearer {server.access.token}\r\n".encode()
-    head = b"GET /api/library HTTP/1.1\r\nHost: localhost:1\r\n" + token
-    assert statuses(send(server, head + b"Content-Length: 4\r\nConnection: close\r\n\r\n{}{}")) == [
-        400
-    ]
-    empty = b"Content-Length: 0\r\nConnection: close\r\n\r\n"
-    assert statuses(send(server, head + empty)) == [200]
+    head = get(server).removesuffix(b"\r\n")
+    for length, status in ((4, 400), (0, 200)):
+        framing = f"Content-Length: {length}\r\nConnection: close\r\n\r\n".encode()
+        assert statuses(send(server, head + framing + b"{}{}"[:length])) == [status]
 
 
 def test_login_takes_no_endless_body(tmp_path, small_video):
     """The length says 4 bytes, the chunks never end."""
-    with serving(
-        library(tmp_path / "library", small_video), password=Password("open sesame")
-    ) as running:
+    made = library(tmp_path / "library", small_video)
+    with serving(made, password=Password("open sesame")) as running:
         head = b"POST /login HTTP/1.1\r\nHost: localhost:1\r\nX-Stepline: studio\r\n"
         framing = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
         line = socket.create_connection(("127.0.0.1", running.port), timeout=TIMEOUT_SECONDS)
@@ -178,9 +182,6 @@ def test_a_request_with_one_clear_length_passes(head):
     check_framing(head)
 
 
-# ---------------------------------------------------------------- TLS
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     if shutil.which("openssl") is None:
@@ -205,9 +206,8 @@ def encrypted(tmp_path, small_video, certificate):
 def answers_over_tls(server, certificate):
     trust = ssl.create_default_context(cafile=certificate.certfile)
     trust.check_hostname = False
-    token = f"Authorization: Bearer {server.access.token}\r\n".encode()
-    head = b"GET /api/library HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + token
-    return statuses(send(server, head + b"\r\n", tls=trust))
+    head = get(server).replace(b"Host: localhost:1", b"Host: 127.0.0.1\r\nConnection: close")
+    return statuses(send(server, head, tls=trust))
 
 
 def is_closed(line):
@@ -302,9 +302,6 @@ def test_a_burst_of_connections_neither_fills_the_log_nor_ends_the_server(
     assert len(log.read_text()) < 20_000, log.read_text()[:4000]
 
 
-# ---------------------------------------------------------------- the token
-
-
 @pytest.mark.browser
 def test_a_file_that_leads_to_the_studio_lets_the_browser_in(server, browser, tmp_path):
     """As --open gives one to the browser: the strict cookie survives the way from a file."""
@@ -331,19 +328,17 @@ def test_the_token_is_neither_in_the_verbose_log_nor_in_a_process_list(
     log = tmp_path / "log"
     command = [sys.executable, "-m", "stepline", "studio", str(folder), "--port", "0", "-v"]
     with log.open("w") as file:
-        process = subprocess.Popen(
-            [*command, "--open"], stderr=file, stdout=subprocess.DEVNULL, env=environment
-        )
+        output = {"stderr": file, "stdout": subprocess.DEVNULL, "env": environment}
+        process = subprocess.Popen([*command, "--open"], **output)
     try:
         wait_until(lambda: "serving at" in log.read_text() and shown.exists())
         link = re.search(r"open (http://127\.0\.0\.1:(\d+)/\?token=([\w-]+))", log.read_text())
         address = ("127.0.0.1", int(link[2]))
         token = link[3]
         for path in (f"/?token={token}", "/api/library"):
+            asked = f"GET {path} HTTP/1.1\r\nHost: localhost:1\r\nConnection: close\r\n\r\n"
             with socket.create_connection(address, timeout=TIMEOUT_SECONDS) as line:
-                line.sendall(
-                    f"GET {path} HTTP/1.1\r\nHost: localhost:1\r\nConnection: close\r\n\r\n".encode()
-                )
+                line.sendall(asked.encode())
                 assert line.recv(4096)
         arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode()
         # what the browser is given leads there all the same

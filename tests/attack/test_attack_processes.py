@@ -82,25 +82,16 @@ def test_a_child_has_no_descriptor_that_it_was_not_given(tmp_path):
     (tmp_path / "listing.py").write_text("import os; print(sorted(os.listdir('/proc/self/fd')))")
     with (tmp_path / "secret").open("w") as secret:
         os.set_inheritable(secret.fileno(), True)
-        process = start_module(
-            "listing",
-            stdout=subprocess.PIPE,
-            variables={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        )
+        paths = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+        process = start_module("listing", stdout=subprocess.PIPE, variables=paths)
         output, _ = process.communicate(timeout=60)
     # the three streams, and that of the listing itself
     assert output == b"['0', '1', '2', '3']\n"
 
 
-def test_a_killed_parent_leaves_no_child(tmp_path):
-    code = (
-        "import subprocess, time; from stepline.processes import start_module; "
-        "start_module('http.server', ['0', '--bind', '127.0.0.1'], stdout=subprocess.DEVNULL, "
-        "stderr=subprocess.DEVNULL); time.sleep(600)"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
+def kill_with_child(command, **options):
+    """Start a process, kill it once it has a child, and wait until that has ended too."""
+    parent = subprocess.Popen([sys.executable, *command], **options)
     ends = time.monotonic() + 60
     while not children(parent.pid):
         assert time.monotonic() < ends
@@ -111,24 +102,20 @@ def test_a_killed_parent_leaves_no_child(tmp_path):
     wait_for_end(child)
 
 
+def test_a_killed_parent_leaves_no_child():
+    code = (
+        "import subprocess, time; from stepline.processes import start_module; "
+        "start_module('http.server', ['0', '--bind', '127.0.0.1'], stdout=subprocess.DEVNULL, "
+        "stderr=subprocess.DEVNULL); time.sleep(600)"
+    )
+    kill_with_child(["-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
 def test_a_killed_download_of_weights_leaves_no_pip(tmp_path):
     (tmp_path / "pip").mkdir()
     (tmp_path / "pip" / "__init__.py").touch()
     (tmp_path / "pip" / "__main__.py").write_text("import time; time.sleep(600)")
-    variables = {
-        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
-        "STEPLINE_WEIGHTS": str(tmp_path / "weights"),
-    }
-    parent = subprocess.Popen(
-        [sys.executable, "-m", "stepline", "weights", "get", "minilm"],
-        env=os.environ | variables,
-        stderr=subprocess.DEVNULL,
-    )
-    ends = time.monotonic() + 60
-    while not children(parent.pid):
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-    (child,) = children(parent.pid)
-    parent.kill()
-    parent.wait()
-    wait_for_end(child)
+    variables = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    variables["STEPLINE_WEIGHTS"] = str(tmp_path / "weights")
+    command = ["-m", "stepline", "weights", "get", "minilm"]
+    kill_with_child(command, env=os.environ | variables, stderr=subprocess.DEVNULL)

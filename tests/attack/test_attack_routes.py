@@ -12,24 +12,14 @@ import time
 from urllib.parse import quote
 
 import pytest
+import route_table
 from attacked_library import OTHER_IDS, OTHER_TITLE, SECRET, library_files, stored_rows
-from route_table import (
-    ENTRIES,
-    PARAMETER,
-    address,
-    models_of,
-    parameters_of,
-    routes_of,
-    text_fields,
-    with_names,
-    with_value,
-)
 from studio_server import serving
 
 
 def each_route(has=lambda entry: True):
     """Run a test on each route whose entry has what it attacks."""
-    routes = [route for route, entry in ENTRIES.items() if has(entry)]
+    routes = [route for route, entry in route_table.ENTRIES.items() if has(entry)]
     return pytest.mark.parametrize("route", routes, ids=" ".join)
 
 
@@ -38,47 +28,18 @@ REFUSALS = (400, 401, 403, 404, 405, 409, 411, 413, 414, 415, 416, 422, 429)
 
 # Paths as they stand in a request's own path, each where a name belongs.
 ENCODED_PATHS = (
-    "..%2fsecret.txt",
-    "..%2f..%2fsecret.txt",
-    "%2e%2e%2fsecret.txt",
-    "%252e%252e%252fsecret.txt",
-    "..%5csecret.txt",
-    "%2fetc%2fpasswd",
-    "../secret.txt",
-    "link.mp4",
-    "link",
-    ".stepline-studio.sqlite",
-    "a%00b",
-    "%c0%ae%c0%ae%2fsecret.txt",
-    "%ff%fe",
+    *"..%2fsecret.txt ..%2f..%2fsecret.txt %2e%2e%2fsecret.txt %252e%252e%252fsecret.txt".split(),
+    *"..%5csecret.txt %2fetc%2fpasswd ../secret.txt link.mp4 link".split(),
+    *".stepline-studio.sqlite a%00b %c0%ae%c0%ae%2fsecret.txt %ff%fe -1 nan".split(),
     "é%e2%80%ae".encode().decode("latin-1"),
-    "9" * 18,
-    "9" * 400,
-    "9" * 5000,
-    "-1",
-    "nan",
-    "x" * 3000,
+    *("9" * 18, "9" * 400, "9" * 5000, "x" * 3000),
 )
 # Texts within a body or a query, each where a name, a path or a word belongs.
 HOSTILE_TEXTS = (
-    "../secret.txt",
-    "../../secret.txt",
-    "{secret}",
-    "videos/../../secret.txt",
-    "..\\secret.txt",
-    "link.mp4",
-    "file:///etc/passwd",
-    "http://[bad/",
-    "~/owned",
-    "$(touch owned)",
-    "`touch owned`",
-    "--out=/tmp/owned",
-    "a\x00b",
-    "\ud800",
-    "\u202e\x1b[2J",
-    "' OR 1=1 --",
-    "x" * 20_000,
-    "",
+    *"../secret.txt ../../secret.txt {secret} videos/../../secret.txt ..\\secret.txt".split(),
+    *"link.mp4 file:///etc/passwd http://[bad/ ~/owned --out=/tmp/owned".split(),
+    *("$(touch owned)", "`touch owned`", "' OR 1=1 --"),
+    *("a\x00b", "\ud800", "\u202e\x1b[2J", "x" * 20_000, ""),
 )
 
 
@@ -86,37 +47,35 @@ class Client:
     """Requests to the entry of a route, the valid one but for what an attack changes."""
 
     def __init__(self, studio, attacked, route):
-        self.studio = studio
+        self.studio, self.attacked, self.names = studio, attacked, attacked.names
         self.method, self.path = route
-        self.entry = ENTRIES[route]
-        self.names = attacked.names
-        self.secret = attacked.secret
+        self.entry = route_table.ENTRIES[route]
 
     def send(self, *, method=None, path=None, body=None, **headers):
-        """Return the status, headers and body of the reply; of a stream no body is read."""
-        sent = {
-            "Authorization": f"Bearer {self.studio.token}",
-            "X-Stepline": "studio",
-            **self.entry.headers,
-        }
+        """Return the status, headers and body of the reply, in which nothing leaks; of a stream no
+        body is read."""
+        sent = {"Authorization": f"Bearer {self.studio.token}", "X-Stepline": "studio"}
+        sent |= self.entry.headers
         for name, value in headers.items():
             name = name.replace("_", "-")
             sent.pop(name, None)
             if value is not None:
                 sent[name] = value
+        path = route_table.address(self.path, self.entry, self.names) if path is None else path
+        body = self.body() if body is None else body
         line = http.client.HTTPConnection("127.0.0.1", self.studio.port, timeout=60)
         try:
-            line.request(
-                method or self.method,
-                address(self.path, self.entry, self.names) if path is None else path,
-                self.body() if body is None else body,
-                sent,
-            )
+            line.request(method or self.method, path, body, sent)
             reply = line.getresponse()
             is_endless = "event-stream" in reply.headers.get("Content-Type", "")
-            return reply.status, reply.headers, b"" if is_endless else reply.read()
+            data = b"" if is_endless else reply.read()
         finally:
             line.close()
+        for text in (SECRET, OTHER_TITLE, "Traceback", "root:x:0"):
+            assert text.encode() not in data
+        assert "Access-Control-Allow-Origin" not in reply.headers
+        assert "frame-ancestors 'none'" in reply.headers["Content-Security-Policy"]
+        return reply.status, reply.headers, data
 
     def body(self):
         """The valid body, as bytes; empty where the route takes none and is no question."""
@@ -124,12 +83,12 @@ class Client:
             return self.entry.body.encode()
         if self.entry.body is None:
             return None if self.method in ("GET", "HEAD") else b""
-        return json.dumps(with_names(self.entry.body, self.names)).encode()
+        return json.dumps(route_table.with_names(self.entry.body, self.names)).encode()
 
     def raw(self, *lines, rest=b"", only_head=False):
         """All that comes back for a head of these lines, after the request's line and those that
         let a guest in, and the bytes that follow. only_head: do not wait for the end."""
-        target = address(self.path, self.entry, self.names)
+        target = route_table.address(self.path, self.entry, self.names)
         head = [
             f"{self.method} {target} HTTP/1.1",
             f"Host: 127.0.0.1:{self.studio.port}",
@@ -151,11 +110,18 @@ class Client:
         return b"".join(parts)
 
 
-def assert_nothing_leaks(attacked, headers, data):
-    for text in (SECRET, OTHER_TITLE, "Traceback", "root:x:0"):
-        assert text.encode() not in data
-    assert "Access-Control-Allow-Origin" not in headers
-    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+@pytest.fixture
+def client(guest, attacked, route):
+    return Client(guest, attacked, route)
+
+
+@pytest.fixture
+def unchanged(attacked, untouched):
+    """What people and programs have put into the library is the same after the test, and what lies
+    around it."""
+    before = stored_rows(attacked.folder)
+    yield
+    assert stored_rows(attacked.folder) == before
 
 
 @pytest.fixture
@@ -166,32 +132,24 @@ def untouched(attacked):
     assert attacked.surroundings() == before
 
 
-# ---------------------------------------------------------------- the table is whole
-
-
 def test_every_route_has_an_entry_and_every_text_of_it_is_attacked(attacked):
     with serving(attacked.folder_of_table()) as server:
-        routes = routes_of(server)
-        parameters = parameters_of(server)
-        models = models_of(server)
-    assert routes == set(ENTRIES), "give each route an entry in route_table.py"
-    for route, entry in ENTRIES.items():
-        assert set(PARAMETER.findall(route[1])) == set(entry.names), route
+        routes = route_table.routes_of(server)
+        parameters = route_table.parameters_of(server)
+        models = route_table.models_of(server)
+    assert routes == set(route_table.ENTRIES), "give each route an entry in route_table.py"
+    for route, entry in route_table.ENTRIES.items():
+        assert set(route_table.PARAMETER.findall(route[1])) == set(entry.names), route
         assert parameters.get(route, set()) <= set(entry.query), route
         assert models.get(route) in (None, entry.model), route
-    assert len(text_fields(ENTRIES["POST", "/api/videos"].model)) >= 5
+    assert len(route_table.text_fields(route_table.ENTRIES["POST", "/api/videos"].model)) >= 5
 
 
 @each_route()
-def test_the_valid_request_is_answered(guest, attacked, route):
+def test_the_valid_request_is_answered(client):
     """So what is refused below is refused for what is wrong with it."""
-    client = Client(guest, attacked, route)
-    status, headers, data = client.send()
+    status, _, data = client.send()
     assert status in client.entry.statuses, data
-    assert_nothing_leaks(attacked, headers, data)
-
-
-# ---------------------------------------------------------------- strangers
 
 
 @each_route()
@@ -200,13 +158,11 @@ def test_a_stranger_gets_nothing(stranger, attacked, guest, route):
     place."""
     client = Client(stranger, attacked, route)
     if not client.entry.needs_token:
-        client.names = attacked.names
-        status, headers, data = client.send(Authorization=None)
+        status, _, _ = client.send(Authorization=None)
         assert status in client.entry.statuses
-        assert_nothing_leaks(attacked, headers, data)
         return
     before = stored_rows(attacked.root / "open")
-    path = address(client.path, client.entry, client.names)
+    path = route_table.address(client.path, client.entry, client.names)
     joint = "&" if "?" in path else "?"
     tries = (
         {"Authorization": None},
@@ -224,16 +180,14 @@ def test_a_stranger_gets_nothing(stranger, attacked, guest, route):
         is_sent_to_login = status == 303 and headers["Location"] == "/login"
         assert status == 401 or is_sent_to_login, (attempt, data)
         assert "Set-Cookie" not in headers
-        assert_nothing_leaks(attacked, headers, data)
         assert str(attacked.root).encode() not in data
     assert stored_rows(attacked.root / "open") == before
 
 
 @each_route()
-def test_a_page_of_another_site_gets_nothing(guest, attacked, route, untouched):
+@pytest.mark.usefixtures("unchanged")
+def test_a_page_of_another_site_gets_nothing(guest, client):
     """Even where the browser sent the token along."""
-    client = Client(guest, attacked, route)
-    before = stored_rows(attacked.folder)
     tries = [
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
@@ -247,47 +201,38 @@ def test_a_page_of_another_site_gets_nothing(guest, attacked, route, untouched):
         {"Host": f"127.0.0.1:{guest.port}@evil.example"},
     ]
     for attempt in tries:
-        status, headers, data = client.send(**attempt)
+        status, _, data = client.send(**attempt)
         assert status == 403, (attempt, data)
-        assert_nothing_leaks(attacked, headers, data)
     if client.method not in ("GET", "HEAD"):
         opening = {"method": "GET", "path": f"/?token={guest.token}", "body": b""}
         _, headers, _ = client.send(**opening, Authorization=None)
         cookie = headers["Set-Cookie"].partition(";")[0]
         for word in (None, "", "annotate", "Studio"):
-            status, headers, data = client.send(X_Stepline=word, Authorization=None, Cookie=cookie)
+            status, _, data = client.send(X_Stepline=word, Authorization=None, Cookie=cookie)
             assert status == 400, (word, data)
-    assert stored_rows(attacked.folder) == before
-
-
-# ---------------------------------------------------------------- methods, framing, size
 
 
 def _methods_at(path):
     """The methods of every route that a request for an entry's path may reach."""
     methods = set()
-    for method, other in ENTRIES:
+    for method, other in route_table.ENTRIES:
         pattern = re.escape(other).replace(r"\{", "{").replace(r"\}", "}")
-        if re.fullmatch(PARAMETER.sub(".+", pattern), path):
+        if re.fullmatch(route_table.PARAMETER.sub(".+", pattern), path):
             methods.add(method)
     return methods | ({"HEAD"} if "GET" in methods else set())
 
 
 @each_route()
-def test_a_wrong_method_does_nothing(guest, attacked, route, untouched):
-    client = Client(guest, attacked, route)
-    before = stored_rows(attacked.folder)
+@pytest.mark.usefixtures("unchanged")
+def test_a_wrong_method_does_nothing(client):
     for method in set(ALL_METHODS) - _methods_at(client.path):
-        status, headers, data = client.send(method=method, body=b"{}")
+        status, _, data = client.send(method=method, body=b"{}")
         assert status in REFUSALS, (method, data)
-        assert_nothing_leaks(attacked, headers, data)
-    assert stored_rows(attacked.folder) == before
 
 
 @each_route()
-def test_a_body_that_is_too_long_is_refused_unread(guest, attacked, route):
+def test_a_body_that_is_too_long_is_refused_unread(client):
     """By its length alone: no byte of it is sent, and the answer comes nevertheless."""
-    client = Client(guest, attacked, route)
     for length in (2**24 + 1, 2**50, "9" * 30, "-1", "²"):
         reply = client.raw(f"Content-Length: {length}", only_head=True)
         if reply == b"":  # the connection was closed
@@ -298,97 +243,66 @@ def test_a_body_that_is_too_long_is_refused_unread(guest, attacked, route):
 
 
 @each_route(lambda entry: entry.model)
-def test_a_body_that_makes_no_sense_is_refused(guest, attacked, route, untouched):
-    client = Client(guest, attacked, route)
-    before = stored_rows(attacked.folder)
+@pytest.mark.usefixtures("unchanged")
+def test_a_body_that_makes_no_sense_is_refused(client):
     tries = (
-        b"",
-        b"null",
-        b"[]",
-        b"{",
-        b'"a"',
-        b"NaN",
-        b"\xff\xfe{}",
-        b"[" * 100_000,
-        b'{"a":' * 5000,
-        b'{"by": "a", "by": "b"}',
-        b"1" * 10_000,
-        b"x" * (2**20),
+        *(b"", b"null", b"[]", b"{", b'"a"', b"NaN", b"\xff\xfe{}", b'{"by": "a", "by": "b"}'),
+        *(b"[" * 100_000, b'{"a":' * 5000, b"1" * 10_000, b"x" * (2**20)),
     )
     for body in tries:
-        status, headers, data = client.send(body=body)
+        status, _, data = client.send(body=body)
         assert status in REFUSALS, (body[:20], data)
         assert b"\n" not in data
-        assert_nothing_leaks(attacked, headers, data)
-    assert stored_rows(attacked.folder) == before
-
-
-# ---------------------------------------------------------------- paths
 
 
 @each_route(lambda entry: entry.names)
-def test_no_name_in_the_path_leads_elsewhere(guest, attacked, route, untouched):
-    client = Client(guest, attacked, route)
+@pytest.mark.usefixtures("unchanged")
+def test_no_name_in_the_path_leads_elsewhere(client):
     valid = client.send(method="GET")[2] if client.method == "GET" else None
-    before = stored_rows(attacked.folder)
     for parameter in client.entry.names:
         for name in ENCODED_PATHS:
-            path = address(client.path, client.entry, client.names, **{parameter: name})
-            status, headers, data = client.send(path=quote(path, safe="/%?=&.~-+{}"))
+            path = route_table.address(client.path, client.entry, client.names, **{parameter: name})
+            status, _, data = client.send(path=quote(path, safe="/%?=&.~-+{}"))
             # A page of the studio is the same whatever video it is to show.
-            is_the_page = status == 200 and data == valid and route[1].count("/") == 2
+            is_the_page = status == 200 and data == valid and client.path.count("/") == 2
             assert status in REFUSALS or is_the_page, (name, status, data[:200])
-            assert_nothing_leaks(attacked, headers, data)
-    assert stored_rows(attacked.folder) == before
 
 
 @each_route(lambda entry: entry.query)
-def test_no_text_of_a_query_leads_elsewhere(guest, attacked, route, untouched):
-    client = Client(guest, attacked, route)
-    before = stored_rows(attacked.folder)
+@pytest.mark.usefixtures("unchanged")
+def test_no_text_of_a_query_leads_elsewhere(attacked, client):
     for name in client.entry.query:
         for text in HOSTILE_TEXTS:
             text = text.replace("{secret}", str(attacked.secret))
             query = client.entry.query | {name: text.encode("utf-8", "replace").decode()}
-            path = address(client.path, client.entry, client.names, query=query)
-            status, headers, data = client.send(path=path)
+            path = route_table.address(client.path, client.entry, client.names, query=query)
+            status, _, data = client.send(path=path)
             assert status in (200, *REFUSALS), (name, text[:40], data)
-            assert_nothing_leaks(attacked, headers, data)
-    assert stored_rows(attacked.folder) == before
 
 
 @each_route(lambda entry: entry.model)
-def test_no_text_of_a_body_leads_elsewhere(guest, attacked, route, untouched):
+def test_no_text_of_a_body_leads_elsewhere(guest, attacked, client, untouched):
     """Each text of the body's model in turn; what is taken in changes nothing but the library."""
-    client = Client(guest, attacked, route)
-    valid = with_names(client.entry.body, client.names)
-    for place in text_fields(client.entry.model):
+    valid = route_table.with_names(client.entry.body, client.names)
+    for place in route_table.text_fields(client.entry.model):
         for text in HOSTILE_TEXTS:
             text = text.replace("{secret}", str(attacked.secret))
-            body = json.dumps(with_value(valid, place, text)).encode()
-            status, headers, data = client.send(body=body)
+            body = json.dumps(route_table.with_value(valid, place, text)).encode()
+            status, _, data = client.send(body=body)
             assert status in (*client.entry.statuses, *REFUSALS), (place, text[:40], data)
-            assert_nothing_leaks(attacked, headers, data)
             reply = json.loads(data) if status in (200, 201) and data else {}
             if isinstance(reply.get("job"), int):  # its words are tried below, in one job
                 guest.ask("POST", f"/api/jobs/{reply['job']}/cancel", "")
-    _clear(guest, attacked)
-
-
-def _clear(guest, attacked):
-    """End what a test has begun, as far as the API has it."""
-    for job in guest.read("/api/jobs")["jobs"]:
+    for job in guest.read("/api/jobs")["jobs"]:  # what the test has begun, as far as the API has it
         if job["state"] in ("waiting", "running"):
             guest.ask("POST", f"/api/jobs/{job['id']}/cancel", "")
 
 
 @each_route(lambda entry: set(entry.names.values()) & OTHER_IDS)
-def test_ids_of_another_library_are_unknown_here(guest, attacked, route, untouched):
-    client = Client(guest, attacked, route)
+def test_ids_of_another_library_are_unknown_here(attacked, client, untouched):
     client.names = attacked.names | attacked.other_names
-    status, headers, data = client.send()
+    status, _, data = client.send()
     assert status in (400, 404), data
-    assert_nothing_leaks(attacked, headers, data)
 
 
 def test_a_job_takes_hostile_words_for_words(guest, attacked, untouched):

@@ -61,31 +61,23 @@ def packed(coding, body):
     return answer
 
 
+def lie(head, piece):
+    """What comes after the line of the status: a head, and a piece again and again."""
+    return lambda status: endless(b"HTTP/1.1 " + status + b"\r\n" + head, piece)()
+
+
+CHUNKS, MUCH = b"Transfer-Encoding: chunked\r\n\r\n", b"x" * 65536
 # name: what comes after the request, from its status; each is more than any honest server sends.
 LIES = {
-    "a body without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\n\r\n<html>", b"x" * 65536
-    )(),
-    "chunks without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n<html>\r\n",
-        b"10000\r\n" + b"x" * 65536 + b"\r\n",
-    )(),
-    "a chunk's length without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x" * 65536
-    )(),
-    "trailers without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
-        b"X: " + b"x" * 60000 + b"\r\n",
-    )(),
+    "a body without end": lie(b"\r\n<html>", MUCH),
+    "chunks without end": lie(CHUNKS + b"6\r\n<html>\r\n", b"10000\r\n" + MUCH + b"\r\n"),
+    "a chunk's length without end": lie(CHUNKS + b"1;", MUCH),
+    "trailers without end": lie(CHUNKS + b"0\r\n", b"X: " + b"x" * 60000 + b"\r\n"),
     "a gzip bomb": packed("gzip", bomb),
     "a bomb in a bomb": packed("gzip, gzip", lambda: gzip.compress(bomb())),
-    "a status line without end": lambda _: endless(b"HTTP/1.1 200 ", b"x" * 65536)(),
-    "headers without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\n", b"X: " + b"x" * 1000 + b"\r\n"
-    )(),
-    "a header without end": lambda status: endless(
-        b"HTTP/1.1 " + status + b"\r\nX: ", b"x" * 65536
-    )(),
+    "a status line without end": lambda _: endless(b"HTTP/1.1 200 ", MUCH)(),
+    "headers without end": lie(b"", b"X: " + b"x" * 1000 + b"\r\n"),
+    "a header without end": lie(b"X: ", MUCH),
     "interim answers without end": lambda _: endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 999)(),
 }
 
@@ -154,11 +146,8 @@ def test_a_link_that_lies_ends_in_one_line(lie, tmp_path):
         yield next(pieces).replace(b"\r\n", b"\r\nContent-Type: text/html\r\n", 1)
         yield from pieces
 
-    with (
-        LyingServer(lambda: page(b"200 OK")) as server,
-        little_memory(),
-        pytest.raises(MediaError) as caught,
-    ):
+    lying = LyingServer(lambda: page(b"200 OK"))
+    with lying as server, little_memory(), pytest.raises(MediaError) as caught:
         for link in find_links(f"{server.url}/page", tmp_path, settings):
             fetch_link(link, tmp_path)
     assert "\n" not in str(caught.value)
@@ -167,11 +156,9 @@ def test_a_link_that_lies_ends_in_one_line(lie, tmp_path):
 def test_a_page_is_not_read_whole_beyond_its_limit():
     """However much a video may have."""
     limits = LinkLimits(LinkSettings(private=True))
-    with (
-        LyingServer(endless(OK + b"\r\n", b"x" * 65536)) as server,
-        open_url(server.url, limits) as answer,
-        pytest.raises(MediaError, match="more than 64 MiB for one page"),
-    ):
+    endless_page = LyingServer(endless(OK + b"\r\n", b"x" * 65536))
+    refused = pytest.raises(MediaError, match="more than 64 MiB for one page")
+    with endless_page as server, open_url(server.url, limits) as answer, refused:
         answer.read()
     assert MAX_WHOLE_BYTES == 64 * MIB
 
@@ -198,8 +185,6 @@ def test_a_server_that_drips_headers_is_left_in_time():
         open_url(server.url, limits)
 
 
-# ---------------------------------------------------------------- webhooks
-
 QUICK = LinkSettings(private=True, seconds=5.0)
 
 
@@ -223,10 +208,9 @@ def told(outbox, url):
 def test_a_redirect_is_not_a_receipt_of_a_webhook(outbox, code):
     with serve() as elsewhere, serve() as server:
         elsewhere.pages["/"] = b"thanks"
-        head = (
-            f"HTTP/1.1 {code} Elsewhere\r\nLocation: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n"
-        )
-        with LyingServer(lambda: iter([head.encode()])) as hook:
+        place = f"Location: {elsewhere.url}/\r\nContent-Length: 0\r\n\r\n"
+        head = f"HTTP/1.1 {code} Elsewhere\r\n{place}".encode()
+        with LyingServer(lambda: iter([head])) as hook:
             fault = told(outbox, hook.url)
         assert elsewhere.asked == []
         assert server.asked == []

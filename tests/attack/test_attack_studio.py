@@ -11,6 +11,7 @@ import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from starlette.exceptions import HTTPException
@@ -60,9 +61,6 @@ def wait_until(fact):
         time.sleep(0.02)
 
 
-# ---------------------------------------------------------------- what a record names
-
-
 @pytest.mark.parametrize("name", [".stepline-studio.sqlite", "v0.json", "secret", "video.mp4"])
 def test_a_record_gives_out_no_file_that_is_not_a_video(folder, tmp_path, name):
     keys = tmp_path / "keys"
@@ -82,9 +80,8 @@ def test_a_record_gives_out_no_file_that_is_not_a_video(folder, tmp_path, name):
 def test_a_video_of_any_name_is_given_where_the_record_has_its_bytes(folder):
     (folder / "v0.mp4").rename(folder / "film")
     set_path(folder, "film")
-    corrected = CorrectedLibrary(folder)
-    found = corrected.media_file(LEMONADE, corrected.record(LEMONADE).video)
-    corrected.close()
+    with closing(CorrectedLibrary(folder)) as corrected:
+        found = corrected.media_file(LEMONADE, corrected.record(LEMONADE).video)
     assert found == folder / "film"
 
 
@@ -92,10 +89,9 @@ def test_a_file_elsewhere_that_is_not_a_video_is_not_even_read(folder, tmp_path,
     (tmp_path / "secret").write_bytes(PRECIOUS)
     set_path(folder, tmp_path / "secret", sha256=sha256(tmp_path / "secret"))
     (folder / "v0.mp4").unlink()
-    corrected = CorrectedLibrary(folder)
-    corrected.digest_of = lambda path: pytest.fail(f"{path} is read")
-    assert corrected.media_file(LEMONADE, corrected.record(LEMONADE).video) is None
-    corrected.close()
+    with closing(CorrectedLibrary(folder)) as corrected:
+        corrected.digest_of = lambda path: pytest.fail(f"{path} is read")
+        assert corrected.media_file(LEMONADE, corrected.record(LEMONADE).video) is None
 
 
 def test_a_link_to_a_record_elsewhere_is_not_a_record_of_the_library(folder, tmp_path, small_video):
@@ -103,12 +99,8 @@ def test_a_link_to_a_record_elsewhere_is_not_a_record_of_the_library(folder, tmp
     (folder / "link.json").symlink_to(other / "v0.json")
     (folder / "own.json").symlink_to(folder / "v0.json")
     for allowed, titles in (((), 2), ((other,), 3)):
-        corrected = CorrectedLibrary(folder, allowed)
-        assert len(corrected.videos()) == titles
-        corrected.close()
-
-
-# ---------------------------------------------------------------- shared folders
+        with closing(CorrectedLibrary(folder, allowed)) as corrected:
+            assert len(corrected.videos()) == titles
 
 
 def test_copies_that_an_earlier_version_shared_are_neither_videos_nor_answers(folder, server):
@@ -122,18 +114,13 @@ def test_copies_that_an_earlier_version_shared_are_neither_videos_nor_answers(fo
     assert find_videos([folder]) == [folder / "v0.mp4"]
 
 
-# ---------------------------------------------------------------- a record that was made again
-
-
 def made_again(folder):
     """Give the record other steps by the same ids, as a new run may."""
     record = read_record(folder / "v0.json")
     texts = [step.text for step in record.steps][::-1]
-    steps = [
-        step.model_copy(update={"text": text})
-        for step, text in zip(record.steps, texts, strict=True)
-    ]
-    write_record(record.model_copy(update={"steps": tuple(steps)}), folder / "v0.json")
+    pairs = zip(record.steps, texts, strict=True)
+    steps = tuple(step.model_copy(update={"text": text}) for step, text in pairs)
+    write_record(record.model_copy(update={"steps": steps}), folder / "v0.json")
 
 
 def test_an_edit_of_a_record_that_was_made_again_is_a_conflict(folder, server):
@@ -153,12 +140,8 @@ def test_an_edit_of_a_record_that_was_made_again_is_a_conflict(folder, server):
     # the answer was lost, and the page sends it again
     assert server.ask("POST", f"{PLACE}/corrections", body)[0].status == 200
     assert server.read(f"{PLACE}/record")["revision"] == 1
-
-
-def test_a_record_that_was_written_again_the_same_is_the_same(folder, server):
-    stamp = server.read(f"{PLACE}/record")["stamp"]
-    os.utime(folder / "v0.json", (1, 1))
-    assert server.read(f"{PLACE}/record")["stamp"] == stamp
+    os.utime(folder / "v0.json", (1, 1))  # written again the same
+    assert server.read(f"{PLACE}/record")["stamp"] == current["stamp"]
 
 
 def test_two_first_corrections_of_two_records_are_a_conflict(folder):
@@ -174,9 +157,6 @@ def test_two_first_corrections_of_two_records_are_a_conflict(folder):
         mine.correct(LEMONADE, second)
     mine.close()
     theirs.close()
-
-
-# ---------------------------------------------------------------- nobody waits
 
 
 def test_no_one_waits_while_a_video_is_hashed(folder, tmp_path, monkeypatch):
@@ -231,9 +211,6 @@ def test_a_file_that_cannot_be_read_has_no_digest(tmp_path, caplog):
     assert digests.get(tmp_path) is None  # nobody begins any more
 
 
-# ---------------------------------------------------------------- uploads that nobody ends
-
-
 def begin(server, size=100):
     reply, data = server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": size})
     return reply.status, json.loads(data).get("upload")
@@ -286,9 +263,6 @@ def test_simultaneous_uploads_have_room_together(server, monkeypatch):
     assert [begin(server, size)[0] for _ in range(4)] == [201, 201, 201, 507]
 
 
-# ---------------------------------------------------------------- what grows with the past
-
-
 def test_a_correction_and_an_upload_read_nothing_of_those_before(folder, monkeypatch):
     rows_read = []
     read_rows = LibraryDatabase.rows
@@ -315,9 +289,6 @@ def test_a_correction_and_an_upload_read_nothing_of_those_before(folder, monkeyp
         assert counts[-1] <= counts[2], counts
 
 
-# ---------------------------------------------------------------- passwords
-
-
 def test_simultaneous_right_passwords_all_let_in():
     password = Password("open sesame")
     with ThreadPoolExecutor(8) as threads:  # more than the wrong ones that it bears
@@ -339,9 +310,6 @@ def test_simultaneous_wrong_passwords_are_counted():
     assert sorted(answers) == [False] * 5 + [429] * 15
 
 
-# ---------------------------------------------------------------- live runs
-
-
 def test_a_long_line_of_a_log_does_not_stop_the_stream(tmp_path, caplog):
     log = tmp_path / "run.events.jsonl"
     first = b'{"event": "begun"}\n'
@@ -354,11 +322,8 @@ def test_a_long_line_of_a_log_does_not_stop_the_stream(tmp_path, caplog):
             told.append(event)
 
     asyncio.run(asyncio.wait_for(follow(), 60))
-    assert told == [
-        "retry: 2000\n\n",
-        'data: {"event": "begun"}\n\n',
-        'data: {"event": "step"}\n\n',
-    ]
+    events = (f'data: {{"event": "{name}"}}\n\n' for name in ("begun", "step"))
+    assert told == ["retry: 2000\n\n", *events]
     assert caplog.text.count("is left out") == 1
 
 
@@ -402,14 +367,10 @@ def test_no_settings_are_read_from_a_library(folder, opened_files, monkeypatch, 
     monkeypatch.chdir(folder)
     with serving(folder) as running:
         assert running.read("/api/search?q=lemons")["moments"]
-    tools = LibraryTools(folder)
-    assert tools.search_moments("lemons").moments
-    tools.close()
-    for command in (
-        ("search", folder, "lemons"),
-        ("curate", "corrections", folder, "--export", folder / "out"),
-    ):
-        stepline(*command)
+    with closing(LibraryTools(folder)) as tools:
+        assert tools.search_moments("lemons").moments
+    stepline("search", folder, "lemons")
+    stepline("curate", "corrections", folder, "--export", folder / "out")
     assert any(path.endswith("v0.json") for path in opened_files)
     assert [path for path in opened_files if path.endswith(names)] == []
 

@@ -54,9 +54,6 @@ def assert_refused(studio, *words):
         assert word in text
 
 
-# ---------------------------------------------------------------- two studios
-
-
 def test_a_second_studio_is_refused_until_the_first_was_killed(folder, stepline):
     with StudioProcess(folder) as first:
         assert correct(first, 0)[0] == 200
@@ -89,9 +86,6 @@ def test_of_studios_that_begin_together_one_serves(folder):
             process.kill()
             process.wait()
             process.stderr.close()
-
-
-# ---------------------------------------------------------------- disks
 
 
 def test_a_library_on_a_read_only_disk_is_refused_in_a_line(folder):
@@ -135,9 +129,6 @@ def test_a_disk_that_fills_up_loses_no_answer_and_says_what_to_do(folder, tmp_pa
         reply, data = studio.ask("POST", "/api/share", {"ids": [video_id("v0.json")]})
         assert reply.status in (200, 409), data  # it is written where temporary files are
         assert kept_ids(studio) == answered
-
-
-# ---------------------------------------------------------------- memory
 
 
 def test_a_job_that_memory_ends_fails_in_a_line_and_the_studio_lives(folder, small_video):
@@ -185,9 +176,6 @@ def test_a_limit_of_addresses_ends_in_a_line_or_not_at_all(folder, size):
         assert kept_ids(studio) == ["c0"]
 
 
-# ---------------------------------------------------------------- another user
-
-
 @pytest.fixture
 def open_folder(small_video):
     """A library that every user can reach, as pytest's own folders are not."""
@@ -218,9 +206,6 @@ def test_one_who_owns_the_library_needs_no_other_right(open_folder):
 def test_one_who_may_only_read_the_library_is_refused_in_a_line(open_folder):
     studio = StudioProcess(open_folder, prefix=other_user(), variables=NO_HOME)
     assert_refused(studio, "cannot be written", "take a copy")
-
-
-# ---------------------------------------------------------------- clocks
 
 
 def test_a_clock_that_jumps_loses_no_edit_no_upload_and_no_job(folder, tmp_path, small_video):

@@ -20,38 +20,20 @@ from stepline.records import Amount, Material, Record, Span, Step, Video
 from stepline.storage import write_record
 
 PANCAKES = {
-    "anna": (
-        "crack two eggs into a bowl",
-        "whisk the eggs with 1 cup of milk",
-        "sift 2 cups of flour into the bowl",
-        "melt butter in a hot pan",
-        "pour the batter into the pan",
-        "flip the pancake over",
-    ),
-    "ben": (
-        "break the eggs into a mixing bowl",
-        "pour in milk and beat with the eggs",
-        "add 3 cups of flour to the bowl",
-        "heat butter in the frying pan",
-        "ladle batter into the frying pan",
-        "turn the pancake to the other side",
-        "serve with maple syrup",
-    ),
+    "anna": """crack two eggs into a bowl, whisk the eggs with 1 cup of milk,
+        sift 2 cups of flour into the bowl, melt butter in a hot pan, pour the batter into the pan,
+        flip the pancake over""",
+    "ben": """break the eggs into a mixing bowl, pour in milk and beat with the eggs,
+        add 3 cups of flour to the bowl, heat butter in the frying pan,
+        ladle batter into the frying pan, turn the pancake to the other side,
+        serve with maple syrup""",
     # the butter first
-    "cleo": (
-        "melt some butter in a pan",
-        "crack three eggs into a bowl",
-        "sift 4 cups of flour into the bowl",
-        "pour batter into the hot pan",
-        "flip the pancake over",
-    ),
+    "cleo": """melt some butter in a pan, crack three eggs into a bowl,
+        sift 4 cups of flour into the bowl, pour batter into the hot pan, flip the pancake over""",
 }
-TYRE = (
-    "loosen the wheel nuts with a wrench",
-    "lift the car with a jack",
-    "take the flat tyre off",
-    "put the spare wheel on",
-)
+PANCAKES = {id: tuple(map(str.strip, text.split(","))) for id, text in PANCAKES.items()}
+TYRE = ("loosen the wheel nuts with a wrench", "lift the car with a jack")
+TYRE += ("take the flat tyre off", "put the spare wheel on")
 
 
 def make_record(id, texts, materials=()):
@@ -85,10 +67,9 @@ def comparison(records):
 
 @pytest.fixture
 def folder(records, tmp_path):
-    for record in records:
-        write_record(record, tmp_path / "out" / f"{record.id}.json")
-    (tmp_path / "out" / "notes.json").write_text("[]")
-    return tmp_path / "out"
+    folder = write_folder(tmp_path / "records", records)
+    (folder / "notes.json").write_text("[]")
+    return folder
 
 
 def step_with(comparison, text):
@@ -101,22 +82,16 @@ def step_with(comparison, text):
 @pytest.mark.parametrize("texts", [(0, 0, 1), (3, 3, 0), (4, 4, 3), (5, 5, 4)])
 def test_one_act_in_three_wordings_is_one_step(comparison, texts):
     wordings = [PANCAKES[id][row] for id, row in zip(PANCAKES, texts, strict=True)]
-    assert len({step_with(comparison, text).id for text in wordings}) == 1
-    step = step_with(comparison, wordings[0])
-    assert step.videos == 3
-    assert step.share == 1.0
-    assert step.common
+    (step, *others) = (step_with(comparison, text) for text in wordings)
+    assert {other.id for other in others} == {step.id}
+    assert (step.videos, step.share, step.common) == (3, 1.0, True)
 
 
-def test_what_one_video_does_is_not_common(comparison):
-    step = step_with(comparison, "serve with maple syrup")
-    assert step.videos == 1
-    assert not step.common
-
-
-def test_every_step_of_every_video_is_in_the_procedure_once(comparison):
+def test_every_step_of_every_video_is_in_the_procedure_once_and_common_or_not(comparison):
     places = [(o.video, o.step) for step in comparison.steps for o in step.occurrences]
     assert len(places) == len(set(places)) == sum(map(len, PANCAKES.values()))
+    step = step_with(comparison, "serve with maple syrup")
+    assert (step.videos, step.common) == (1, False)
 
 
 def test_a_video_of_something_else_is_left_out_with_its_reason(comparison):
@@ -204,20 +179,16 @@ def test_a_second_record_of_an_id_is_left_out(records):
     assert [video.reason for video in result.left_out] == ["another record has the same id"]
 
 
-def test_no_common_step_is_an_error_with_its_cure(comparison):
+def test_no_common_step_is_an_error_with_its_cure(comparison, records):
     steps = tuple(step.model_copy(update={"common": False}) for step in comparison.steps)
     with pytest.raises(SettingsError, match="compare.common_share"):
         to_lines(comparison.model_copy(update={"steps": steps}))
-
-
-def test_a_share_of_one_keeps_what_all_do(records):
+    # a share of one keeps what all do
     strict = compare(records, CompareSettings(common_share=1.0))
     assert {step.videos for step in strict.common_steps} == {3}
 
 
 def test_matches_in_order_have_the_greatest_sum(records):
-    import numpy as np
-
     # step 0 likes group 1 best, but then step 1 would have none before it
     cosines = np.array([[0.7, 0.8], [0.1, 0.9]], dtype=np.float32)
     assert match_in_order(cosines, 0.5) == {0: 0, 1: 1}
@@ -270,9 +241,8 @@ def test_a_folder_without_records_is_one_line(tmp_path, stepline):
 
 
 def test_a_likeness_of_one_joins_only_equal_words(records):
-    settings = CompareSettings(
-        step_likeness=1.0, moved_likeness=1.0, repeated_likeness=1.0, rounds=1
-    )
+    likeness = dict.fromkeys(("step_likeness", "moved_likeness", "repeated_likeness"), 1.0)
+    settings = CompareSettings(**likeness, rounds=1)
     apart = compare(records[:3], settings)
     assert len(apart.steps) >= sum(map(len, PANCAKES.values())) - 2
 
@@ -297,9 +267,8 @@ DAMAGE = {
 
 
 def test_damaged_records_are_named_in_warnings_the_result_and_the_exit_code(
-    records, tmp_path, stepline
+    folder, tmp_path, stepline
 ):
-    folder = write_folder(tmp_path / "library", records)
     names = [f"zoe {kind}" for kind in sorted(DAMAGE)]
     for name in names:
         (folder / f"{name}.json").write_bytes(DAMAGE[name.removeprefix("zoe ")])
@@ -343,10 +312,7 @@ def test_a_second_task_in_the_folder_is_named_with_the_cure(records):
 
 
 @pytest.mark.parametrize("name", ["comparison.json", "comparison.html"])
-def test_a_comparison_that_someone_else_wrote_is_not_written_over(
-    records, tmp_path, stepline, name
-):
-    folder = write_folder(tmp_path / "library", records)
+def test_a_comparison_that_someone_else_wrote_is_not_written_over(folder, tmp_path, stepline, name):
     out = tmp_path / "out"
     assert stepline("compare", folder, "--out", out).exit_code == 0
     assert stepline("compare", folder, "--out", out).exit_code == 0  # its own files
@@ -357,16 +323,14 @@ def test_a_comparison_that_someone_else_wrote_is_not_written_over(
     assert (out / name).read_text() == "[1]"
 
 
-def test_a_record_that_is_called_comparison_is_not_written_over(records, tmp_path, stepline):
-    folder = write_folder(tmp_path / "library", records)
+def test_a_record_that_is_called_comparison_is_not_written_over(folder, stepline):
     (folder / "anna.json").rename(folder / "comparison.json")
     before = (folder / "comparison.json").read_bytes()
     assert stepline("compare", folder, "--out", folder).exit_code == 1
     assert (folder / "comparison.json").read_bytes() == before
 
 
-def test_as_texts_writes_over_no_file_that_the_run_reads(records, tmp_path, stepline):
-    folder = write_folder(tmp_path / "library", records)
+def test_as_texts_writes_over_no_file_that_the_run_reads(records, folder, tmp_path, stepline):
     video, settings = tmp_path / "elsewhere.mp4", tmp_path / "s.toml"
     video.write_bytes(b"a video")
     settings.write_text("compare.rounds = 1")
@@ -387,9 +351,8 @@ def test_as_texts_writes_over_no_file_that_the_run_reads(records, tmp_path, step
         assert stepline("compare", folder, *more).exit_code == 0
 
 
-def test_a_path_that_no_disk_takes_ends_no_comparison(records, tmp_path, stepline):
+def test_a_path_that_no_disk_takes_ends_no_comparison(records, folder, tmp_path, stepline):
     long = records[0].video.model_copy(update={"path": "/" + "a" * 5000})
-    folder = write_folder(tmp_path / "library", records)
     write_record(records[0].model_copy(update={"video": long}), folder / "anna.json")
     for number, path in enumerate(("/" + "a" * 5000, "a\x00b")):
         video = records[1].video.model_copy(update={"path": path})

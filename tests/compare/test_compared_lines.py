@@ -153,9 +153,8 @@ def test_a_live_run_announces_the_lines_with_their_kinds(comparison):
     graph = task_graph(comparison)
     events = []
     log = SimpleNamespace(steps={})
-    spoken = SpokenSteps(
-        log, lambda what, **fields: events.append(fields), StepsSettings(), graph.lines, graph
-    )
+    said = (log, lambda what, **fields: events.append(fields), StepsSettings())
+    spoken = SpokenSteps(*said, graph.lines, graph)
     spoken.announce_lines()
     assert tuple(event["text"] for event in events) == graph.lines
     assert tuple(event["kind"] for event in events) == graph.kinds
@@ -167,9 +166,8 @@ def test_a_record_of_a_graph_is_another_one_than_of_its_lines(comparison, small_
     alone = Request(small_video, "small", texts=graph.lines)
     with_graph = Request(small_video, "small", texts=graph.lines, graph=graph)
     assert "graph" not in describe_inputs(alone, settings, Networks())["inputs"]
-    assert describe_inputs(with_graph, settings, Networks()) != describe_inputs(
-        alone, settings, Networks()
-    )
+    described = describe_inputs(with_graph, settings, Networks())
+    assert described != describe_inputs(alone, settings, Networks())
 
 
 def test_python_takes_a_graph_as_texts(comparison, tmp_path):

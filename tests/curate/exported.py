@@ -21,45 +21,24 @@ def record(number):
     """A video of two sentences and two steps, the second without a span, the first from a text
     base."""
     id = f"v{number:02}"
+    told = (("First slice the lemons.", 1.0, 0.75), ("Thanks for watching!", 9.0, None))
     sentences = tuple(
-        Sentence(text=text, span=Span(start, start + 2), shown=shown)
-        for text, start, shown in (
-            ("First slice the lemons.", 1.0, 0.75),
-            ("Thanks for watching!", 9.0, None),
-        )
+        Sentence(text=text, span=Span(start, start + 2), shown=shown) for text, start, shown in told
     )
-    steps = (
-        Step(
-            id="1",
-            text="slice the lemons",
-            spans=(Span(2.0, 4.5), Span(7.0, 8.0)),
-            at=3.0,
-            status="placed",
-            score=0.5,
-            sources=(0,),
-            source_text="Slice lemons.",
-            licence="CC BY-SA 4.0",
-        ),
-        Step(id="2", text="squeeze", status="not_found", sources=(0,)),
-    )
+    shown = {"spans": (Span(2.0, 4.5), Span(7.0, 8.0)), "at": 3.0, "status": "placed", "score": 0.5}
+    base = {"source_text": "Slice lemons.", "licence": "CC BY-SA 4.0"}
+    about = {"duration": 12.0 + number, "title": f"Tea | {number}", "task": "Make Tea"}
+    models = {"asr": "whisper-tiny.en", "writer": "extractive", "vision": "conse"}
     return Record(
         id=id,
-        video=Video(
-            id=id,
-            path=f"/home/somebody/{id}.mp4",
-            duration=12.0 + number,
-            title=f"Tea | {number}",
-            task="Make Tea",
-        ),
+        video=Video(id=id, path=f"/home/somebody/{id}.mp4", **about),
         transcript=Transcript(language="en", sentences=sentences, recogniser="whisper-tiny.en"),
-        steps=steps,
+        steps=(
+            Step(id="1", text="slice the lemons", sources=(0,), **shown, **base),
+            Step(id="2", text="squeeze", status="not_found", sources=(0,)),
+        ),
         dropped=(Rejected(what="step", text="hello", reason="it is no step"),),
-        models={
-            "asr": "whisper-tiny.en",
-            "writer": "extractive",
-            "vision": "conse",
-            "grounding": {"a": 1},
-        },
+        models={**models, "grounding": {"a": 1}},
     )
 
 
@@ -68,22 +47,15 @@ def contents(tmp_path, count=5, **others):
     folder = tmp_path / "gathered-features"
     if not folder.exists():
         with FeatureWriter(folder) as writer:
-            for number in range(count):
-                if number != 1:
-                    writer.add(
-                        f"v{number:02}",
-                        np.full((3, 2), number, np.float32),
-                        rate=1.0,
-                        backbone="conse",
-                    )
+            for number in (0, *range(2, count)) if count else ():
+                values = np.full((3, 2), number, np.float32)
+                writer.add(f"v{number:02}", values, rate=1.0, backbone="conse")
     ids = [f"v{number:02}" for number in range(count)] + list(LEFT_OUT)
+    video = "/home/somebody/videos/{}.mp4"
     return DatasetContents(
         records=lambda: (record(number) for number in range(count)),
         left_out=LEFT_OUT,
-        items={
-            id: VideoItem(id, f"/home/somebody/videos/{id}.mp4", path=f"{id}.mp4", title=id)
-            for id in ids
-        },
+        items={id: VideoItem(id, video.format(id), path=f"{id}.mp4", title=id) for id in ids},
         stages=STAGES,
         settings={
             "probe": {"media": 1},

@@ -13,88 +13,56 @@ from stepline.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "examples" / "cluster"
 COUNT = {"type": "integer", "minimum": 0}
+TEXT, SWITCH = {"type": "string"}, {"type": "boolean"}
 NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
 QUANTITY = {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(m|Ki|Mi|Gi|Ti)?$"}
-NAMED = {
-    "type": "object",
-    "required": ["name"],
-    "properties": {"name": NAME},
-    "additionalProperties": False,
-}
 
 
 def closed(required, **optional):
     """A schema of an object that has no other fields. required: its fields that must be there."""
-    return {
-        "type": "object",
-        "required": list(required),
-        "properties": {**required, **optional},
-        "additionalProperties": False,
-    }
+    properties = {**required, **optional}
+    shape = {"type": "object", "required": list(required), "properties": properties}
+    return {**shape, "additionalProperties": False}
 
 
 def many(schema, least=1):
     return {"type": "array", "items": schema, "minItems": least}
 
 
-STRINGS = {
-    "type": "object",
-    "additionalProperties": {"type": "string"},
-}  # numbers of a start parameter are strings, too
+NAMED = closed({"name": NAME})
+STRINGS = {"type": "object", "additionalProperties": TEXT}  # numbers of a start parameter, too
 AMOUNTS = closed({"cpu": QUANTITY, "memory": QUANTITY})
 CONTAINER = closed(
-    {
-        "name": NAME,
-        "image": {"type": "string"},
-        "resources": closed({"requests": AMOUNTS, "limits": AMOUNTS}),
-    },
-    env=many(closed({"name": {"type": "string"}, "value": {"type": "string"}})),
+    {"name": NAME, "image": TEXT, "resources": closed({"requests": AMOUNTS, "limits": AMOUNTS})},
+    env=many(closed({"name": TEXT, "value": TEXT})),
     envFrom=many(closed({"secretRef": NAMED})),
     volumeMounts=many(closed({"name": NAME, "mountPath": {"type": "string", "pattern": "^/"}})),
 )
+TOLERATION = {"operator": {"enum": ["Exists", "Equal"]}, "effect": {"enum": ["NoSchedule"]}}
 POD = closed(
     {"containers": many(CONTAINER)},
     terminationGracePeriodSeconds=COUNT,
-    tolerations=many(
-        closed(
-            {
-                "key": {},
-                "operator": {"enum": ["Exists", "Equal"]},
-                "effect": {"enum": ["NoSchedule"]},
-            }
-        )
-    ),
+    tolerations=many(closed({"key": {}, **TOLERATION})),
     volumes=many(closed({"name": NAME, "emptyDir": closed({"sizeLimit": QUANTITY})})),
 )
 GROUP = {"rayStartParams": STRINGS, "template": closed({"spec": POD})}
+WORKERS = {"groupName": NAME, "minReplicas": COUNT, "maxReplicas": COUNT, **GROUP}
+MODES = {"enum": ["Conservative", "Default", "Aggressive"]}
 RAY_CLUSTER = closed(
-    {"rayVersion": {"type": "string"}, "headGroupSpec": closed(GROUP)},
-    enableInTreeAutoscaling={"type": "boolean"},
-    autoscalerOptions=closed(
-        {},
-        upscalingMode={"enum": ["Conservative", "Default", "Aggressive"]},
-        idleTimeoutSeconds=COUNT,
-    ),
-    workerGroupSpecs=many(
-        closed(
-            {"groupName": NAME, "minReplicas": COUNT, "maxReplicas": COUNT, **GROUP}, replicas=COUNT
-        )
-    ),
+    {"rayVersion": TEXT, "headGroupSpec": closed(GROUP)},
+    enableInTreeAutoscaling=SWITCH,
+    autoscalerOptions=closed({}, upscalingMode=MODES, idleTimeoutSeconds=COUNT),
+    workerGroupSpecs=many(closed(WORKERS, replicas=COUNT)),
 )
-RAY_JOB = closed(
-    {
-        "apiVersion": {"const": "ray.io/v1"},
-        "kind": {"const": "RayJob"},
-        "metadata": NAMED,
-        "spec": closed(
-            {"entrypoint": {"type": "string"}, "rayClusterSpec": RAY_CLUSTER},
-            backoffLimit=COUNT,
-            shutdownAfterJobFinishes={"type": "boolean"},
-            ttlSecondsAfterFinished=COUNT,
-            submitterConfig=closed({}, backoffLimit=COUNT),
-        ),
-    }
+SPEC = closed(
+    {"entrypoint": TEXT, "rayClusterSpec": RAY_CLUSTER},
+    backoffLimit=COUNT,
+    shutdownAfterJobFinishes=SWITCH,
+    ttlSecondsAfterFinished=COUNT,
+    submitterConfig=closed({}, backoffLimit=COUNT),
 )
+KIND = {"apiVersion": {"const": "ray.io/v1"}, "kind": {"const": "RayJob"}}
+RAY_JOB = closed({**KIND, "metadata": NAMED, "spec": SPEC})
 
 
 def checked_command(words):

@@ -24,11 +24,8 @@ def films(tmp_path, monkeypatch):
 
 
 def test_a_run_says_what_went_through_and_status_reports_it_again(films, stepline):
-    asked = (
-        "curate",
-        films / "films",
-        *option_words(recipe=films / "fake.toml", out=films / "out", workers=1),
-    )
+    options = option_words(recipe=films / "fake.toml", out=films / "out", workers=1)
+    asked = ("curate", films / "films", *options)
     done = stepline(*asked)
     assert done.exit_code == 0, done.output
     assert done.stdout.strip() == str(films / "out")
@@ -36,11 +33,8 @@ def test_a_run_says_what_went_through_and_status_reports_it_again(films, steplin
     assert "error: c: read: ZeroDivisionError: by nothing" in done.stderr
     assert "2 of 4 videos went through, 2 left out or failed, 0 not taken" in done.stderr
     again = stepline(*asked, "--json")
-    assert {key: json.loads(again.stdout)[key] for key in ("videos", "failed", "refused")} == {
-        "videos": 4,
-        "failed": 2,
-        "refused": 0,
-    }
+    counts = {key: json.loads(again.stdout)[key] for key in ("videos", "failed", "refused")}
+    assert counts == {"videos": 4, "failed": 2, "refused": 0}
     shown = stepline("curate", "status", films / "out")
     rows = {line.split()[0]: line.split()[1:4] for line in shown.stdout.splitlines()[1:6]}
     assert "no process works on it now" in shown.stdout

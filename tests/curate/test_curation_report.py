@@ -7,16 +7,13 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from click.testing import CliRunner
 from made_records import left_out, lost, record
 
-from stepline.cli import main
 from stepline.curate.report.counts import DatasetCounts, compute_means, describe_biases
 from stepline.curate.report.page import render_page
 from stepline.curate.report.write import collect_report, open_verdicts, write_report
 from stepline.curate.sampling import ReservoirSample, estimate_proportion
 from stepline.curate.settings import ReportSettings
-from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
 from stepline.review.answers import Answer
 from stepline.storage import write_parquet
@@ -49,10 +46,12 @@ def test_counts_of_one_kept_video_by_hand():
         "84.0",  # seven words in 5 s, per minute
         "60.0",
     ]
-    assert (counts.narration_shown.sums, counts.narration_shown.texts) == (
-        [pytest.approx(0.9)],
-        [2],
-    )
+    shown = counts.narration_shown
+    assert (shown.sums, shown.texts) == ([pytest.approx(0.9)], [2])
+    told = " ".join(describe_biases(counts))
+    assert "100 % of the videos have one language: en." in told
+    assert "67 % of the videos are left out" in told
+    assert "100 % of neighbouring steps are shown in another order" in told
 
 
 def test_each_stage_has_the_videos_that_it_left_out_by_reasons_without_numbers():
@@ -93,16 +92,6 @@ def test_some_are_the_same_in_any_order_and_all_are_as_likely():
     assert 15 <= times <= 45  # 30 expected, standard deviation 5
 
 
-def test_biases_follow_from_the_counts():
-    counts = DatasetCounts()
-    for each in RECORDS:
-        counts.add(each)
-    told = " ".join(describe_biases(counts))
-    assert "100 % of the videos have one language: en." in told
-    assert "67 % of the videos are left out" in told
-    assert "100 % of neighbouring steps are shown in another order" in told
-
-
 @pytest.mark.parametrize(
     ("records", "sections"),
     [([], 5), ([left_out("a", "silent")], 5), ([record("bare")], 6), (RECORDS, 6)],
@@ -134,14 +123,19 @@ def test_the_page_fetches_nothing_and_knows_no_other_script():
     assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
 
 
-def test_a_report_is_written_from_what_a_run_left(tmp_path):
-    data = tmp_path / "dataset" / "data"
+def written(out, **shards):
+    """Write shards of a dataset, and return the folder of the run."""
+    data = out / "dataset" / "data"
     data.mkdir(parents=True)
-    write_parquet(RECORDS[:1], data / "train-0.parquet")
-    write_parquet(RECORDS[1:], data / "left_out-0.parquet")
-    (tmp_path / "run.json").write_text(
-        json.dumps({"stages": ["probe", "transcribe"], "source": None})
-    )
+    for name, records in shards.items():
+        write_parquet(records, data / f"{name}-0.parquet")
+    return out
+
+
+def test_a_report_is_written_from_what_a_run_left(tmp_path):
+    written(tmp_path, train=RECORDS[:1], left_out=RECORDS[1:])
+    run = {"stages": ["probe", "transcribe"], "source": None}
+    (tmp_path / "run.json").write_text(json.dumps(run))
     report = write_report(RemotePath(str(tmp_path)), SETTINGS)
     assert report.counts.kept_videos == 1
     assert [loss.stage for loss in report.losses] == ["source", "probe", "transcribe"]
@@ -150,51 +144,38 @@ def test_a_report_is_written_from_what_a_run_left(tmp_path):
     assert "1 of 3 videos" in html
 
 
-def test_no_dataset_is_an_error_that_says_so(tmp_path):
-    with pytest.raises(StoreError, match="no dataset yet"):
-        write_report(RemotePath(str(tmp_path)), SETTINGS)
-
-
 @pytest.fixture
 def out(tmp_path):
-    data = tmp_path / "dataset" / "data"
-    data.mkdir(parents=True)
     records = [
         record(f"v{n}", [(f"Chop {n}", 5.0, 0.9)], [(f"chop {n}", 5.0, 0.8)]) for n in range(3)
     ]
-    write_parquet([*records, left_out("mute", "nothing is said")], data / "all.parquet")
-    return tmp_path
+    return written(tmp_path, all=[*records, left_out("mute", "nothing is said")])
 
 
-def test_a_report_is_written_with_other_settings(out):
-    done = CliRunner().invoke(
-        main, ["curate", "report", str(out), "--set", "frames=false", "--set", "examples=2"]
-    )
+def test_a_report_is_written_with_other_settings(out, stepline):
+    settings = ("--set", "frames=false", "--set", "examples=2")
+    done = stepline("curate", "report", out, *settings)
     assert done.exit_code == 0, done.output
     assert "2 of 3 videos, drawn with seed 0" in (out / "report.html").read_text()
 
 
-def test_verdicts_of_two_people_give_the_table_and_their_agreement(out):
+def test_verdicts_of_two_people_give_the_table_and_their_agreement(out, stepline):
     folder = RemotePath(str(out))
     sample = write_report(folder, SETTINGS).sample
     verdicts = open_verdicts(folder)
     for who, word in (("ann", "aligned"), ("bob", "misplaced")):
         for text in sample.texts:
             verdicts.add(Answer(item=text.id, annotator=who, answer=word))
-    done = CliRunner().invoke(
-        main, ["curate", "audit", str(out), "--set", "frames=false", "--table"]
-    )
+    done = stepline("curate", "audit", out, "--set", "frames=false", "--table")
     assert done.exit_code == 0, done.output
-    assert (
-        "steps of the dataset           3  100.0 % [100.0, 100.0]  50.0 % [50.0, 50.0]"
-        in done.output
-    )
+    row = "steps of the dataset           3  100.0 % [100.0, 100.0]  50.0 % [50.0, 50.0]"
+    assert row in done.output
     assert "well aligned: Cohen's kappa 0.00 [0.00, 0.00] over 6 texts by ann, bob" in done.output
     assert "alignable: Cohen's kappa undefined over" in done.output  # nobody ever says no
     assert "ann, bob" in (out / "report.html").read_text()
 
 
-def test_an_audit_of_nothing_is_an_error_in_one_line(tmp_path):
-    done = CliRunner().invoke(main, ["curate", "audit", str(tmp_path), "--table"])
+def test_an_audit_of_nothing_is_an_error_in_one_line(tmp_path, stepline):
+    done = stepline("curate", "audit", tmp_path, "--table")
     assert done.exit_code == 1
     assert "no dataset yet" in done.output

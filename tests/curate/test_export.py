@@ -1,5 +1,6 @@
 import pytest
 from exported import LEFT_OUT, export, record
+from file_bytes import file_bytes
 from forget import forget_file_systems
 from s3_server import s3_server
 
@@ -14,111 +15,82 @@ from stepline.files.remote.settings import RemoteSettings
 from stepline.storage import read_parquet
 
 
-def files_of(folder):
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+def records_of(folder, part):
+    shards = sorted((folder / "data").glob(f"{part}-*"))
+    return shards, [each for shard in shards for each in read_parquet(shard)]
 
 
 def test_shards_hold_every_record_sorted_and_are_named_by_their_content(tmp_path):
     folder, told = export(tmp_path)
-    shards = sorted((folder / "data").glob("train-*"))
-    assert [shard.name[:20] for shard in shards] == [
-        f"train-{number:05}-of-00003"[:20] for number in range(3)
-    ]
-    assert all(shard.stem.rpartition("-")[2] == sha256(shard)[:16] for shard in shards)
-    records = [each for shard in shards for each in read_parquet(shard)]
+    shards, records = records_of(folder, "train")
+    for number, shard in enumerate(shards):
+        assert shard.stem == f"train-{number:05}-of-00003-{sha256(shard)[:16]}"
     assert [each.id for each in records] == ["v00", "v01", "v02", "v03", "v04"]
     whole = record(0)
-    assert records[0] == whole.model_copy(
-        update={"video": whole.video.model_copy(update={"path": "v00.mp4"})}
-    )
+    video = whole.video.model_copy(update={"path": "v00.mp4"})
+    assert records[0] == whole.model_copy(update={"video": video})
     assert (told["videos"], told["left_out"], told["steps"], told["steps_placed"]) == (5, 4, 10, 5)
-
-
-def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
-    folder, told = export(tmp_path)
-    records = [
-        each
-        for shard in sorted((folder / "data").glob("left_out-*"))
-        for each in read_parquet(shard)
-    ]
-    assert [each.id for each in records] == sorted(LEFT_OUT)
-    assert [each.dropped[0].text for each in records] == ["probe", "transcribe", "gather", "source"]
-    assert all(each.dropped[0].what == "video" for each in records)
-    count_stage_losses = {
-        fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]
-    }
-    assert count_stage_losses["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
-    assert count_stage_losses["probe"] == (8, 7, {"no picture in it can be seen": 1})
-    assert count_stage_losses["write"] == (6, 6, {})
-    assert count_stage_losses["export"] == (5, 5, {})
-
-
-def test_hugging_face_datasets_open_it(tmp_path):
-    datasets = pytest.importorskip("datasets", reason="needs the package datasets")
-    folder, _ = export(tmp_path)
-    files = {
-        "train": f"{folder}/data/train-*.parquet",
-        "left_out": f"{folder}/data/left_out-*.parquet",
-    }
-    found = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))
-    assert (found["train"].num_rows, found["left_out"].num_rows) == (5, 4)
-    row = found["train"][0]
-    assert row["step_texts"] == ["slice the lemons", "squeeze"]
-    assert (row["step_starts"], row["step_ends"], row["step_scores"]) == (
-        [2.0, None],
-        [4.5, None],
-        [0.5, None],
-    )
-    assert (row["sentence_texts"][0], row["sentence_shown"]) == (
-        "First slice the lemons.",
-        [0.75, None],
-    )
-    assert (row["path"], row["task"], row["language"], row["steps"]) == (
-        "v00.mp4",
-        "Make Tea",
-        "en",
-        2,
-    )
-    assert row["reason"] is None
-    assert found["left_out"][0]["reason"] == "no picture in it can be seen"
-    by_card = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
-    assert {name: split.num_rows for name, split in by_card.items()} == {"train": 5, "left_out": 4}
-
-
-def test_features_go_along_in_a_store_of_their_own(tmp_path):
-    folder, told = export(tmp_path)
     store = FeatureStore(folder / "features")
     assert list(store) == ["v00", "v02", "v03", "v04"]
     assert store.read("v03").values.tolist() == [[3.0, 3.0]] * 3
     assert told["with_features"] == 4
 
 
+def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
+    folder, told = export(tmp_path)
+    _, records = records_of(folder, "left_out")
+    assert [each.id for each in records] == sorted(LEFT_OUT)
+    assert [each.dropped[0].text for each in records] == ["probe", "transcribe", "gather", "source"]
+    assert all(each.dropped[0].what == "video" for each in records)
+    stages = {one["stage"]: (one["entered"], one["kept"], one["dropped"]) for one in told["stages"]}
+    assert stages["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
+    assert stages["probe"] == (8, 7, {"no picture in it can be seen": 1})
+    assert stages["write"] == (6, 6, {})
+    assert stages["export"] == (5, 5, {})
+
+
+def test_hugging_face_datasets_open_it(tmp_path):
+    datasets = pytest.importorskip("datasets", reason="needs the package datasets")
+    folder, _ = export(tmp_path)
+    files = {name: f"{folder}/data/{name}-*.parquet" for name in ("train", "left_out")}
+    found = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))
+    assert (found["train"].num_rows, found["left_out"].num_rows) == (5, 4)
+    row = found["train"][0]
+    assert row["step_texts"] == ["slice the lemons", "squeeze"]
+    assert row["step_starts"] == [2.0, None]
+    assert row["step_ends"] == [4.5, None]
+    assert row["step_scores"] == [0.5, None]
+    assert row["sentence_texts"][0] == "First slice the lemons."
+    assert row["sentence_shown"] == [0.75, None]
+    assert (row["path"], row["task"]) == ("v00.mp4", "Make Tea")
+    assert (row["language"], row["steps"], row["reason"]) == ("en", 2, None)
+    assert found["left_out"][0]["reason"] == "no picture in it can be seen"
+    by_card = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+    assert {name: split.num_rows for name, split in by_card.items()} == {"train": 5, "left_out": 4}
+
+
 def test_the_same_content_gives_the_same_bytes_and_another_gives_others(tmp_path):
     settings = ExportSettings(name="Tea", rows=2)
     first, _ = export(tmp_path, "a", settings=settings)
     second, _ = export(tmp_path, "b", settings=settings)
-    assert files_of(first) == files_of(second)
+    assert file_bytes(first) == file_bytes(second)
     (tmp_path / "other").mkdir()
     third, _ = export(tmp_path / "other", "c", count=6, settings=settings)
-    assert set(files_of(first)) != set(files_of(third))
+    assert set(file_bytes(first)) != set(file_bytes(third))
 
 
 def test_no_folder_of_this_machine_gets_into_a_dataset(tmp_path):
     folder, _ = export(tmp_path, settings=ExportSettings(rows=2))
     import pyarrow.parquet as parquet
 
-    for name, data in files_of(folder).items():
-        told = (
-            data
-            if not name.endswith(".parquet")
-            else str(parquet.read_table(folder / name).to_pylist()).encode()
-        )
+    for name, data in file_bytes(folder).items():
+        told = data
+        if name.endswith(".parquet"):
+            told = str(parquet.read_table(folder / name).to_pylist()).encode()
         for secret in (b"/home/somebody", b"/somewhere", b"/weights", str(tmp_path).encode()):
             assert secret not in told, name
-    assert remove_folders_from_paths(
-        {"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}
-    ) == {"a": ["clip:clip", "y.txt", "and so/or so", 3]}
+    settings = {"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}
+    assert remove_folders_from_paths(settings) == {"a": ["clip:clip", "y.txt", "and so/or so", 3]}
 
 
 def test_the_card_reports_counts_reasons_licences_and_how_to_load(tmp_path):
@@ -128,10 +100,8 @@ def test_the_card_reports_counts_reasons_licences_and_how_to_load(tmp_path):
     yaml = pytest.importorskip("yaml", reason="needs PyYAML")
     front = yaml.safe_load(head)
     assert (front["pretty_name"], front["license"], front["language"]) == ("Tea", "other", ["en"])
-    assert front["configs"][0]["data_files"][1] == {
-        "split": "left_out",
-        "path": "data/left_out-*.parquet",
-    }
+    second = {"split": "left_out", "path": "data/left_out-*.parquet"}
+    assert front["configs"][0]["data_files"][1] == second
     for piece in (
         "| videos | 5 (0.02 h",
         "| probe | 8 | 7 | no picture in it can be seen 1 |",
@@ -148,27 +118,24 @@ def test_the_card_reports_counts_reasons_licences_and_how_to_load(tmp_path):
 
 
 def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
-    cut = {"a": "2", "b": "3.5"}
     reasons = [
         StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s")
-        for id, second in cut.items()
+        for id, second in (("a", "2"), ("b", "3.5"))
     ]
     (_, probe, _) = count_stage_losses(reasons, 1, ("probe", "export"))
     assert (probe.entered, probe.passed, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
 
 
 def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
-    assert (
-        format_counts({"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}, 2)
-        == r"a \| b \`c\` \<img\> 2, d 1, 4 others"
-    )
+    counts = {"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}
+    assert format_counts(counts, 2) == r"a \| b \`c\` \<img\> 2, d 1, 4 others"
     assert format_counts({}) == "none"
 
 
 def test_a_dataset_of_no_video_can_be_loaded(tmp_path):
     folder, told = export(tmp_path, count=0)
-    (shard,) = (folder / "data").glob("train-*")
-    assert list(read_parquet(shard)) == []
+    shards, records = records_of(folder, "train")
+    assert (len(shards), records) == (1, [])
     assert told["videos"] == 0
     assert "| videos | 0 (" in (folder / "README.md").read_text()
 
@@ -179,7 +146,7 @@ def test_publishing_again_changes_nothing_and_removes_only_our_own_stale_files(t
     (place / "data/train-00000-of-00009-0000.parquet").write("stale")
     (place / "notes.txt").write("mine")
     publish_folder(folder, place)
-    assert {**files_of(folder), "notes.txt": b"mine"} == files_of(tmp_path / "out")
+    assert {**file_bytes(folder), "notes.txt": b"mine"} == file_bytes(tmp_path / "out")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
     publish_folder(folder, place)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
@@ -208,6 +175,6 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
             (place / found.name).fetch(tmp_path / "back" / found.name)
         faults.every = faults.slow_every = 0
         forget_file_systems()
-    assert files_of(tmp_path / "back") == files_of(folder)
+    assert file_bytes(tmp_path / "back") == file_bytes(folder)
     assert faults.failed > 5
     assert faults.slowed >= 1

@@ -19,9 +19,8 @@ def corpus(tmp_path):
     folder.mkdir()
     for number, thing in enumerate(THINGS):
         draw_video(folder / f"{thing}.mp4", seconds=16 + number)
-        told = CAPTIONS.replace("lemons", thing).replace(
-            "the juice", f"the {thing} and {number} cups of milk"
-        )
+        milk = f"the {thing} and {number} cups of milk"
+        told = CAPTIONS.replace("lemons", thing).replace("the juice", milk)
         (folder / f"{thing}.srt").write_text(told)
     return folder
 
@@ -29,9 +28,8 @@ def corpus(tmp_path):
 def asked_of(fleet, corpus, out, *more):
     settings = ['steps.writing.writer="llm"', f'steps.writing.llm.base_url="{fleet.url}"', *more]
     named = [f"stages={STAGES_ASKED}".replace("'", '"'), "engine.workers=2"]
-    return RunRequest(
-        load_recipe("howtostep", [*named, *settings]), str(out), STAGE_TABLE, str(corpus)
-    )
+    recipe = load_recipe("howtostep", [*named, *settings])
+    return RunRequest(recipe, str(out), STAGE_TABLE, str(corpus))
 
 
 @pytest.mark.slow
@@ -55,9 +53,6 @@ def written(out):
     """The steps' texts of a published dataset, by id."""
     import pyarrow.parquet as parquet
 
-    rows = [
-        row
-        for shard in sorted(out.glob("dataset/data/train-*"))
-        for row in parquet.read_table(shard).to_pylist()
-    ]
+    shards = sorted(out.glob("dataset/data/train-*"))
+    rows = [row for shard in shards for row in parquet.read_table(shard).to_pylist()]
     return {row["id"]: row["step_texts"] for row in rows}

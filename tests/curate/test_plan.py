@@ -5,9 +5,8 @@ from fake_stages import STAGES, recipe
 from stepline.curate.plan import Plan, task_key
 from stepline.curate.stage import VideoItem, input_files, resolve_stages
 
-ITEM = VideoItem(
-    "a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk"
-)
+STAMPS = {"stamp": "10-1", "captions_stamp": "3-1"}
+ITEM = VideoItem("a", video="a.mp4", captions="a.vtt", title="Whisk", **STAMPS)
 READ = STAGES["read"]
 
 
@@ -39,15 +38,12 @@ def test_what_a_recipe_says_of_its_engine_changes_no_key():
         Plan.from_recipe(one, resolve_stages(one, STAGES))
         for one in (recipe(workers=1, seconds=5.0), recipe(workers=7, engine="ray", memory=99))
     ]
+    first, second = (plan.dataset_key(STAGES["total"], [], ()) for plan in plans)
     assert plans[0].tasks_of(ITEM) == plans[1].tasks_of(ITEM)
-    assert plans[0].dataset_key(STAGES["total"], [], ()) == plans[1].dataset_key(
-        STAGES["total"], [], ()
-    )
+    assert first == second
 
 
-def test_a_librarys_next_minor_version_makes_again_what_it_computes_and_a_patch_nothing(
-    monkeypatch,
-):
+def test_a_librarys_minor_version_makes_again_what_it_computes_and_a_patch_nothing(monkeypatch):
     heard = replace(READ, libraries=lambda recipe: ("ctranslate2",))
     stages = {**STAGES, "read": heard}
     spoken, captioned = replace(ITEM, captions=None), ITEM
@@ -60,11 +56,8 @@ def test_a_librarys_next_minor_version_makes_again_what_it_computes_and_a_patch_
 
     # results of the time before libraries were in keys
     before = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES))
-    assert (
-        keys("4.8.5", spoken)
-        == keys("4.8.99", spoken)
-        == [task.key for task in before.tasks_of(spoken)]
-    )
+    old = [task.key for task in before.tasks_of(spoken)]
+    assert keys("4.8.5", spoken) == keys("4.8.99", spoken) == old
     # and all that rests on what was heard
     assert not set(keys("4.9.0", spoken)) & set(keys("4.8.5", spoken))
     assert keys("4.9.0", spoken) == keys("4.9.3", spoken)
@@ -79,7 +72,6 @@ def test_versions_that_keys_stand_for_are_those_of_libraries_that_stages_name():
     named = set()
     for overrides in ([], ["steps.vision.backbone=s3d"]):
         chosen = load_recipe("howtostep", overrides)
-        named |= {
-            library for stage in STAGE_TABLE.values() for library in stage.library_names(chosen)
-        }
+        stages = STAGE_TABLE.values()
+        named |= {library for stage in stages for library in stage.library_names(chosen)}
     assert named == set(KEYED_VERSIONS)

@@ -32,21 +32,14 @@ brake on,raise jack
 
 
 def htm_align(folder):
-    rows = [
-        [1, 5.0, 8.8, "pour the milk"],
-        [0, 10.5, 12.0, "I love this"],
-        [1, 20.0, 20.0, "stir it"],
-    ]
+    rows = [[1, 5.0, 8.8, "pour the milk"], [0, 10.5, 12.0, "I love this"], [1, 20, 20, "stir it"]]
     return write(folder / "htm_align.json", {"vidA": rows, "vidB": [[0, 1, 2, "hello"]]})
 
 
 def ht_step(folder):
     def video(subset, activity, *rows):
-        return {
-            "subset": subset,
-            "activity": activity,
-            "annotations": [{"id": i, "segment": s} for i, s in rows],
-        }
+        shown = [{"id": i, "segment": s} for i, s in rows]
+        return {"subset": subset, "activity": activity, "annotations": shown}
 
     annotations = {
         "v1": video("train", "Make A", (0, [3.0, 9.5]), (0, [20, 25.5]), (1, [30, 29])),
@@ -62,54 +55,31 @@ def ht_step(folder):
 def crosstask(folder):
     write(folder / "tasks_primary.txt", TASKS)
     rows = [(23521, "qLnTkIUO0so"), (16815, "bbb"), (16815, "ccc"), (999, "ddd")]
-    write(
-        folder / "videos.csv",
-        "".join(f"{task},{video},https://youtu.be/{video}\n" for task, video in rows),
-    )
+    lines = [f"{task},{video},https://youtu.be/{video}\n" for task, video in rows]
+    write(folder / "videos.csv", "".join(lines))
     write(folder / "videos_val.csv", "16815,bbb,https://youtu.be/bbb\n")
-    write(
-        folder / "annotations/23521_qLnTkIUO0so.csv",
-        "1,95.34,99.14\n3,136.0,144\n1,146.4,199.5\n9,1,2\n3,5,5\n",
-    )
+    shown = "1,95.34,99.14\n3,136.0,144\n1,146.4,199.5\n9,1,2\n3,5,5\n"
+    write(folder / "annotations/23521_qLnTkIUO0so.csv", shown)
     write(folder / "annotations/16815_bbb.csv", "2,10,20\n")
     return folder
 
 
 def coin(folder):
-    steps = [
-        ("373", [21.0, 22.0], "begin to run up"),
-        ("374", [23, 24], "jump"),
-        ("373", [25, 27], "begin to run up"),
-    ]
-    video = {
-        "duration": 26.795,
-        "class": "PractisePoleVault",
-        "start": 20,
-        "end": 26,
-        "subset": "training",
-        "recipe_type": 116,
-        "annotation": [{"id": i, "segment": s, "label": t} for i, s, t in steps],
-    }
+    run = "begin to run up"
+    steps = [("373", [21.0, 22.0], run), ("374", [23, 24], "jump"), ("373", [25, 27], run)]
+    video = {"duration": 26.795, "class": "PractisePoleVault", "start": 20, "end": 26}
+    video |= {"subset": "training", "recipe_type": 116}
+    video["annotation"] = [{"id": i, "segment": s, "label": t} for i, s, t in steps]
     return write(folder / "COIN.json", {"database": {"NLy71UrHElw": video}})
 
 
 def youcook2(folder):
-    def rows(*items):
-        return [{"id": i, "segment": s, "sentence": t} for i, (s, t) in enumerate(items)]
-
-    train = {
-        "subset": "training",
-        "duration": 241.62,
-        "recipe_type": "113",
-        "video_url": "u",
-        "annotations": rows(
-            ([90, 102], "spread margarine"), ([173, 174], "cut the sandwich"), ([240, 250], "eat")
-        ),
-    }
-    database = {
-        "GLd3aX16zBg": train,
-        "xHr8X2Wpmno": {**train, "subset": "validation", "duration": float("inf")},
-    }
+    told = ([90, 102], "spread margarine"), ([173, 174], "cut the sandwich"), ([240, 250], "eat")
+    rows = [{"id": i, "segment": s, "sentence": t} for i, (s, t) in enumerate(told)]
+    train = {"subset": "training", "duration": 241.62, "recipe_type": "113", "video_url": "u"}
+    train["annotations"] = rows
+    endless = {**train, "subset": "validation", "duration": float("inf")}
+    database = {"GLd3aX16zBg": train, "xHr8X2Wpmno": endless}
     return write(folder / "youcookii_annotations_trainval.json", {"database": database})
 
 
@@ -128,14 +98,8 @@ def sieve_swap(folder):
 
 
 def columns(folder, name):
-    texts = ["preheat the oven", " ", "mix"]
-    return write(
-        folder / name,
-        {
-            "a1": {"start": [1, 5, 4.5], "end": [9, 6, 4.5], "text": texts},
-            "a2": {"start": [], "end": [], "text": []},
-        },
-    )
+    one = {"start": [1, 5, 4.5], "end": [9, 6, 4.5], "text": ["preheat the oven", " ", "mix"]}
+    return write(folder / name, {"a1": one, "a2": {"start": [], "end": [], "text": []}})
 
 
 def howtostep(folder):
@@ -147,45 +111,28 @@ def howto100m(folder):
 
 
 def whenact(folder):
-    spoken = [
-        ["adding the onions", [20, 31], 0],
-        ["mash it", [0, 11], 0],
-        ["love you", [40, 45], 1],
-        ["mash it", [9, 9], 0],
-    ]
-    shown = [
-        ["add the onions", 2.2, 55.0],
-        ["mash it", 12.0, 12.0],
-        ["buy a car", 1, 2],
-        ["mash it", 14.0, 15.0],
-    ]
+    spoken = [["adding the onions", [20, 31], 0], ["mash it", [0, 11], 0]]
+    spoken += [["love you", [40, 45], 1], ["mash it", [9, 9], 0]]
+    shown = [["add the onions", 2.2, 55.0], ["mash it", 12.0, 12.0]]
+    shown += [["buy a car", 1, 2], ["mash it", 14.0, 15.0]]
     write(folder / "dict_all_annotations_ordered.json", {"1p0_1mini_1.mp4": shown})
-    return write(
-        folder / "mapped_actions_time_label.json",
-        {"1p0_1mini_1.mp4": spoken, "1p0_1mini_2.mp4": []},
-    )
+    clips = {"1p0_1mini_1.mp4": spoken, "1p0_1mini_2.mp4": []}
+    return write(folder / "mapped_actions_time_label.json", clips)
 
 
 def hirest(folder):
     def item(**changes):
+        bounds = [[50, 58], [58, 58]]
         steps = [
-            {"index": i, "heading": f"step {i}", "absolute_bounds": b}
-            for i, b in enumerate([[50, 58], [58, 58]])
+            {"index": i, "heading": f"step {i}", "absolute_bounds": b} for i, b in enumerate(bounds)
         ]
-        return {
-            "relevant": True,
-            "clip": True,
-            "v_duration": 207.08,
-            "bounds": [50, 121],
-            "steps": steps,
-        } | changes
+        usual = {"relevant": True, "clip": True, "v_duration": 207.08, "bounds": [50, 121]}
+        return usual | {"steps": steps} | changes
 
+    oatmeal, pancakes = "5V3dI2zp1xA.mp4", "TcB42a05yzg.mp4"
     queries = {
-        "Make Oatmeal": {
-            "5V3dI2zp1xA.mp4": item(),
-            "TcB42a05yzg.mp4": item(clip=False, bounds=[0, 0], steps=[]),
-        },
-        "Make Pancakes": {"5V3dI2zp1xA.mp4": item(steps=[]), "other.mp4": item(relevant=False)},
+        "Make Oatmeal": {oatmeal: item(), pancakes: item(clip=False, bounds=[0, 0], steps=[])},
+        "Make Pancakes": {oatmeal: item(steps=[]), "other.mp4": item(relevant=False)},
     }
     return write(folder / "all_data_val.json", queries)
 
@@ -199,20 +146,11 @@ def interactive_cooking(folder):
         ("Nice job, that was all.", 35.5, "feedback_finish_all"),
     ]
     texts, seconds, types = map(list, zip(*messages, strict=True))
-    row = {
-        "video_id": "1_7",
-        "activity_name": "Microwave Egg Sandwich",
-        "output_texts": texts,
-        "output_timestamps": seconds,
-        "output_types": types,
-        "output_actions": [""] * len(texts),
-        "remaining_plan": [["Whisk the eggs."]] * len(texts),
-    }
-    hasty = {
-        **row,
-        "video_id": "1_8",
-        "output_timestamps": [4.0, 15.5, 4.0, 33.0, 35.5],  # the second instruction at once
-    }
+    row = {"video_id": "1_7", "activity_name": "Microwave Egg Sandwich"}
+    row |= {"output_texts": texts, "output_timestamps": seconds, "output_types": types}
+    row |= {"output_actions": [""] * 5, "remaining_plan": [["Whisk the eggs."]] * 5}
+    # the second instruction at once
+    hasty = {**row, "video_id": "1_8", "output_timestamps": [4.0, 15.5, 4.0, 33.0, 35.5]}
     return write(folder / "main_test.json", [row, hasty])
 
 
@@ -224,45 +162,24 @@ def region(id, start, end, text, label="shown"):
 
 
 def label_studio(folder):
-    first = [
-        *region("1.0", 3.5, 9, "Fold"),
-        *region("2.0", 20, 25, "Fold"),
-        *region("x", 30, 29, "Press"),
-    ]
-    second = [*region("1.0", 1, 2, "Other")]
+    first = region("1.0", 3.5, 9, "Fold") + region("2.0", 20, 25, "Fold")
+    first += region("x", 30, 29, "Press")
     annotations = [
-        {"result": second},
+        {"result": region("1.0", 1, 2, "Other")},
         {"result": first, "ground_truth": True},
         {"result": [], "was_cancelled": True},
     ]
-    said = [
-        *region("1.0", 3, 4, "Glue it", label="said"),
-        {"id": "n", "type": "choices", "value": {"choices": ["ok"]}},
-    ]
+    said = region("1.0", 3, 4, "Glue it", label="said")
+    said.append({"id": "n", "type": "choices", "value": {"choices": ["ok"]}})
+    guessed = {"annotations": [], "predictions": [{"result": first}]}
     tasks = [
         {"data": {"id": "strip", "video": "/v/strip.mp4"}, "annotations": annotations},
         {"data": {"video": "b.mp4"}, "annotations": [{"result": said}]},
-        {
-            "data": {"id": "c", "video": "c.mp4"},
-            "annotations": [],
-            "predictions": [{"result": first}],
-        },
+        {"data": {"id": "c", "video": "c.mp4"}, **guessed},
     ]
     return write(folder / "label_studio.json", tasks)
 
 
-SAMPLES = {
-    "htm-align": htm_align,
-    "ht-step": ht_step,
-    "crosstask": crosstask,
-    "coin": coin,
-    "youcook2": youcook2,
-    "tasty": tasty,
-    "sieve-swap": sieve_swap,
-    "howtostep": howtostep,
-    "howto100m": howto100m,
-    "whenact": whenact,
-    "hirest": hirest,
-    "interactive-cooking": interactive_cooking,
-    "label-studio": label_studio,
-}
+FORMS = (htm_align, ht_step, crosstask, coin, youcook2, tasty, sieve_swap, howtostep, howto100m)
+FORMS += (whenact, hirest, interactive_cooking, label_studio)
+SAMPLES = {form.__name__.replace("_", "-"): form for form in FORMS}

@@ -18,26 +18,18 @@ def real_coin(data, folder):
             {"id": s["step_id"], "segment": s["segment"], "label": s["label"]}
             for s in video["steps"]
         ]
-        database[id] = {
-            **{key: video[key] for key in ("class", "duration", "subset")},
-            "annotation": rows,
-        }
+        known = {key: video[key] for key in ("class", "duration", "subset")}
+        database[id] = {**known, "annotation": rows}
     return write(folder / "COIN.json", {"database": database})
 
 
 def real_crosstask(data, folder):
-    tasks, rows = load(data / "crosstask/tasks.json.gz"), []
-    blocks = [
-        (
-            id,
-            task["task_full_name"],
-            "url",
-            str(len(task["step2headline"])),
-            ",".join(f"step {n}" for n in range(1, len(task["step2headline"]) + 1)),
-        )
-        for id, task in tasks.items()
-    ]
-    write(folder / "tasks_primary.txt", "\n\n".join("\n".join(block) for block in blocks) + "\n\n")
+    tasks, rows, blocks = load(data / "crosstask/tasks.json.gz"), [], []
+    for id, task in tasks.items():
+        count = len(task["step2headline"])
+        steps = ",".join(f"step {n}" for n in range(1, count + 1))
+        blocks.append("\n".join((id, task["task_full_name"], "url", str(count), steps)))
+    write(folder / "tasks_primary.txt", "\n\n".join(blocks) + "\n\n")
     for video in load(data / "crosstask/videos.json.gz").values():
         task, id = video["task_id"], video["video_id"]
         rows.append(f"{task},{id},https://youtu.be/{id}\n")
@@ -77,25 +69,14 @@ def real_hirest(data, folder):
             {"index": i, "heading": s["heading"], "absolute_bounds": s["segment"]}
             for i, s in enumerate(item["steps"])
         ]
-        video = {
-            "relevant": True,
-            "clip": True,
-            "v_duration": item["duration"],
-            "bounds": item["clip_bounds"],
-            "steps": steps,
-        }
-        splits.setdefault(item["split"], {}).setdefault(item["query"], {})[
-            item["video_id"] + ".mp4"
-        ] = video
+        video = {"relevant": True, "clip": True, "v_duration": item["duration"], "steps": steps}
+        video["bounds"] = item["clip_bounds"]
+        queries = splits.setdefault(item["split"], {}).setdefault(item["query"], {})
+        queries[item["video_id"] + ".mp4"] = video
     for split, queries in splits.items():
         write(folder / f"all_data_{split}.json", queries)
     return folder
 
 
-REAL = {
-    "coin": real_coin,
-    "crosstask": real_crosstask,
-    "youcook2": real_youcook2,
-    "whenact": real_whenact,
-    "hirest": real_hirest,
-}
+FORMS = (real_coin, real_crosstask, real_youcook2, real_whenact, real_hirest)
+REAL = {form.__name__.removeprefix("real_"): form for form in FORMS}

@@ -21,17 +21,11 @@ KEYS = st.sampled_from(
     ).split()
 )
 LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=8)
-    | st.just(10**400)
-    | st.just("\ud800")
-    | st.sampled_from(["00:01:20", "-1", "95.2s", "v_GLd3aX16zBg"])
+    *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+    st.sampled_from([10**400, "\ud800", "00:01:20", "-1", "95.2s", "v_GLd3aX16zBg"]),
 )
 TREES = st.recursive(
-    LEAVES,
+    st.one_of(LEAVES),
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=4), inner, max_size=4)
     ),
@@ -54,13 +48,9 @@ def told(action):
 def places(tree, path=()):
     """Yield the path of every value in a tree."""
     yield path
-    items = (
-        tree.items()
-        if isinstance(tree, dict)
-        else enumerate(tree)
-        if isinstance(tree, list)
-        else ()
-    )
+    items = tree.items() if isinstance(tree, dict) else ()
+    if isinstance(tree, list):
+        items = enumerate(tree)
     for key, value in items:
         yield from places(value, (*path, key))
 
@@ -116,11 +106,8 @@ def test_any_damage_to_a_text_file_is_read_or_refused(name, data):
         text = file.read_text()
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 20)))
-        file.write_text(
-            text[:start] + data.draw(st.text(max_size=6)) + text[end:],
-            encoding="utf-8",
-            errors="replace",
-        )
+        damaged = text[:start] + data.draw(st.text(max_size=6)) + text[end:]
+        file.write_text(damaged, encoding="utf-8", errors="replace")
         told(lambda: read(name, path))
 
 
@@ -132,9 +119,7 @@ def test_any_tree_of_predictions_is_read_or_refused(tree):
         path.write_text(json.dumps(tree))
         predictions = told(lambda: read_predictions(path))
     for segments in predictions.segments.values() if predictions else ():
-        assert all(
-            abs(row.start) < float("inf") and abs(row.end) < float("inf") for row in segments
-        )
+        assert all(max(abs(row.start), abs(row.end)) < float("inf") for row in segments)
         # an empty caption counts as a prediction
         assert all(isinstance(row.sentence, str) for row in segments)
 

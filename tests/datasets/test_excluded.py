@@ -23,14 +23,10 @@ def test_ids_come_from_the_datasets_own_files(tmp_path):
     rows = {"abcdefghijk": [[1, 0, 2, "stir"]], "bbbbbbbbbbb": [[1, 9, 2, "its span is reversed"]]}
     align.write_text(json.dumps(rows))
     tasty = tmp_path / "train.json"
-    tasty.write_text(
-        json.dumps(
-            {"v_abcdefghijk": {"duration": 9.0, "timestamps": [[0, 2]], "sentences": ["stir"]}}
-        )
-    )
-    found = collect_excluded(
-        [ExcludedSource("htm-align", align), ExcludedSource("tasty", tasty, ("train",))]
-    )
+    video = {"duration": 9.0, "timestamps": [[0, 2]], "sentences": ["stir"]}
+    tasty.write_text(json.dumps({"v_abcdefghijk": video}))
+    sources = [ExcludedSource("htm-align", align), ExcludedSource("tasty", tasty, ("train",))]
+    found = collect_excluded(sources)
     assert found.datasets == {"abcdefghijk": ("htm-align", "tasty"), "bbbbbbbbbbb": ("htm-align",)}
     assert found.counts() == {"htm-align": 2, "tasty": 1}
 
@@ -64,13 +60,8 @@ def htstep(tmp_path):
     folder.mkdir()
     head = "global_step_index,activity,step_index,variation,variation_index,headline,paragraph\n"
     (folder / "taxonomy.csv").write_text(head + "0,Make rice,0,none,1,Boil it.,\n")
-    splits = {
-        "train": ["t"],
-        "val_seen": ["s"],
-        "val_unseen": ["u"],
-        "test_seen": ["h1"],
-        "test_unseen": ["h2"],
-    }
+    splits = {"train": ["t"], "val_seen": ["s"], "val_unseen": ["u"]}
+    splits |= {"test_seen": ["h1"], "test_unseen": ["h2"]}
     (folder / "video_splits.json").write_text(json.dumps(splits))
     videos = {
         split: {"subset": split, "activity": "Make rice", "annotations": []} for split in splits
@@ -81,53 +72,40 @@ def htstep(tmp_path):
 
 
 def test_ht_steps_hidden_test_videos_are_always_in_it_and_its_training_videos_not(htstep):
-    assert sorted(collect_excluded([ExcludedSource("ht-step", htstep)]).datasets) == [
-        "h1",
-        "h2",
-        "s",
-        "u",
-    ]
+    hidden = collect_excluded([ExcludedSource("ht-step", htstep)]).datasets
+    assert sorted(hidden) == ["h1", "h2", "s", "u"]
     one = ExcludedSource("ht-step", htstep, ("val_seen",))
     assert sorted(collect_excluded([one]).datasets) == ["h1", "h2", "s"]
-    (htstep / "htm_test_input_headline.json").write_text(
-        json.dumps({"h3": {"step_headline": ["Boil it."]}})
-    )
+    headlines = {"h3": {"step_headline": ["Boil it."]}}
+    (htstep / "htm_test_input_headline.json").write_text(json.dumps(headlines))
     assert "h3" in collect_excluded([one])
 
 
 def test_a_split_that_is_not_there_or_that_no_one_is_scored_on_is_reported(
     stepline, htstep, tmp_path
 ):
-    (tmp_path / "train.json").write_text(
-        json.dumps({"a": {"duration": 9.0, "timestamps": [], "sentences": []}})
-    )
-    for given, reason in (
-        (
-            f"ht-step:val={htstep}",
-            "holds no split 'val'; it has test_seen, test_unseen, train, val_seen, val_unseen",
-        ),
-        (
-            f"tasty={tmp_path / 'train.json'}",
-            "no one is scored on its videos, all of split 'train'; tasty:train=",
-        ),
-    ):
+    def refused(given):
         result = stepline("curate", "excluded", given, "--out", tmp_path / "list.txt")
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-        assert reason in result.stderr
+        return result.stderr
+
+    train = tmp_path / "train.json"
+    train.write_text(json.dumps({"a": {"duration": 9.0, "timestamps": [], "sentences": []}}))
+    splits = "holds no split 'val'; it has test_seen, test_unseen, train, val_seen, val_unseen"
+    assert splits in refused(f"ht-step:val={htstep}")
+    unscored = "no one is scored on its videos, all of split 'train'; tasty:train="
+    assert unscored in refused(f"tasty={train}")
     (htstep / "video_splits.json").unlink()
-    result = stepline("curate", "excluded", f"ht-step={htstep}", "--out", tmp_path / "list.txt")
-    assert (
-        "no file states which videos are in the hidden test splits; put the release's video_splits.json"
-        in result.stderr
-    )
+    said = refused(f"ht-step={htstep}")
+    assert "no file states which videos are in the hidden test splits; put the release's" in said
+    assert "video_splits.json" in said
 
 
 def test_every_video_of_crosstask_may_be_drawn_for_a_test(stepline, tmp_path):
     from official_forms import crosstask
 
-    result = stepline(
-        "curate", "excluded", f"crosstask={crosstask(tmp_path)}", "--out", tmp_path / "list.txt"
-    )
+    source = f"crosstask={crosstask(tmp_path)}"
+    result = stepline("curate", "excluded", source, "--out", tmp_path / "list.txt")
     assert result.exit_code == 0, result.output
     assert "qLnTkIUO0so" in read_excluded([tmp_path / "list.txt"])
 

@@ -31,9 +31,8 @@ def test_every_published_form_of_predictions_gives_the_same_segments(tmp_path, t
 
 
 def test_pdvcs_prefix_is_left_out_as_from_the_annotations(tmp_path):
-    predictions = found(
-        tmp_path / "r.json", {"results": {"v_GLd3aX16zBg": [], "v_xHr8X2Wpmno": []}}
-    )
+    ids = {"v_GLd3aX16zBg": [], "v_xHr8X2Wpmno": []}
+    predictions = found(tmp_path / "r.json", {"results": ids})
     assert list(predictions.segments) == ["GLd3aX16zBg", "xHr8X2Wpmno"]
     assert predictions.rules == ('the "v_" before every id is left out, as from the annotations',)
     mixed = found(tmp_path / "r.json", {"results": {"v_LLLLLLLLLLL": [], "xHr8X2Wpmno": []}})
@@ -48,16 +47,13 @@ def test_the_score_of_a_segment_is_read_from_every_form(tmp_path):
 
 def test_odd_times_come_through_for_the_scorer_to_define(tmp_path):
     rows = [[5, 3, "reversed"], [-1, 2, "negative"], [4, 4, "empty"]]
-    assert found(tmp_path / "a.json", {"a": rows}).segments["a"] == tuple(
-        PredictedSegment(*row) for row in rows
-    )
+    segments = found(tmp_path / "a.json", {"a": rows}).segments["a"]
+    assert segments == tuple(PredictedSegment(*row) for row in rows)
 
 
 def test_a_video_without_segments_is_kept(tmp_path):
-    assert found(tmp_path / "r.json", {"results": {"a": [], "b": []}}).segments == {
-        "a": (),
-        "b": (),
-    }
+    two = found(tmp_path / "r.json", {"results": {"a": [], "b": []}})
+    assert two.segments == {"a": (), "b": ()}
     assert found(tmp_path / "r.json", {"results": {}}).segments == {}
 
 
@@ -66,9 +62,9 @@ def test_a_row_without_two_times_is_rejected_and_no_end_is_guessed(tmp_path, end
     rows = [{"text": "mix", "start": 1, "end": 2.5}, {"text": "pour", "start": 3, "end": end}]
     predictions = found(tmp_path / "a.json", {"a": rows})
     assert predictions.segments == {"a": ONE}
-    assert [(row.location, row.text, row.reason) for row in predictions.rejected] == [
-        (f"{tmp_path}/a.json: a[1]", "pour", "its start and end are not two times")
-    ]
+    (row,) = predictions.rejected
+    assert (row.location, row.text) == (f"{tmp_path}/a.json: a[1]", "pour")
+    assert row.reason == "its start and end are not two times"
     assert predictions.rules == ()
 
 
@@ -78,18 +74,14 @@ def test_a_broken_results_file_is_refused_since_its_parts_have_lost_their_video(
         found(tmp_path / "r.json", whole[:-6])
 
 
+EMPTY, MIX = {"sentence": "", "timestamp": [1, 2.5]}, {"sentence": "mix", "timestamp": [3, 4]}
+
+
 @pytest.mark.parametrize(
     "form",
     [
         {"a": [[1, 2.5, ""], [3, 4, "mix"]]},
-        {
-            "results": {
-                "a": [
-                    {"sentence": "", "timestamp": [1, 2.5]},
-                    {"sentence": "mix", "timestamp": [3, 4]},
-                ]
-            }
-        },
+        {"results": {"a": [EMPTY, MIX]}},
         {"a": {"timestamps": [[1, 2.5], [3, 4]], "sentences": [" ", "mix"]}},
     ],
 )
@@ -97,15 +89,12 @@ def test_a_segment_with_an_empty_text_stays_a_prediction_and_a_missing_text_does
     tmp_path, form
 ):
     predictions = found(tmp_path / "p.json", form)
-    assert predictions.segments == {
-        "a": (PredictedSegment(1, 2.5, ""), PredictedSegment(3, 4, "mix"))
-    }
+    kept = (PredictedSegment(1, 2.5, ""), PredictedSegment(3, 4, "mix"))
+    assert predictions.segments == {"a": kept}
     assert predictions.rejected == ()
     assert predictions.rules == ("1 segments have an empty text and stay as they are",)
-    assert (
-        found(tmp_path / "p.json", {"a": [[1, 2.5, None], [3, 4, "mix"]]}).rejected[0].reason
-        == "has no text"
-    )
+    (lost,) = found(tmp_path / "p.json", {"a": [[1, 2.5, None], [3, 4, "mix"]]}).rejected
+    assert lost.reason == "has no text"
 
 
 def record(id):
@@ -123,9 +112,8 @@ def test_steplines_own_records_are_read_from_files_folders_and_parquet(tmp_path)
     placed = (PredictedSegment(1.0, 2.5, "mix", 0.75),)
     folder = read_predictions(tmp_path / "out")
     assert folder.segments == {"a": placed, "b": placed}
-    assert [(row.text, row.reason) for row in folder.rejected] == [
-        ("wait", "has no span (status said_only)")
-    ] * 2
+    lost = [(row.text, row.reason) for row in folder.rejected]
+    assert lost == [("wait", "has no span (status said_only)")] * 2
     assert read_predictions(tmp_path / "all.parquet").segments == folder.segments
     assert read_predictions(tmp_path / "out" / "a.json").segments == {"a": placed}
 
@@ -154,9 +142,7 @@ def test_a_file_with_no_predictions_is_an_error_that_says_what_was_seen(tmp_path
 
 
 def test_unicode_comes_through(tmp_path):
-    assert (
-        found(tmp_path / "a.json", {"a": [[1, 2, "把水倒进去 🥣"]]}).segments["a"][0].sentence
-        == "把水倒进去 🥣"
-    )
+    (row,) = found(tmp_path / "a.json", {"a": [[1, 2, "把水倒进去 🥣"]]}).segments["a"]
+    assert row.sentence == "把水倒进去 🥣"
     spoiled = write(tmp_path / "b.json", '{"b": [[1, 2, "half \\ud800"], [1, 2.5, "mix"]]}')
     assert read_predictions(spoiled).segments == {"b": ONE}

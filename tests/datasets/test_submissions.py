@@ -3,13 +3,7 @@ import json
 import pytest
 from official_forms import write
 
-from stepline.datasets import (
-    read_predictions,
-    segments,
-    write_densevid,
-    write_htstep_grounding,
-    write_htstep_result,
-)
+from stepline import datasets
 from stepline.datasets.htstep import read_queries
 from stepline.errors import DatasetError
 from stepline.records import Record, Span, Step, Video
@@ -28,22 +22,23 @@ EMPTY = record(id="b")
 
 def test_densevid_results_are_read_back(tmp_path):
     path = tmp_path / "results.json"
-    write_densevid(segments([PLACED, EMPTY]), path)
-    assert json.loads(path.read_text())["results"]["a"][0] == {
-        "sentence": "Boil.",
-        "timestamp": [0.0, 3.5],
-    }
-    read = read_predictions(path).segments
+    datasets.write_densevid(datasets.segments([PLACED, EMPTY]), path)
+    first = json.loads(path.read_text())["results"]["a"][0]
+    assert first == {"sentence": "Boil.", "timestamp": [0.0, 3.5]}
+    read = datasets.read_predictions(path).segments
     assert {video: [row[:3] for row in rows] for video, rows in read.items()} == {
         "a": [(0.0, 3.5, "Boil."), (5.0, 9.0, "Stir.")],
         "b": [],
     }
 
 
-def test_ht_step_seconds_go_in_the_order_of_the_steps(tmp_path):
+def test_ht_step_seconds_go_in_the_order_of_the_steps_and_none_is_made_up(tmp_path):
     path = tmp_path / "result.json"
-    write_htstep_result([PLACED], path)
+    datasets.write_htstep_result([PLACED], path)
     assert json.loads(path.read_text()) == {"a": [6, 0]}
+    with pytest.raises(DatasetError, match="step 1 has no `at`"):
+        datasets.write_htstep_result([record(Step(id="1", text="Wait."))], tmp_path / "r.json")
+    assert not (tmp_path / "r.json").exists()
 
 
 def test_the_servers_headlines_are_read_in_its_order(tmp_path):
@@ -51,33 +46,19 @@ def test_the_servers_headlines_are_read_in_its_order(tmp_path):
     assert read_queries(path) == {"a": ("Stir.", "Boil.")}
 
 
-def test_a_step_without_a_second_is_not_given_one(tmp_path):
-    with pytest.raises(DatasetError, match="step 1 has no `at`"):
-        write_htstep_result([record(Step(id="1", text="Wait."))], tmp_path / "r.json")
-    assert not (tmp_path / "r.json").exists()
-
-
 def test_ht_step_grounding_has_a_row_per_span(tmp_path):
     path = tmp_path / "p.csv"
-    write_htstep_grounding([PLACED, EMPTY], path)
+    datasets.write_htstep_grounding([PLACED, EMPTY], path)
+    lines = ["video-id,t-start,t-end,label,score", "a,5.0,9.0,514,0.5", "a,1.0,2.0,514,0.5"]
+    assert path.read_text().splitlines()[:3] == lines
     assert len(path.read_text().splitlines()) == 1 + 3
-    assert path.read_text().splitlines()[:2] == [
-        "video-id,t-start,t-end,label,score",
-        "a,5.0,9.0,514,0.5",
-    ]
-    assert path.read_text().splitlines()[2] == "a,1.0,2.0,514,0.5"
 
 
 @pytest.mark.parametrize(
-    ("step", "message"),
-    [
-        (
-            Step(id="x", text="a", spans=(Span(0, 1),), score=0.5),
-            "step id 'x' is not a global_step_index",
-        ),
-        (Step(id="5", text="a", spans=(Span(0, 1),)), "step 5 has no score"),
-    ],
+    ("id", "score", "message"),
+    [("x", 0.5, "step id 'x' is not a global_step_index"), ("5", None, "step 5 has no score")],
 )
-def test_ht_step_grounding_needs_label_and_score(tmp_path, step, message):
+def test_ht_step_grounding_needs_label_and_score(tmp_path, id, score, message):
+    step = Step(id=id, text="a", spans=(Span(0, 1),), score=score)
     with pytest.raises(DatasetError, match=message):
-        write_htstep_grounding([record(step)], tmp_path / "p.csv")
+        datasets.write_htstep_grounding([record(step)], tmp_path / "p.csv")

@@ -4,13 +4,7 @@ import closed_forms
 import torch
 
 WIDTH, HEADS, LENGTHS, POINTS, QUERIES = 32, 4, (9, 5, 2), 2, 3
-NAMES = {  # ours: Lite-DETR's
-    "query": "query_proj",
-    "key": "key_proj",
-    "value": "value_proj",
-    "out": "output_proj",
-    "offsets": "sampling_offsets",
-}
+NAMES = ("query", "key", "value", "out", "offsets")
 
 
 def state():

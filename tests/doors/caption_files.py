@@ -3,31 +3,29 @@ more."""
 
 from stepline.datasets.predictions import PredictedSegment as Predicted
 
+# id -> seconds, and (start, end, sentence)
+VIDEOS = {
+    "v_aaaaaaaaaa1": (
+        90.5,
+        (3, 20.5, "chop the onion finely"),
+        (22, 41, "fry the onion in butter until it is soft"),
+        (50.25, 80, "add rice, and stir"),
+    ),
+    "v_bbbbbbbbbb2": (
+        60.0,
+        (0, 30, "whisk 2 eggs with milk"),
+        (30, 58, "pour the mix into a hot pan"),
+    ),
+    "v_cccccccccc3": (33.0, (5, 9, "season with salt and pepper")),
+    "v_dddddddddd4": (40.0, (1, 11, "knead the dough"), (20, 35, "let it rest")),
+}
 TRUTH = {
-    "v_aaaaaaaaaa1": {
-        "duration": 90.5,
-        "timestamps": [[3, 20.5], [22, 41], [50.25, 80]],
-        "sentences": [
-            "chop the onion finely",
-            "fry the onion in butter until it is soft",
-            "add rice, and stir",
-        ],
-    },
-    "v_bbbbbbbbbb2": {
-        "duration": 60.0,
-        "timestamps": [[0, 30], [30, 58]],
-        "sentences": ["whisk 2 eggs with milk", "pour the mix into a hot pan"],
-    },
-    "v_cccccccccc3": {
-        "duration": 33.0,
-        "timestamps": [[5, 9]],
-        "sentences": ["season with salt and pepper"],
-    },
-    "v_dddddddddd4": {
-        "duration": 40.0,
-        "timestamps": [[1, 11], [20, 35]],
-        "sentences": ["knead the dough", "let it rest"],
-    },
+    id: {
+        "duration": seconds,
+        "timestamps": [[start, end] for start, end, _ in rows],
+        "sentences": [text for *_, text in rows],
+    }
+    for id, (seconds, *rows) in VIDEOS.items()
 }
 PREDICTED = {
     "v_aaaaaaaaaa1": [

@@ -11,17 +11,17 @@ import numpy as np
 import torch
 
 
-def draw(name: str, count: int) -> np.ndarray:
+def draw(name, count):
     """Return count float64 numbers, uniform in [-1, 1), that belong to a name."""
     return np.random.RandomState(zlib.crc32(name.encode())).uniform(-1, 1, count)
 
 
-def rows(name: str, count: int, width: int) -> np.ndarray:
+def rows(name, count, width):
     """Return features (count, width) float32 that half precision holds exactly."""
     return draw(name, count * width).astype(np.float16).astype(np.float32).reshape(count, width)
 
 
-def weights(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+def weights(shapes):
     """Return the tensors of a network, each by its name and shape.
 
     Matrices are uniform up to 2 / sqrt(numbers per output), biases up to 0.2, other vectors from 0.8
@@ -37,3 +37,11 @@ def weights(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
         values = base + scale * draw(name, size)
         state[name] = torch.tensor(values.reshape(shape), dtype=torch.float32)
     return state
+
+
+def marked_rows(text):
+    """Return rows [alignable, start, end, text] of HTM-Align, from "1 2.0 9.0 a text | ..."."""
+    rows = (row.split(maxsplit=3) for row in text.split("|"))
+    return [
+        [int(shown), float(start), float(end), said.strip()] for shown, start, end, said in rows
+    ]

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
 
 from nasva_files import HT_STEP
 
@@ -21,7 +20,7 @@ SHOWN = {
 }
 
 
-def write_release(folder: Path) -> None:
+def write_release(folder):
     """Write annotations.json and taxonomy.csv."""
     folder.mkdir(exist_ok=True)
     tree = {}

@@ -3,7 +3,6 @@ HT-Step, CrossTask, WhisperX."""
 
 import csv
 import json
-from pathlib import Path
 
 import closed_forms
 import torch
@@ -12,28 +11,13 @@ WIDTH = 768  # InternVideo's; the code knows no other for it
 
 # HTM-Align: id -> seconds, rows of (alignable, start, end, text). Spans with whole and broken ends,
 # shorter than a row, over a row's edge, past the end, and a video that shows nothing.
+ONE = """1 2.0 9.0 chop the onion | 0 9.0 12.5 I love this pan | 1 12.25 20.75 fry it in butter |
+1 21.4 21.9 add the rice | 1 22.0 36.0 stir until it is soft | 1 5.5 30.5 keep the heat low"""
+TWO = """1 0 12 cut a board | 1 13.9 40.1 drill two holes | 0 41 44 my father had one |
+1 45 70 screw it to the wall | 1 0 64 wear gloves"""
 HTM_ALIGN = {
-    "aligned-one": (
-        37,
-        [
-            [1, 2.0, 9.0, "chop the onion"],
-            [0, 9.0, 12.5, "I love this pan"],
-            [1, 12.25, 20.75, "fry it in butter"],
-            [1, 21.4, 21.9, "add the rice"],
-            [1, 22.0, 36.0, "stir until it is soft"],
-            [1, 5.5, 30.5, "keep the heat low"],
-        ],
-    ),
-    "aligned-two": (
-        64,
-        [
-            [1, 0, 12, "cut a board"],
-            [1, 13.9, 40.1, "drill two holes"],
-            [0, 41, 44, "my father had one"],
-            [1, 45, 70, "screw it to the wall"],
-            [1, 0, 64, "wear gloves"],
-        ],
-    ),
+    "aligned-one": (37, closed_forms.marked_rows(ONE)),
+    "aligned-two": (64, closed_forms.marked_rows(TWO)),
     "aligned-three": (25, [[1, 3.2, 18.8, "knead the dough"]]),
     "talks-only": (30, [[0, 1, 5, "hello everyone"], [0, 6, 9, "see you"]]),
 }
@@ -59,51 +43,42 @@ CROSSTASK = {
 # WhisperX: id -> seconds, rows of (start, end, text): rows without a whole second, past the end of
 # the features, and ones that end after 1,200 s
 WHISPERX = {
-    "told-one": (
-        31,
-        [(0.0, 3.0, "first"), (3.1, 3.6, "short"), (4.25, 9.5, "then"), (20.0, 29.0, "last")],
-    ),
+    "told-one": (31, [(0, 3, "first"), (3.1, 3.6, "short"), (4.25, 9.5, "then"), (20, 29, "last")]),
     "told-two": (
         1230,
-        [
-            (5.0, 8.0, "early"),
-            (1190.5, 1199.5, "late"),
-            (1195.0, 1200.0, "cut"),
-            (1201, 1210, "no"),
-        ],
+        [(5, 8, "early"), (1190.5, 1199.5, "late"), (1195, 1200, "cut"), (1201, 1210, "no")],
     ),
     "told-three": (12, [(1.0, 2.5, "one"), (8.0, 15.0, "over the end")]),
 }
 
 
-def network_state(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+def network_state(shapes):
     """Return the weights that the released code's `Checkpointer` would store, without the fixed
     positions of seconds."""
-    return closed_forms.weights(
-        {name: shape for name, shape in shapes.items() if name != "visual_pos_enc.pe"}
-    )
+    known = {name: shape for name, shape in shapes.items() if name != "visual_pos_enc.pe"}
+    return closed_forms.weights(known)
 
 
-def text_rows(texts: list[str]) -> torch.Tensor:
+def text_rows(texts):
     """Return the vectors (K, WIDTH) of texts, one a text."""
     return torch.tensor([closed_forms.rows(text, 1, WIDTH)[0].tolist() for text in texts])
 
 
-def write_video(folder: Path, id: str, seconds: int) -> None:
+def write_video(folder, id, seconds):
     """Write the features of a video as HowTo100M's InternVideo rows are released: half precision."""
     folder.mkdir(parents=True, exist_ok=True)
     values = torch.tensor(closed_forms.rows(id, seconds, WIDTH)).half()
     torch.save(values, folder / f"{id}.pth.tar")
 
 
-def write_texts(folder: Path, id: str, texts: list[str], times: list[tuple[float, float]]) -> None:
+def write_texts(folder, id, texts, times):
     """Write the vectors of a video's texts as `extract_textualfeature.py` does."""
     folder.mkdir(parents=True, exist_ok=True)
     told = {"vid": id, "start": [s for s, _ in times], "end": [e for _, e in times]}
     torch.save(told | {"text": texts, "features": text_rows(texts)}, folder / f"{id}.pth")
 
 
-def write_corpus(folder: Path) -> None:
+def write_corpus(folder):
     """Write all of the files."""
     features = folder / "internvideo" / "part"
     for id, (seconds, marked) in HTM_ALIGN.items():
@@ -128,14 +103,13 @@ def write_corpus(folder: Path) -> None:
         write_texts(folder / "whisperx_text" / "part", id, texts, [(s, e) for s, e, _ in told])
 
 
-def _write_crosstask(folder: Path, features: Path) -> None:
+def _write_crosstask(folder, features):
     release = folder / "crosstask_release"
     (release / "annotations").mkdir(parents=True, exist_ok=True)
     blocks = []
     for task, (title, steps) in CROSSTASK_TASKS.items():
-        blocks.append(
-            f"{task}\n{title}\nhttps://www.wikihow.com/x\n{len(steps)}\n{','.join(steps)}\n"
-        )
+        page = "https://www.wikihow.com/x"
+        blocks.append(f"{task}\n{title}\n{page}\n{len(steps)}\n{','.join(steps)}\n")
     (release / "tasks_primary.txt").write_text("\n".join(blocks) + "\n")
     with open(release / "videos.csv", "w", newline="") as file:
         for id, (task, seconds, marked) in CROSSTASK.items():

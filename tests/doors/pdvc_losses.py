@@ -7,11 +7,11 @@ STEPS = {"pour": 3, "whisk": 1, "bake": 4}
 LAYERS, QUERIES, COUNTS = 2, 7, 6
 
 
-def made(name: str, rows: int, width: int) -> torch.Tensor:
+def made(name, rows, width):
     return torch.tensor(closed_forms.rows(name, rows, width), dtype=torch.float32)
 
 
-def outputs() -> dict[str, torch.Tensor]:
+def outputs():
     """Return logits (L, B, N), boxes (L, B, N, 2) and logits of counts (L, B, C)."""
     shape = (LAYERS, len(STEPS), QUERIES)
     size = LAYERS * len(STEPS)
@@ -22,11 +22,11 @@ def outputs() -> dict[str, torch.Tensor]:
     }
 
 
-def targets() -> list[torch.Tensor]:
+def targets():
     """Return the boxes (K, 2) of the steps of each video: center and length as fractions of it."""
     return [made(name, count, 2).sigmoid() for name, count in STEPS.items()]
 
 
-def rates() -> torch.Tensor:
+def rates():
     """Return the fraction of training videos with each number of steps (C,)."""
     return made("rates", 1, COUNTS)[0].softmax(dim=0)

@@ -92,13 +92,9 @@ def test_htm_align_has_the_authors_seconds_and_recall(run, files):
     found = {id: answer["seconds"] for id, answer in answers.items()}
     assert found.pop("talks-only")
     assert found == HTM_ALIGN_SECONDS
-    scored = run(
-        *("evaluate", "htm-align", "--json"),
-        predictions="htm.json",
-        reference="htm_align.json",
-        convention="nasva",
-    )
-    assert json.loads(scored)["metrics"]["R@1"]["value"] == pytest.approx(HTM_ALIGN_RECALL)
+    scored = {"predictions": "htm.json", "reference": "htm_align.json", "convention": "nasva"}
+    metrics = json.loads(run("evaluate", "htm-align", "--json", **scored))["metrics"]
+    assert metrics["R@1"]["value"] == pytest.approx(HTM_ALIGN_RECALL)
 
 
 def test_ht_step_has_the_authors_result_file(run, files):
@@ -121,12 +117,8 @@ def test_crosstask_has_the_authors_seconds_and_recalls(run, files):
     answers = json.loads((files / "crosstask.json").read_text())
     tasks = {id: task for id, (task, *_) in nasva_files.CROSSTASK.items()}
     assert answers == {f"{tasks[id]}_{id}": seconds for id, seconds in CROSSTASK_SECONDS.items()}
-    scored = run(
-        *("evaluate", "crosstask", "--json"),
-        predictions="crosstask.json",
-        reference="crosstask_release",
-        convention="each-all",
-    )
+    scored = {"predictions": "crosstask.json", "reference": "crosstask_release"}
+    scored = run("evaluate", "crosstask", "--json", **scored, convention="each-all")
     recall = sum(CROSSTASK_RECALLS.values()) / 2  # the mean over tasks
     assert json.loads(scored)["metrics"]["average R@1"]["value"] == pytest.approx(recall)
 

@@ -17,12 +17,7 @@ import pdvc_losses
 import pytest
 import torch
 
-from stepline.models.procx.inference import (
-    compute_caption_likelihood,
-    generate_captions,
-    propose,
-    select_proposals,
-)
+from stepline.models.procx import inference
 from stepline.models.procx.losses import compute_localization_losses
 from stepline.models.procx.matcher import Targets
 from stepline.models.procx.model import Predictions, ProcX
@@ -37,27 +32,22 @@ from stepline.models.procx.vocabulary import BEGIN_TOKEN, END_TOKEN, PAD_TOKEN
 
 EXPECTED = json.loads((Path(__file__).parent / "pdvc_numbers.json").read_text())
 MARKS = 3  # padding, begin and end; PDVC has one mark, 0, for all
-LAYERS = {
-    "attention.offsets": "sampling_offsets",
-    "attention.weights": "attention_weights",
-    "attention.value": "value_proj",
-    "attention.out": "output_proj",
-}
+LAYERS = {"offsets": "sampling_offsets", "weights": "attention_weights"}
+LAYERS |= {"value": "value_proj", "out": "output_proj"}
 
 
 def names():
     """Yield our name of each module and PDVC's."""
     for level in range(4):
-        yield from (
-            (f"pyramid.steps.{level}.{n}", f"base_encoder.input_proj.{level}.{n}") for n in (0, 1)
-        )
+        for n in (0, 1):
+            yield f"pyramid.steps.{level}.{n}", f"base_encoder.input_proj.{level}.{n}"
     yield "places.duration", "base_encoder.pos_embed.duration_embed_layer"
     yield "reference", "transformer.reference_points"
     for n in range(2):
         encoder, decoder = f"transformer.encoder.layers.{n}", f"transformer.decoder.layers.{n}"
         for ours, theirs in LAYERS.items():
-            yield f"encoder.{n}.{ours}", f"{encoder}.self_attn.{theirs}"
-            yield f"decoder.{n}.{ours}", f"{decoder}.cross_attn.{theirs}"
+            yield f"encoder.{n}.attention.{ours}", f"{encoder}.self_attn.{theirs}"
+            yield f"decoder.{n}.attention.{ours}", f"{decoder}.cross_attn.{theirs}"
         for part, place in (("encoder", encoder), ("decoder", decoder)):
             yield f"{part}.{n}.attention_norm", f"{place}.norm1"
             yield f"{part}.{n}.feed.feed.wide", f"{place}.linear1"
@@ -70,11 +60,10 @@ def names():
         yield f"heads.{n}.count", f"count_head.{n}"
         yield from ((f"heads.{n}.box.{2 * m}", f"bbox_head.{n}.layers.{m}") for m in range(3))
     attention = "caption_head.0.core"
-    yield "captioner.looking.offsets", f"{attention}.deformable_att.sampling_offsets"
-    yield "captioner.looking.value", f"{attention}.deformable_att.value_proj"
-    yield "captioner.looking.hint", f"{attention}.ctx2att"
-    yield "captioner.looking.hidden", f"{attention}.h2att"
-    yield "captioner.looking.share", f"{attention}.alpha_net"
+    looking = {"offsets": "deformable_att.sampling_offsets", "value": "deformable_att.value_proj"}
+    looking |= {"hint": "ctx2att", "hidden": "h2att", "share": "alpha_net"}
+    for ours, theirs in looking.items():
+        yield f"captioner.looking.{ours}", f"{attention}.{theirs}"
 
 
 def by_word(table):
@@ -86,12 +75,12 @@ def by_word(table):
 def state_of_pdvc(shapes):
     """Return the state dict of our network with PDVC's weights. shapes: of our network."""
     width = files.WIDTH
-    modules = dict(names())
-    theirs = {
-        f"{theirs}.{kind}": shapes[f"{ours}.{kind}"]
-        for ours, theirs in modules.items()
+    modules = {
+        f"{ours}.{kind}": f"{theirs}.{kind}"
+        for ours, theirs in names()
         for kind in ("weight", "bias")
     }
+    theirs = {theirs: shapes[ours] for ours, theirs in modules.items()}
     for n in range(2):
         attention = f"transformer.decoder.layers.{n}.self_attn.in_proj"
         theirs |= {f"{attention}_weight": (3 * width, width), f"{attention}_bias": (3 * width,)}
@@ -106,11 +95,7 @@ def state_of_pdvc(shapes):
         f"{head}.core.rnn.weight_hh_l0": (4 * width, width),
     }
     given = files.network_state(theirs)
-    state = {
-        f"{ours}.{kind}": given[f"{theirs}.{kind}"]
-        for ours, theirs in modules.items()
-        for kind in ("weight", "bias")
-    }
+    state = {ours: given[theirs] for ours, theirs in modules.items()}
     state["places.level"] = given["transformer.level_embed"]
     places, queries = given["query_embed.weight"].chunk(2, dim=1)
     state |= {"query_places.weight": places, "queries.weight": queries}
@@ -157,9 +142,8 @@ def model():
 @pytest.fixture(scope="module")
 def answers(model):
     videos = files.VIDEOS
-    return propose(
-        model, [files.features(id) for id in videos], [seconds for _, seconds in videos.values()]
-    )
+    rows = [files.features(id) for id in videos]
+    return inference.propose(model, rows, [seconds for _, seconds in videos.values()])
 
 
 @pytest.mark.parametrize("part", ["logits", "boxes", "counts"])
@@ -174,23 +158,23 @@ def test_every_layer_predicts_what_pdvc_predicts(answers, part):
 
 def test_captions_and_choice_are_those_of_pdvc(model, answers):
     output, proposals = answers
-    captions = generate_captions(model, output, [range(files.QUERIES)] * len(proposals))
+    queries = [range(files.QUERIES)] * len(proposals)
+    captions = inference.generate_captions(model, output, queries)
     for id, own, said in zip(files.VIDEOS, proposals, captions, strict=True):
         expected = EXPECTED[id]
         words = [[word for word in row if word] for row in expected["captions at own boxes"]]
         assert [[token - MARKS + 1 for token in each.tokens] for each in said] == words
         assert [each.log_probability for each in said] == pytest.approx(expected["log p"], abs=1e-4)
-        likelihood = compute_caption_likelihood(said, 1.0)
+        likelihood = inference.compute_caption_likelihood(said, 1.0)
         ranked = own.__class__(own.confidence, own.boxes, own.step_count, likelihood)
-        chosen = select_proposals(ranked, DescribeSettings(caption_weight=1.0))
+        chosen = inference.select_proposals(ranked, DescribeSettings(caption_weight=1.0))
         assert chosen == [query for query, *_ in expected["chosen own"]]
         spans = [span for _, span, _ in expected["chosen own"]]
         np.testing.assert_allclose(own.boxes[chosen], spans, atol=2e-3)
         joint = [score for *_, score in expected["chosen own"]]
         np.testing.assert_allclose((own.confidence + likelihood)[chosen], joint, atol=1e-4)
 
-
-def test_the_end_is_the_mark_that_pdvc_ends_with():
+    # the end is the mark that PDVC ends with
     assert END_TOKEN == MARKS - 1
 
 
@@ -201,9 +185,8 @@ def test_the_losses_of_training_and_their_gradients_are_pdvcs():
     lengths = torch.tensor([len(boxes) for boxes in steps])
     padded = torch.nn.utils.rnn.pad_sequence(steps, batch_first=True)  # (B, K, 2)
     targets = Targets(padded, torch.arange(padded.shape[1]) >= lengths[:, None])
-    losses, matches = compute_localization_losses(
-        Predictions(**outputs), targets, LossSettings(confidence="focal"), pdvc_losses.rates()
-    )
+    options = (LossSettings(confidence="focal"), pdvc_losses.rates())
+    losses, matches = compute_localization_losses(Predictions(**outputs), targets, *options)
     pairs = [
         (layer, video, query, step)
         for layer, videos in enumerate(expected["matches"])

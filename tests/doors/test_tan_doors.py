@@ -26,15 +26,13 @@ def test_sentences_have_tans_vectors():
     tower = TextTower(dictionary.size)
     shapes = {f"text_module.{name}": value.shape for name, value in tower.state_dict().items()}
     state = closed_forms.weights(shapes)
-    tower.load_state_dict(
-        {name.removeprefix("text_module."): value for name, value in state.items()}
-    )
+    own = {name.removeprefix("text_module."): value for name, value in state.items()}
+    tower.load_state_dict(own)
     with torch.no_grad():
         vectors = tower(dictionary.tokens(list(EXPECTED["texts"]), "tan"), "tan")
-    found = [[*row[:4], row.norm()] for row in vectors]
-    torch.testing.assert_close(
-        torch.tensor(found), torch.tensor(list(EXPECTED["texts"].values())), atol=2e-5, rtol=0
-    )
+    found = torch.tensor([[*row[:4], row.norm()] for row in vectors])
+    wanted = torch.tensor(list(EXPECTED["texts"].values()))
+    torch.testing.assert_close(found, wanted, atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize("ranked_by", ["alignability head", "best score"])
@@ -49,6 +47,5 @@ def test_htm_align_has_tans_recall_and_area(stepline, tmp_path, ranked_by):
     result = stepline("evaluate", "htm-align", "--json", *option_words(**files))
     assert result.exit_code == 0, result.output
     found = {name: each["value"] for name, each in json.loads(result.stdout)["metrics"].items()}
-    assert found == pytest.approx(
-        {"R@1": EXPECTED["Recall"], "ROC-AUC alignable": EXPECTED["AUC"][ranked_by]}, abs=1e-12
-    )
+    wanted = {"R@1": EXPECTED["Recall"], "ROC-AUC alignable": EXPECTED["AUC"][ranked_by]}
+    assert found == pytest.approx(wanted, abs=1e-12)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stepline.evaluate.bootstrap import point_estimate
+
 CASES = Path(__file__).resolve().parents[2] / ".." / "shared" / "metric_cases"
 needs_cases = pytest.mark.skipif(
     not CASES.is_dir(), reason="the shared metric cases are not beside the project"
@@ -22,15 +24,22 @@ def case(name):
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+def values(scores):
+    """Metric -> value of a system's scores."""
+    return {name: point_estimate(value) for name, value in scores.statistics.items()}
+
+
+def segments(reference):
+    """The predictions that are YouCook2's reference itself: id -> [start, end, text]."""
+    return {
+        id: [[*s, text] for s, text in zip(v["timestamps"], v["sentences"], strict=True)]
+        for id, v in reference.items()
+    }
+
+
 def references(tree):
     """Turn {video: {timestamps, sentences}} into {video: [(start, end, caption)]}."""
-    return {
-        video: [
-            (start, end, text)
-            for (start, end), text in zip(entry["timestamps"], entry["sentences"], strict=True)
-        ]
-        for video, entry in tree.items()
-    }
+    return {video: [tuple(row) for row in rows] for video, rows in segments(tree).items()}
 
 
 def predictions(tree):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from metric_cases import segments, values
 from option_words import option_words
 
 from lab.cli import lab
@@ -56,17 +57,10 @@ def test_scores_are_printed_with_protocol_and_interval(files):
 def test_json_against_another_system_and_a_row_a_video(files):
     import pyarrow.parquet as parquet
 
-    result = run(
-        "vnd",
-        *option_words(
-            predictions=files / "one.json",
-            reference=files / "truth.json",
-            against=files / "other.json",
-            per_video=files / "rows.parquet",
-        ),
-        "--json",
-        *option_words(draws=50, seed=3),
-    )
+    names = {"predictions": "one.json", "reference": "truth.json", "against": "other.json"}
+    names["per_video"] = "rows.parquet"
+    paths = option_words(**{option: files / name for option, name in names.items()})
+    result = run("vnd", *paths, "--json", *option_words(draws=50, seed=3))
     tree = json.loads(result.stdout)
     assert tree["videos"] == 40
     assert tree["bootstrap"]["seed"] == 3
@@ -97,16 +91,20 @@ def test_a_subset_that_cannot_be_chosen_is_refused_and_not_passed_over(files, na
 
 
 @pytest.mark.parametrize(
-    ("name", "convention"), [("youcook2", "vidchapters"), ("ivsum", "official")]
+    ("name", "convention", "truth", "given"),
+    [
+        (
+            "youcook2",
+            "vidchapters",
+            {"a": {"timestamps": [[0, 1]], "sentences": ["x"]}},
+            {"b": [[0, 1, "x"]]},
+        ),
+        ("ivsum", "official", {"a": [1, 0]}, {"b": [1, 0]}),
+    ],
 )
 def test_a_convention_that_skips_videos_blames_empty_or_foreign_predictions_and_not_the_reference(
-    tmp_path, name, convention
+    tmp_path, name, convention, truth, given
 ):
-    truth = {
-        "youcook2": {"a": {"timestamps": [[0, 1]], "sentences": ["x"]}},
-        "ivsum": {"a": [1, 0]},
-    }[name]
-    given = {"youcook2": {"b": [[0, 1, "x"]]}, "ivsum": {"b": [1, 0]}}[name]
     (tmp_path / "r.json").write_text(json.dumps(truth))
     for tree, rule in (({}, "p.json: empty"), (given, "p.json: no id is in the reference")):
         (tmp_path / "p.json").write_text(json.dumps(tree))
@@ -125,10 +123,8 @@ def test_no_file_however_odd_is_scored_or_crashes(tmp_path, name, content):
 
 def test_importing_the_command_imports_nothing_heavy():
     code = "import sys, stepline.cli.evaluate; print({'numpy', 'pydantic', 'scipy', 'torch'} & set(sys.modules))"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
-        == "set()"
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,13 +204,7 @@ def test_the_spoken_centre_of_whenact_scores_the_known_509(tmp_path, whenact):
 def test_the_reference_scores_1_against_itself(tmp_path, benchmark, file, convention):
     path = DATA / file
     tree = json.loads(gzip.decompress(path.read_bytes()))
-    rows = {
-        id: [
-            [*span, text]
-            for span, text in zip(video["timestamps"], video["sentences"], strict=True)
-        ]
-        for id, video in tree.items()
-    }
+    rows = segments(tree)
     (tmp_path / "p.json").write_text(json.dumps(rows))
     found = evaluate(benchmark, tmp_path / "p.json", path, convention=convention)
     assert {round(point_estimate(value), 9) for value in found.statistics.values()} == {1.0}
@@ -227,9 +217,7 @@ def test_clips_without_any_score_cannot_be_ranked(tmp_path):
         evaluate("vnd", tmp_path / "p.json", tmp_path / "truth.json")
     (tmp_path / "p.json").write_text(json.dumps({"a": [0.2, 0.9]}))
     found = evaluate("vnd", tmp_path / "p.json", tmp_path / "truth.json")
-    assert (
-        point_estimate(found.statistics["ROC-AUC"]) == point_estimate(found.statistics["AP"]) == 1
-    )
+    assert values(found) == {"ROC-AUC": 1, "AP": 1}
     assert found.missing == ("b",)
 
 

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metric_cases import CASES, case, needs_cases, needs_tables, predictions, references
+from metric_cases import (
+    CASES,
+    case,
+    needs_cases,
+    needs_tables,
+    predictions,
+    references,
+    segments,
+    values,
+)
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
@@ -14,19 +23,9 @@ from stepline.evaluate.dense_captioning import CAPTION_METRICS, densevid, harmon
 pytestmark = needs_tables
 
 TOLERANCE = 1e-7
-OURS = {
-    "Bleu_1": "BLEU-1",
-    "Bleu_2": "BLEU-2",
-    "Bleu_3": "BLEU-3",
-    "Bleu_4": "BLEU-4",
-    "METEOR": "METEOR",
-    "ROUGE_L": "ROUGE-L",
-    "Rouge-L": "ROUGE-L",
-    "CIDEr": "CIDEr",
-    "Recall": "recall",
-    "Precision": "precision",
-    "F1": "F1",
-}
+OURS = {"ROUGE_L": "ROUGE-L", "Rouge-L": "ROUGE-L", "Recall": "recall", "Precision": "precision"}
+OURS |= {f"Bleu_{n}": f"BLEU-{n}" for n in range(1, 5)}
+OURS |= {name: name for name in ("METEOR", "CIDEr", "F1")}
 VERSIONS = {"pdvc_2018": "2018", "pdvc_2021": "2021", "vidchapters": "vidchapters"}
 NUMBERS = st.one_of(st.floats(-1e4, 1e4), st.sampled_from([0.0, 5.0, 5.0]))
 EVENTS = st.lists(
@@ -104,51 +103,33 @@ def test_captions_ask_for_the_threshold_and_segments_for_more():
 def test_only_the_garbage_of_2018_shares_nothing_but_costs_recall():
     truth = {"v": [(0.0, 10.0, "cut the onion"), (50.0, 60.0, "fry it")]}
     given_events = {"v": [(0.0, 10.0, "cut the onion"), (90.0, 99.0, "serve it")]}
-    ours, old = (
-        densevid(truth, given_events, version=version).mean["METEOR"]
-        for version in ("stepline", "2018")
-    )
-    assert old < ours
+    old, ours = (densevid(truth, given_events, version=v) for v in ("2018", "stepline"))
+    assert old.mean["METEOR"] < ours.mean["METEOR"]
 
 
 def test_perfect_is_best_and_empty_is_zero():
     truth = {"v": [(0.0, 10.0, "cut the ripe onion now"), (10.0, 20.0, "fry it in hot oil")]}
     best, worst = densevid(truth, truth).mean, densevid(truth, {"v": []}).mean
-    assert best["CIDEr"] == pytest.approx(10.0)
-    assert all(
-        best[metric] == pytest.approx(1.0, abs=1e-6)
-        for metric in (*CAPTION_METRICS, "precision", "recall", "F1")
-        if metric != "CIDEr"
-    )
-    assert all(worst[metric] == 0.0 for metric in (*CAPTION_METRICS, "precision", "recall", "F1"))
+    metrics = (*CAPTION_METRICS, "precision", "recall", "F1")
+    wanted = dict.fromkeys(metrics, 1.0) | {"CIDEr": 10.0}
+    assert {metric: best[metric] for metric in metrics} == pytest.approx(wanted, abs=1e-6)
+    assert {worst[metric] for metric in metrics} == {0.0}
 
 
 @settings(max_examples=40, deadline=None)
 @given(EVENTS.filter(len), EVENTS)
 def test_any_finite_events_have_a_score(truth, given_events):
     scored = densevid({"v": truth}, {"v": given_events})
-    assert all(
-        0.0 <= value <= (10.0 if metric == "CIDEr" else 1.0) + 1e-6
-        for metric, value in scored.mean.items()
-    )
+    for metric, value in scored.mean.items():
+        assert 0.0 <= value <= (10.0 if metric == "CIDEr" else 1.0) + 1e-6
 
 
 REFERENCE = {
-    "v_a": {
-        "duration": 100,
-        "timestamps": [[0, 10], [20, 40]],
-        "sentences": ["cut the onion", "stir the soup"],
-    },
-    "v_b": {
-        "duration": 50,
-        "timestamps": [[5, 6], [9, 9]],
-        "sentences": ["pour it", "serve the soup hot"],
-    },
+    "v_a": {"timestamps": [[0, 10], [20, 40]], "sentences": ["cut the onion", "stir the soup"]},
+    "v_b": {"timestamps": [[5, 6], [9, 9]], "sentences": ["pour it", "serve the soup hot"]},
 }
-PERFECT = {
-    id: [[*s, t] for s, t in zip(v["timestamps"], v["sentences"], strict=True)]
-    for id, v in REFERENCE.items()
-}
+REFERENCE["v_a"]["duration"], REFERENCE["v_b"]["duration"] = 100, 50
+PERFECT = segments(REFERENCE)
 
 
 @pytest.fixture
@@ -160,10 +141,6 @@ def run(tmp_path):
         return evaluate("youcook2", tmp_path / "p.json", tmp_path / "yc2_val.json", **options)
 
     return scored
-
-
-def values(scores):
-    return {name: point_estimate(value) for name, value in scores.statistics.items()}
 
 
 def test_perfect_is_best_and_empty_is_0(run):
@@ -203,26 +180,16 @@ def test_the_harmonic_mean_is_of_means_and_resamples():
     not (CASES / "yc2_predictions.json").exists(), reason="the YouCook2 cases are not there"
 )
 @pytest.mark.parametrize(
-    ("convention", "version"), [("2018", "pdvc_2018"), ("vidchapters", "vidchapters")]
+    ("convention", "scores"),
+    [("2018", (0.201922, 2.333605, 0.249385)), ("vidchapters", (0.267375, 2.745418, 0.293394))],
 )
-def test_it_equals_the_official_programs_on_youcook2(convention, version):
-    found = values(
-        evaluate(
-            "youcook2",
-            CASES / "yc2_predictions.json",
-            CASES / "yc2_ground_truth.json",
-            convention=convention,
-        )
-    )
-    assert found["METEOR"] == pytest.approx(
-        {"pdvc_2018": 0.201922, "vidchapters": 0.267375}[version], abs=1e-4
-    )
-    assert found["CIDEr"] == pytest.approx(
-        {"pdvc_2018": 2.333605, "vidchapters": 2.745418}[version], abs=1e-5
-    )
-    assert found["BLEU-4"] == pytest.approx(
-        {"pdvc_2018": 0.249385, "vidchapters": 0.293394}[version], abs=1e-5
-    )
+def test_it_equals_the_official_programs_on_youcook2(convention, scores):
+    files = (CASES / "yc2_predictions.json", CASES / "yc2_ground_truth.json")
+    found = values(evaluate("youcook2", *files, convention=convention))
+    meteor, cider, bleu = scores
+    assert found["METEOR"] == pytest.approx(meteor, abs=1e-4)
+    assert found["CIDEr"] == pytest.approx(cider, abs=1e-5)
+    assert found["BLEU-4"] == pytest.approx(bleu, abs=1e-5)
     # VidChapters' copy, an empty list scores 0
     assert found["SODA_c"] == pytest.approx(0.273225, abs=1e-4)
     for kind, f1 in {"a": 0.271045, "b": 0.348469, "c": 0.281505, "d": 0.515092}.items():
@@ -241,14 +208,11 @@ def test_an_empty_caption_counts_as_a_prediction(run):
 def test_each_reason_for_unread_rows_and_predictions_beyond_the_limit_are_reported(run):
     rows = [*PERFECT["v_a"], [1, None, "x"], ["soon", 2, "x"], [3, 4, None]]
     notes = run({**PERFECT, "v_a": rows}).notes
-    assert any(
-        note.startswith("2 of the predictions could not be read: its start and end")
-        for note in notes
-    )
-    assert any(
-        note.startswith("1 of the predictions could not be read: has no text") for note in notes
-    )
-    notes = run({**PERFECT, "v_b": [[5, 6, "x"]] * 1001}).notes
-    assert notes == (
-        "densevid takes the first 1000 predictions of a video, SODA all: 1 videos have more, such as v_b",
-    )
+    for start in (
+        "2 of the predictions could not be read: its start and end",
+        "1 of the predictions could not be read: has no text",
+    ):
+        assert any(note.startswith(start) for note in notes)
+    (note,) = run({**PERFECT, "v_b": [[5, 6, "x"]] * 1001}).notes
+    limit = "densevid takes the first 1000 predictions of a video, SODA all"
+    assert note == f"{limit}: 1 videos have more, such as v_b"

@@ -3,11 +3,11 @@ import json
 
 import numpy as np
 import pytest
+from metric_cases import values
 
 from stepline.datasets.htstep import ArticleStep
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.htstep import AnnotatedVideo, candidate_steps
 
 TAXONOMY = [
@@ -41,63 +41,48 @@ def folder(tmp_path):
     return release(tmp_path, TRUTH, TAXONOMY)
 
 
+def scored(folder, predictions, **options):
+    (folder / "p.json").write_text(json.dumps(predictions))
+    return evaluate("ht-step", folder / "p.json", folder, **options)
+
+
 def test_any_instance_of_a_step_is_a_hit_and_a_step_counts_once(folder):
-    (folder / "p.json").write_text(json.dumps({"v1": [55, 41], "v2": {"pour": 8.0}}))
-    found = evaluate("ht-step", folder / "p.json", folder)
-    assert point_estimate(found.statistics["R@1"]) == pytest.approx(2 / 3)  # of cut, stir, pour
-    (folder / "p.json").write_text(json.dumps({"v1": {"0": 20, "stir": None}}))
-    assert point_estimate(
-        evaluate("ht-step", folder / "p.json", folder).statistics["R@1"]
-    ) == pytest.approx(1 / 3)
+    for tree, value in (
+        ({"v1": [55, 41], "v2": {"pour": 8.0}}, 2 / 3),  # of cut, stir, pour
+        ({"v1": {"0": 20, "stir": None}}, 1 / 3),
+    ):
+        assert values(scored(folder, tree)) == pytest.approx({"R@1": value})
 
 
 def test_seconds_that_name_no_step_are_reported_and_nan_is_an_error(folder):
-    (folder / "p.json").write_text(json.dumps({"v1": {"Cut it!": 5, "1": 41}, "v2": {"pour": 8.0}}))
-    notes = evaluate("ht-step", folder / "p.json", folder).notes
+    notes = scored(folder, {"v1": {"Cut it!": 5, "1": 41}, "v2": {"pour": 8.0}}).notes
     assert "1 seconds name no single step of their video's article variation: 'Cut it!'" in notes
-    (folder / "p.json").write_text('{"v1": {"1": NaN}}')
     with pytest.raises(DatasetError, match="finite"):
-        evaluate("ht-step", folder / "p.json", folder)
+        scored(folder, {"v1": {"1": float("nan")}})
 
 
 def test_a_headline_of_two_steps_names_neither(tmp_path):
     steps = [("0", "Make taho", "none", "add pearls"), ("1", "Make taho", "none", "add pearls")]
     rows = [{"id": n, "segment": [10 * n, 10 * n + 5]} for n in (0, 1)]
     release(tmp_path, {"v1": {"activity": "Make taho", "annotations": rows}}, steps)
-    (tmp_path / "p.json").write_text(json.dumps({"v1": {"add pearls": 12, "0": 2}}))
-    found = evaluate("ht-step", tmp_path / "p.json", tmp_path)
-    assert point_estimate(found.statistics["R@1"]) == 0.5
+    found = scored(tmp_path, {"v1": {"add pearls": 12, "0": 2}})
+    assert values(found)["R@1"] == 0.5
     assert any("no single step" in note for note in found.notes)
 
 
-def scored(folder, predictions, **options):
-    (folder / "p.json").write_text(json.dumps(predictions))
-    return evaluate("ht-step", folder / "p.json", folder, **options)
-
-
-def test_perfect_is_1_and_empty_is_0(folder):
-    perfect = scored(folder, {"v1": [15, 35], "v2": [4]})
-    assert {name: point_estimate(value) for name, value in perfect.statistics.items()} == {
-        "R@1": 1.0
-    }
+def test_perfect_is_1_and_empty_is_0_and_one_split_can_be_scored(folder):
+    assert values(scored(folder, {"v1": [15, 35], "v2": [4]})) == {"R@1": 1.0}
     empty = scored(folder, {})
-    assert point_estimate(empty.statistics["R@1"]) == 0.0
+    assert values(empty)["R@1"] == 0.0
     assert empty.missing == ("v1", "v2")
-
-
-def test_only_one_split_can_be_scored(folder):
     assert scored(folder, {}, subset="val_seen").videos == ("v1",)
 
 
 def test_annotations_without_a_length_are_left_out(tmp_path):
-    rows = [
-        {"id": 0, "segment": [3, 3]},
-        {"id": 1, "segment": [9, 2]},
-        {"id": 1, "segment": [5, 6]},
-    ]
+    rows = [{"id": n, "segment": span} for n, span in ((0, [3, 3]), (1, [9, 2]), (1, [5, 6]))]
     release(tmp_path, {"v1": {"activity": "Make A", "annotations": rows}}, TAXONOMY)
     found = scored(tmp_path, {"v1": [3, 5.5]})
-    assert (point_estimate(found.statistics["R@1"]), found.items) == (1.0, 1)
+    assert (values(found)["R@1"], found.items) == (1.0, 1)
 
 
 def test_a_table_of_windows_is_refused_since_its_middles_are_not_seconds(folder):

@@ -16,16 +16,9 @@ TRUTH = {
 
 
 def proposal(start, end, sentence, confidence, likelihood, count):
-    return {
-        "timestamp": [start, end],
-        "raw_box": [0.5, 0.1],
-        "proposal_score": confidence,
-        "sentence": sentence,
-        "sentence_score": likelihood,
-        "query_id": 0,
-        "vid_duration": 60,
-        "pred_event_count": count,
-    }
+    scores = {"proposal_score": confidence, "sentence_score": likelihood}
+    row = {"timestamp": [start, end], "raw_box": [0.5, 0.1], "sentence": sentence, **scores}
+    return {**row, "query_id": 0, "vid_duration": 60, "pred_event_count": count}
 
 
 def junk(count):
@@ -33,20 +26,17 @@ def junk(count):
 
 
 # joint scores of a: .6 - 1/4 = .35, .8 - 4/4 = -.2, .3 + 0 = .3, junk .1 - 9/4 = -2.15
-RESULT = {
-    "version": "VERSION 1.0",
-    "results": {
-        "v_a": [
-            *junk(2),
-            proposal(30, 45, "fry it", 0.6, -1.0, 2),
-            proposal(48, 50, "stir it", 0.8, -4.0, 2),
-            proposal(5, 15, "cut it", 0.3, 0.0, 2),
-        ],
-        "v_b": [*junk(1), proposal(0, 20, "boil the rice", 0.7, -0.9, 1)],
-    },
-    "valid_video_num": 2,
-    "avg_proposal_num": 22.0,
+PROPOSALS = {
+    "v_a": [
+        *junk(2),
+        proposal(30, 45, "fry it", 0.6, -1.0, 2),
+        proposal(48, 50, "stir it", 0.8, -4.0, 2),
+        proposal(5, 15, "cut it", 0.3, 0.0, 2),
+    ],
+    "v_b": [*junk(1), proposal(0, 20, "boil the rice", 0.7, -0.9, 1)],
 }
+RESULT = {"version": "VERSION 1.0", "results": PROPOSALS, "valid_video_num": 2}
+RESULT["avg_proposal_num"] = 22.0
 
 
 @pytest.fixture

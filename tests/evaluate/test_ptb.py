@@ -49,11 +49,9 @@ def test_words_of_letters_take_the_short_way_to_the_same_tokens(tokens):
     assert tokens(caption) == " ".join(tokens.all_tokens(caption))
 
 
-@pytest.mark.parametrize(
-    "unit", ["<a", "&", "'", "a.", "1,", "(", "🍕", "http://", "a@", "Co. ", "</"]
-)
+@pytest.mark.parametrize("unit", [*"<a & ' a. 1, ( 🍕 http:// a@ </".split(), "Co. "])
 def test_a_very_long_caption_is_read_in_linear_time(tokens, unit):
-    caption = unit * (30_000 // len(unit))
+    caption = unit * (10_000 // len(unit))
     assert isinstance(tokens(caption), str)
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from metric_cases import segments, values
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
     counts_at_least,
@@ -17,18 +17,12 @@ from stepline.evaluate.span_overlaps import (
     temporal_iou,
 )
 
+SPANS = [[0, 10], [20, 40], [50, 60]]
 REFERENCE = {
-    "a": {
-        "duration": 100,
-        "timestamps": [[0, 10], [20, 40], [50, 60]],
-        "sentences": ["cut", "stir", "cut"],
-    },
+    "a": {"duration": 100, "timestamps": SPANS, "sentences": ["cut", "stir", "cut"]},
     "b": {"duration": 50, "timestamps": [[5, 6]], "sentences": ["pour"]},
 }
-PERFECT = {
-    id: [[*span, text] for span, text in zip(video["timestamps"], video["sentences"], strict=True)]
-    for id, video in REFERENCE.items()
-}
+PERFECT = segments(REFERENCE)
 
 
 @pytest.fixture
@@ -37,31 +31,19 @@ def run(tmp_path):
 
     def scored(tree, convention="grounding"):
         (tmp_path / "p.json").write_text(json.dumps(tree))
-        return evaluate(
-            "youcook2", tmp_path / "p.json", tmp_path / "yc2_val.json", convention=convention
-        )
+        files = (tmp_path / "p.json", tmp_path / "yc2_val.json")
+        return evaluate("youcook2", *files, convention=convention)
 
     return scored
 
 
-def values(scores):
-    return {name: point_estimate(value) for name, value in scores.statistics.items()}
-
-
 @pytest.mark.parametrize("convention", ["grounding", "segmentation"])
-def test_perfect_is_1_and_empty_is_0(run, convention):
-    assert set(values(run(PERFECT, convention=convention)).values()) == {1.0}
-    empty = run({"a": [], "b": []}, convention=convention)
-    assert set(values(empty).values()) == {0.0}
-    assert set(values(run({"a": []}, convention=convention)).values()) == {0.0}
-    assert run({"a": []}, convention=convention).missing == ("b",)
-
-
-@pytest.mark.parametrize("convention", ["grounding", "segmentation"])
-def test_no_video_at_all_is_0_and_every_id_is_listed(run, convention):
-    found = run({}, convention=convention)
-    assert set(values(found).values()) == {0.0}
-    assert found.missing == ("a", "b")
+def test_perfect_is_1_and_empty_is_0_and_every_missing_id_is_listed(run, convention):
+    assert set(values(run(PERFECT, convention)).values()) == {1.0}
+    for tree, missing in (({"a": [], "b": []}, ()), ({"a": []}, ("b",)), ({}, ("a", "b"))):
+        found = run(tree, convention)
+        assert set(values(found).values()) == {0.0}
+        assert found.missing == missing
 
 
 def test_repeated_texts_are_matched_in_order(run):
@@ -79,33 +61,29 @@ def test_the_best_scored_of_several_is_taken(run):
 
 
 def test_seconds_are_given_by_row(run):
-    found = run({"a": [5, None, 59], "b": {"0": 5.5}})
-    assert values(found) == {"R@1": 0.75}
-    with pytest.raises(DatasetError, match="rows of the reference"):
-        run({"a": [5], "b": []})
+    assert values(run({"a": [5, None, 59], "b": {"0": 5.5}})) == {"R@1": 0.75}
+    # with and without PDVC's prefix
+    assert values(run({"v_a": [5, 30, 55], "b": [5.5]}))["R@1"] == 1
 
 
 def test_seconds_for_rows_that_are_not_there_are_reported_and_never_a_silent_zero(run):
     found = run({"a": {"0": 5, "7": 1}, "b": {"0": 5.5}})
     assert "1 of 3 seconds are for rows that the reference does not hold" in found.notes
     assert values(found)["R@1"] == 0.5
-    with pytest.raises(DatasetError, match="no key is the id of a row"):
-        run({"a": {"row 0": 5}, "b": {}})
-    with pytest.raises(DatasetError, match="4 values for 3 rows"):
-        run({"a": [5, 30, 55, 1], "b": []})
-    with pytest.raises(DatasetError, match="finite"):
-        run({"a": {"0": float("nan")}, "b": []})
-
-
-def test_seconds_take_ids_with_and_without_pdvcs_prefix(run):
-    assert values(run({"v_a": [5, 30, 55], "b": [5.5]}))["R@1"] == 1
+    for seconds, said in (
+        ({"row 0": 5}, "no key is the id of a row"),
+        ([5], "rows of the reference"),
+        ([5, 30, 55, 1], "4 values for 3 rows"),
+        ({"0": float("nan")}, "finite"),
+    ):
+        with pytest.raises(DatasetError, match=said):
+            run({"a": seconds, "b": []})
 
 
 def test_segments_whose_text_the_reference_lacks_are_counted(run):
     found = run({"a": [[0, 10, "cut"], [20, 40, "blend"]], "zz": [[0, 1, "x"]]})
-    assert (
-        "1 of 2 predicted segments repeat no text of the reference, so place nothing" in found.notes
-    )
+    said = "1 of 2 predicted segments repeat no text of the reference, so place nothing"
+    assert said in found.notes
     assert run(PERFECT).notes == ()
 
 
@@ -130,8 +108,6 @@ def test_a_found_span_may_serve_several_and_precision_shows_the_rest(run):
     assert found["Precision@IoU 0.5"] == 0.5
     assert found["mean IoU"] == pytest.approx((0.25 + 0.5) / 4)
 
-
-def test_ids_that_are_all_unknown_are_an_error(run):
     with pytest.raises(DatasetError, match="no id is in the reference"):
         run({"x": [[0, 1, "cut"]]})
 
@@ -140,9 +116,10 @@ SECOND = st.one_of(st.floats(-1e3, 1e3), st.integers(-5, 200), st.sampled_from([
 TEXT = st.sampled_from(["cut", "stir", "", "  CUT", "\u2028", "é" * 200])
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
-)
+FIXTURE_FITS = [HealthCheck.function_scoped_fixture]
+
+
+@settings(suppress_health_check=FIXTURE_FITS, max_examples=60, deadline=None)
 @given(
     rows=st.dictionaries(
         st.sampled_from(["a", "b", "zz"]), st.lists(st.tuples(SECOND, SECOND, TEXT), max_size=6)
@@ -162,14 +139,9 @@ SECONDS = st.floats(-1e6, 1e6)
 ODD = st.one_of(SECONDS, st.just(float("nan")), st.just(float("inf")), st.just(-1.0))
 
 
-def test_overlap_is_intersection_over_union():
-    assert temporal_iou(np.array([[0.0, 10], [20, 30]]), np.array([[5.0, 15]])).tolist() == [
-        [1 / 3],
-        [0.0],
-    ]
-
-
-def test_spans_that_cover_nothing_overlap_nothing():
+def test_overlap_is_intersection_over_union_and_spans_that_cover_nothing_overlap_nothing():
+    first, second = np.array([[0.0, 10], [20, 30]]), np.array([[5.0, 15]])
+    assert temporal_iou(first, second).tolist() == [[1 / 3], [0.0]]
     odd = np.array([[5.0, 5], [9, 2]])
     assert temporal_iou(odd, np.array([[0.0, 10], [5, 5]])).tolist() == [[0, 0], [0, 0]]
 
@@ -196,11 +168,5 @@ def test_any_instance_counts_and_a_text_that_was_not_placed_is_wrong():
 def test_a_second_hits_the_start_of_an_instance_and_its_end_only_when_closed():
     spans = np.array([[2.0, 4], [8, 9]])
     seconds = (1.99, 2, 4, 5, 9)
-    assert [is_inside_any(t, spans) for t in seconds] == [False, True, False, False, False]
-    assert [is_inside_any(t, spans, closed=True) for t in seconds] == [
-        False,
-        True,
-        True,
-        False,
-        True,
-    ]
+    for closed, inside in ((False, {2}), (True, {2, 4, 9})):
+        assert {t for t in seconds if is_inside_any(t, spans, closed=closed)} == inside

@@ -1,11 +1,10 @@
 import json
 
 import pytest
-from metric_cases import case, needs_cases
+from metric_cases import case, needs_cases, values
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.video_summaries import frames_overlap, kendall_tau, spearman_rho
 
 FACTS = case("ivsum")
@@ -19,9 +18,8 @@ def facts(start):
 @pytest.mark.parametrize("row", facts("f_score"))
 def test_f_equals_the_official_one(row):
     found = frames_overlap(row["machine"], row["gt"], official=True)
-    assert [found.f1, found.precision, found.recall] == pytest.approx(
-        row["f_precision_recall"], abs=1e-6
-    )
+    measures = [found.f1, found.precision, found.recall]
+    assert measures == pytest.approx(row["f_precision_recall"], abs=1e-6)
 
 
 @needs_cases
@@ -39,20 +37,14 @@ def test_the_official_overlap_of_soft_frames_is_an_option():
     assert frames_overlap(soft, [0, 0, 0, 0], official=True).f1 == 1
 
 
-def test_a_constant_side_leaves_correlation_undefined():
+@pytest.mark.parametrize("frames", [[float("nan")], [float("inf")]])
+def test_what_has_no_score_is_undefined_or_an_error(frames):
     assert kendall_tau([1, 1, 1], [1, 0, 1]) is None
     assert spearman_rho([1], [1]) is None
-
-
-@pytest.mark.parametrize("frames", [[float("nan")], [float("inf")]])
-def test_frames_that_are_not_numbers_are_an_error(frames):
     with pytest.raises(DatasetError):
         frames_overlap(frames, [1])
     with pytest.raises(DatasetError):
         kendall_tau(frames, [1])
-
-
-def test_a_reference_frame_is_0_or_1():
     with pytest.raises(DatasetError, match="neither 0 nor 1"):
         frames_overlap([1], [0.5])
 
@@ -61,10 +53,6 @@ def run(folder, truth, given, **options):
     for name, tree in (("truth", truth), ("given", given)):
         (folder / f"{name}.json").write_text(json.dumps(tree))
     return evaluate("ivsum", folder / "given.json", folder / "truth.json", **options)
-
-
-def values(scores):
-    return {name: point_estimate(value) for name, value in scores.statistics.items()}
 
 
 def test_perfect_is_1_and_empty_is_0(tmp_path):

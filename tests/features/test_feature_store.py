@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
+from feature_rows import rows
 from numpy.testing import assert_allclose
 
 from stepline.errors import ShapeError, StoreError
@@ -11,10 +12,6 @@ from stepline.features import store as feature_store
 from stepline.features.store import index_path, shard_path
 from stepline.models.nasva.dataset import match_vector_rows
 from stepline.models.training.sources import LabelledTexts
-
-
-def rows(seed=0, count=5, width=4):
-    return np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
 
 
 def fill(folder, count=7, **options):
@@ -81,11 +78,9 @@ def test_what_is_not_features_is_refused_by_name(tmp_path, id, values, kind, mes
         writer.add(id, values, rate=1.0, backbone="clip")
     with pytest.raises(StoreError, match="no feature store"):
         FeatureStore(tmp_path)
-
-
-def test_texts_must_be_as_many_as_rows(tmp_path):
+    texts = RowTexts(("one", "two"))
     with FeatureWriter(tmp_path) as writer, pytest.raises(ShapeError, match="not one per row"):
-        writer.add("v", rows(), rate=1.0, backbone="clip", texts=RowTexts(("one", "two")))
+        writer.add("v", rows(), rate=1.0, backbone="clip", texts=texts)
 
 
 def test_what_is_missing_or_damaged_is_reported(tmp_path):
@@ -110,17 +105,12 @@ def test_a_shard_without_its_index_does_not_count(tmp_path):
     last = max(tmp_path.glob("shard-*.parquet"))
     last.unlink()  # as a process killed between the two leaves it
     assert len(FeatureStore(tmp_path)) < held
-    assert list(fill_rest(tmp_path).check()) == []
-
-
-def fill_rest(folder):
-    with FeatureWriter(folder) as writer:
+    with FeatureWriter(tmp_path) as writer:
         for number in range(7):
             if f"v{number}" not in writer:
                 writer.add(f"v{number}", rows(number, number + 1), rate=1.0, backbone="clip")
-    store = FeatureStore(folder)
-    assert len(store) == 7
-    return store
+    assert len(FeatureStore(tmp_path)) == 7
+    assert list(FeatureStore(tmp_path).check()) == []
 
 
 def test_two_widths_are_no_one_store(tmp_path):
@@ -140,35 +130,31 @@ def test_a_video_whose_rows_turn_nan_on_disk_is_named(tmp_path):
 
 
 def test_texts_are_matched_in_any_order_with_each_shard_read_once(tmp_path, monkeypatch):
-    said = {
-        f"v{number:02d}": tuple(f" {word} {number}" for word in ("chop", "fry", "serve"))
-        for number in range(24)
-    }
+    words = ("chop", "fry", "serve")
+    said = {f"v{n:02d}": tuple(f" {word} {n}" for word in words) for n in range(24)}
     with FeatureWriter(tmp_path, shard_bytes=48) as writer:  # two items a shard
         for id, texts in said.items():
             writer.add(id, rows(count=3), rate=1.0, backbone="clip", texts=RowTexts(texts))
         writer.add("mute", rows(count=3), rate=1.0, backbone="clip")
     store, read, columns = FeatureStore(tmp_path), [], feature_store._read_columns
-    monkeypatch.setattr(
-        feature_store,
-        "_read_columns",
-        lambda folder, shard, names: read.append(shard) or columns(folder, shard, names),
-    )
-    order = np.random.default_rng(0).permutation(sorted(said)).tolist()
-    for id in order:
-        texts = tuple(text.strip() for text in said[id][::2])  # the reader left one out
-        assert match_vector_rows(LabelledTexts(id, "step", texts, ((),) * 2), store).tolist() == [
-            0,
-            2,
-        ]
-        assert match_vector_rows(LabelledTexts(id, "step", texts[::-1], ((),) * 2), store) is None
-    assert match_vector_rows(
-        LabelledTexts("mute", "step", ("a", "b", "c"), ((),) * 3), store
-    ).tolist() == [0, 1, 2]
+
+    def counted(folder, shard, names):
+        read.append(shard)
+        return columns(folder, shard, names)
+
+    def matched(id, *texts):
+        return match_vector_rows(LabelledTexts(id, "step", texts, ((),) * len(texts)), store)
+
+    monkeypatch.setattr(feature_store, "_read_columns", counted)
+    for id in np.random.default_rng(0).permutation(sorted(said)).tolist():
+        first, last = (text.strip() for text in said[id][::2])  # the reader left one out
+        assert matched(id, first, last).tolist() == [0, 2]
+        assert matched(id, last, first) is None
+    assert matched("mute", "a", "b", "c").tolist() == [0, 1, 2]
     assert sorted(read) == list(range(13))
 
 
-def test_check_finds_every_changed_byte_of_a_shard(tmp_path):
+def test_check_finds_every_changed_byte_of_a_shard_that_has_a_digest(tmp_path):
     fill(tmp_path)
     (path, *_) = sorted(tmp_path.glob("*.safetensors"))
     assert list(FeatureStore(tmp_path).check()) == []
@@ -182,13 +168,8 @@ def test_check_finds_every_changed_byte_of_a_shard(tmp_path):
         assert {fault.reason for fault in faults} == {"its shard is damaged"}
         assert "its bytes are not those that were written; import" in faults[0].value
     path.write_bytes(data)
-    assert list(FeatureStore(tmp_path).check()) == []
-
-
-def test_a_shard_of_an_index_without_a_digest_is_read(tmp_path):
-    fill(tmp_path)
-    for path in tmp_path.glob("*.parquet"):
-        table = parquet.read_table(path)
+    for index in tmp_path.glob("*.parquet"):
+        table = parquet.read_table(index)
         metadata = {b"stepline_features": b"1"}  # as of a release before
-        parquet.write_table(table.replace_schema_metadata(metadata), path)
+        parquet.write_table(table.replace_schema_metadata(metadata), index)
     assert list(FeatureStore(tmp_path).check()) == []

@@ -25,7 +25,7 @@ import tempfile
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -56,7 +56,7 @@ class Material:
     list: Path
 
 
-def material(folder: Path) -> Material:
+def material(folder):
     """Write what the cases use."""
     video = draw_video(folder / "v.mp4", seconds=4, rate=5, size=(96, 96))
     captions, ids = folder / "v.srt", folder / "ids.json"
@@ -69,19 +69,13 @@ def material(folder: Path) -> Material:
     return Material(folder, video, captions, features, ids)
 
 
-def commands(given: Material, out: Path) -> dict[str, list[str]]:
+def commands(given, out):
     """Return small commands, each through other readers and writers."""
     job = [str(given.video), "--captions", str(given.captions)]
     return {
         "transcribe": ["transcribe", *job],
         "import": ["features", "import", str(given.features), "--out", str(out / "store")],
-        "excluded": [
-            "curate",
-            "excluded",
-            f"htm-align={given.list}",
-            "--out",
-            str(out / "list.txt"),
-        ],
+        "excluded": ["curate", "excluded", f"htm-align={given.list}", "--out", str(out / "list")],
         "datasets": ["datasets", "htm-align"],
         "missing": ["steps", str(out / "none.mp4"), "--out", str(out)],
         "steps": ["steps", *job, "--backbone", "none", "--out", str(out)],
@@ -91,41 +85,22 @@ def commands(given: Material, out: Path) -> dict[str, list[str]]:
 # ---------------------------------------------------------------- the classes
 
 
-def archives(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def archives(given, rng, scratch):
     """Tars and zips in every disguise, given wherever a file of features or annotations goes."""
     array = (given.features / "a.npy").read_bytes()
+    names = ["a.npy", "../up.npy", "/etc/x.npy", "a" * 300 + ".npy", "é.npy", "a\n.npy"]
+    names += ["con.npy", "..", "", "a//b.npy"]
+    kinds = [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE]
+    kinds += [tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]
     for number in range(150):
-        names = [
-            "a.npy",
-            "../up.npy",
-            "/etc/x.npy",
-            "a" * 300 + ".npy",
-            "é.npy",
-            "a\n.npy",
-            "con.npy",
-            "..",
-            "",
-            "a//b.npy",
-        ]
-        kinds = [
-            tarfile.REGTYPE,
-            tarfile.SYMTYPE,
-            tarfile.LNKTYPE,
-            tarfile.DIRTYPE,
-            tarfile.FIFOTYPE,
-            tarfile.CHRTYPE,
-        ]
         buffer = io.BytesIO()
         style = rng.choice((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))
-        with tarfile.open(
-            fileobj=buffer, mode=rng.choice(("w", "w:gz", "w:bz2", "w:xz")), format=style
-        ) as archive:
+        mode = rng.choice(("w", "w:gz", "w:bz2", "w:xz"))
+        with tarfile.open(fileobj=buffer, mode=mode, format=style) as archive:
             for _ in range(rng.randrange(0, 5)):
                 member = tarfile.TarInfo(rng.choice(names))
-                member.type, member.linkname = (
-                    rng.choice(kinds),
-                    rng.choice(("/etc/passwd", "a.npy", "../x")),
-                )
+                member.type = rng.choice(kinds)
+                member.linkname = rng.choice(("/etc/passwd", "a.npy", "../x"))
                 member.size = len(array) if member.isreg() else 0
                 with contextlib.suppress(ValueError):  # a form that cannot hold the name
                     archive.addfile(member, io.BytesIO(array))
@@ -142,59 +117,42 @@ def archives(given: Material, rng: random.Random, scratch: Path) -> Iterator[Cas
             data = packed.getvalue()
         elif disguise == 3:
             data = data + data
-        path = (
-            scratch
-            / f"{number}{rng.choice(('.tar', '.tar.gz', '.npz', '.zip', '.json', '.pth.tar'))}"
-        )
+        suffix = rng.choice((".tar", ".tar.gz", ".npz", ".zip", ".json", ".pth.tar"))
+        path = scratch / f"{number}{suffix}"
         path.write_bytes(data)
         out = scratch / f"out{number}"
-        yield Case(
-            "archives",
-            path.name,
-            rng.choice(
-                (
-                    ["features", "import", str(path), "--out", str(out)],
-                    ["curate", "excluded", f"htm-align={path}", "--out", str(out / "l.txt")],
-                    ["curate", "status", str(path)],
-                )
-            ),
+        lines = (
+            ["features", "import", str(path), "--out", str(out)],
+            ["curate", "excluded", f"htm-align={path}", "--out", str(out / "l.txt")],
+            ["curate", "status", str(path)],
         )
+        yield Case("archives", path.name, rng.choice(lines))
 
 
-def locales(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def locales(given, rng, scratch):
     """Terminals that hold other letters, and the variables that say so."""
     encodings = "ascii latin-1 cp1252 cp437 utf-16 shift_jis gb18030 koi8-r cp1140 utf-7".split()
+    values = ("C", "POSIX", "tr_TR.UTF-8", "de_DE", "ar_EG.UTF-8", "xx_YY", "", "\udcff")
     for number, encoding in enumerate(encodings * 3):
         for name, arguments in commands(given, scratch / f"out{number}").items():
-            value = rng.choice(
-                ("C", "POSIX", "tr_TR.UTF-8", "de_DE", "ar_EG.UTF-8", "xx_YY", "", "\udcff")
-            )
+            value = rng.choice(values)
 
-            def odd(value: str = value) -> None:
+            def odd(value=value):
                 os.environ |= {"LC_ALL": value, "LANG": value, "PYTHONIOENCODING": "ascii"}
 
             yield Case("locales", f"{encoding} {name}", arguments, odd, encoding=encoding)
 
 
-def clocks(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def clocks(given, rng, scratch):
     """Time zones that are odd or none, and a clock that jumps while the command runs."""
-    zones = (
-        "",
-        "UTC",
-        "Asia/Kathmandu",
-        "Pacific/Apia",
-        "America/St_Johns",
-        "XYZ-99",
-        ":/etc/passwd",
-        "Nowhere/Land",
-        "\x01",
-    )
+    zones = ("", "UTC", "Asia/Kathmandu", "Pacific/Apia", "America/St_Johns", "XYZ-99")
+    zones += (":/etc/passwd", "Nowhere/Land", "\x01")
     jumps = (0.0, -1e9, 1e9, -3600.0, 2**31, 1e12)
     for number in range(150):
         zone, jump = rng.choice(zones), rng.choice(jumps)
         name, arguments = rng.choice([*commands(given, scratch / f"out{number}").items()])
 
-        def odd(zone: str = zone, jump: float = jump) -> None:
+        def odd(zone=zone, jump=jump):
             os.environ["TZ"] = zone
             time.tzset()
             real, begin = time.time, time.time()
@@ -203,40 +161,12 @@ def clocks(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]
         yield Case("clocks", f"{zone!r} {jump} {name}", arguments, odd)
 
 
-def names(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def names(given, rng, scratch):
     """File names at every edge, as sources and as --out."""
     parts = (
-        "a" * 251,
-        "é" * 125,
-        "字" * 83,
-        " ",
-        ".",
-        "-",
-        "--help",
-        "a b",
-        "a\tb",
-        "a\nb",
-        "$(x)",
-        "%s",
-        "~",
-        "nul",
-        "a:b",
-        "V",
-        "v",
-        "\u202eb",
-        "\x1b[31m",
-        "\udcff",
-        "🍋",
-        "e\u0301",
-        "*",
-        "?",
-        "[a]",
-        "'",
-        '"',
-        "#",
-        "a;b",
-        "x.tar",
-        ".hidden",
+        *("a" * 251, "é" * 125, "字" * 83, " ", ".", "-", "--help", "a b", "a\tb", "a\nb"),
+        *("$(x)", "%s", "~", "nul", "a:b", "V", "v", "\u202eb", "\x1b[31m", "\udcff", "🍋"),
+        *("e\u0301", "*", "?", "[a]", "'", '"', "#", "a;b", "x.tar", ".hidden"),
     )
     for number in range(150):
         part = rng.choice(parts)
@@ -247,22 +177,17 @@ def names(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
         with contextlib.suppress(OSError):
             path.write_bytes(given.video.read_bytes())
         out = folder / rng.choice(("out", part, part + "/" + part))
-        yield Case(
-            "names",
-            repr(part),
-            rng.choice(
-                (
-                    ["transcribe", "--captions", str(given.captions), "--", str(path)],
-                    ["features", "import", str(given.features), "--out", str(out)],
-                    ["features", "import", str(path), "--out", str(out)],
-                    ["curate", "excluded", f"htm-align={path}", "--out", str(out)],
-                    ["curate", "status", str(folder)],
-                )
-            ),
+        lines = (
+            ["transcribe", "--captions", str(given.captions), "--", str(path)],
+            ["features", "import", str(given.features), "--out", str(out)],
+            ["features", "import", str(path), "--out", str(out)],
+            ["curate", "excluded", f"htm-align={path}", "--out", str(out)],
+            ["curate", "status", str(folder)],
         )
+        yield Case("names", repr(part), rng.choice(lines))
 
 
-def folders(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def folders(given, rng, scratch):
     """Folders with 10,000 files, names that differ by case alone, circles of links, files where
     folders belong."""
     many, twins, circle = (scratch / name for name in ("many", "twins", "circle"))
@@ -277,62 +202,35 @@ def folders(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case
     (circle / "up").symlink_to(circle)
     (circle / "gone.npy").symlink_to("/no/where")
     os.mkfifo(circle / "pipe.npy")
-    odd = [
-        many,
-        twins,
-        circle,
-        circle / "self",
-        Path("/dev/null"),
-        Path("/dev/full"),
-        Path("/proc/self"),
-        scratch / "x" / ".." / "y",
-    ]
+    odd = [many, twins, circle, circle / "self", Path("/dev/null"), Path("/dev/full")]
+    odd += [Path("/proc/self"), scratch / "x" / ".." / "y"]
+    outs = (Path("/dev/full"), Path("/proc/x"), circle / "self", given.list)
     for number in range(60):
         source = rng.choice(odd[1:]) if number else many
-        out = rng.choice(
-            (
-                scratch / f"out{number}",
-                Path("/dev/full"),
-                Path("/proc/x"),
-                circle / "self",
-                given.list,
-            )
+        out = rng.choice((scratch / f"out{number}", *outs))
+        lines = (
+            ["features", "import", str(source), "--out", str(out)],
+            ["features", "check", str(source)],
+            ["transcribe", str(source), "--captions", str(given.captions)],
+            ["curate", "excluded", f"htm-align={source}", "--out", str(out)],
+            ["curate", "status", str(source)],
         )
-        yield Case(
-            "folders",
-            f"{source.name} to {out.name}",
-            rng.choice(
-                (
-                    ["features", "import", str(source), "--out", str(out)],
-                    ["features", "check", str(source)],
-                    ["transcribe", str(source), "--captions", str(given.captions)],
-                    ["curate", "excluded", f"htm-align={source}", "--out", str(out)],
-                    ["curate", "status", str(source)],
-                )
-            ),
-        )
+        yield Case("folders", f"{source.name} to {out.name}", rng.choice(lines))
 
 
-def homes(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def homes(given, rng, scratch):
     """No home, a cache that cannot be written, settings in the environment that make no sense."""
     places = ("", "/", "/dev/null", "/no/where", "/proc", "\udcff", "relative", "a" * 5000)
+    folders = "HOME XDG_CACHE_HOME STEPLINE_CACHE TMPDIR XDG_CONFIG_HOME STEPLINE_CONFIG".split()
+    variables = "STEPLINE_ASR__BEAM STEPLINE_X__Y STEPLINE_MEDIA__THREADS COLUMNS TERM NO_COLOR"
+    values = ("", "-1", "many", "1e308", "9" * 500, "\x1b[2J")
     for number in range(130):
-        changed = {
-            rng.choice(
-                (
-                    "HOME XDG_CACHE_HOME STEPLINE_CACHE TMPDIR XDG_CONFIG_HOME STEPLINE_CONFIG"
-                ).split()
-            ): rng.choice(places)
-        }
-        variables = (
-            "STEPLINE_ASR__BEAM STEPLINE_X__Y STEPLINE_MEDIA__THREADS COLUMNS TERM NO_COLOR".split()
-        )
-        changed[rng.choice(variables)] = rng.choice(
-            ("", "-1", "many", "1e308", "9" * 500, "\x1b[2J")
-        )
+        changed = {rng.choice(folders): rng.choice(places)}
+        changed[rng.choice(variables.split())] = rng.choice(values)
         name, arguments = rng.choice([*commands(given, scratch / f"out{number}").items()])
+        bare = rng.random() < 0.2
 
-        def odd(changed: dict[str, str] = changed, bare: bool = rng.random() < 0.2) -> None:
+        def odd(changed=changed, bare=bare):
             if bare:
                 os.environ.clear()
             os.environ |= changed
@@ -341,13 +239,11 @@ def homes(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
         yield Case("homes", f"{changed} {name}", arguments, odd)
 
 
-def mounts(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def mounts(given, rng, scratch):
     """Disks that are read-only, full, out of inodes or let nothing be run: below --out, the cache,
     temporary files."""
-    if (
-        run(Case("mounts", "whether one may", ["--version"], lambda: mount(scratch, 0, "")))
-        != "fine"
-    ):
+    probe = Case("mounts", "whether one may", ["--version"], lambda: mount(scratch, 0, ""))
+    if run(probe) != "fine":
         return
     for number in range(120):
         kind, variable = rng.choice([*DISKS]), rng.choice(("", "STEPLINE_CACHE", "TMPDIR", "HOME"))
@@ -356,7 +252,7 @@ def mounts(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]
         name = rng.choice(("transcribe", "import", "excluded", "steps"))
         arguments = commands(given, place)[name]
 
-        def odd(kind: str = kind, variable: str = variable, place: Path = place) -> None:
+        def odd(kind=kind, variable=variable, place=place):
             mount(place, *DISKS[kind])
             if variable:
                 os.environ[variable] = str(place)
@@ -365,90 +261,75 @@ def mounts(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]
         yield Case("mounts", f"{kind} {variable or 'out'} {name}", arguments, odd)
 
 
-def limits(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def limits(given, rng, scratch):
     """Few open files, small files, little memory or stack, no processes, no core."""
-    kinds = {
-        "NOFILE": (16, 24, 64),
-        "FSIZE": (0, 100, 5000),
-        "AS": (2**28, 2**29, 2**31),
-        "STACK": (2**16, 2**20),
-        "NPROC": (0, 1),
-    }
+    kinds = {"NOFILE": (16, 24, 64), "FSIZE": (0, 100, 5000), "AS": (2**28, 2**29, 2**31)}
+    kinds |= {"STACK": (2**16, 2**20), "NPROC": (0, 1)}
     for number in range(150):
         kind = rng.choice([*kinds])
         size = rng.choice(kinds[kind])
         name, arguments = rng.choice([*commands(given, scratch / f"out{number}").items()])
 
-        def odd(kind: str = kind, size: int = size) -> None:
-            used = (
-                int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-                if kind == "AS"
-                else 0
-            )
+        def odd(kind=kind, size=size):
+            used = 0
+            if kind == "AS":
+                pages = int(Path("/proc/self/statm").read_text().split()[0])
+                used = pages * resource.getpagesize()
             which = getattr(resource, f"RLIMIT_{kind}")
             resource.setrlimit(which, (used + size, resource.getrlimit(which)[1]))
 
         yield Case("limits", f"{kind} {size} {name}", arguments, odd)
 
 
-def signals(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def signals(given, rng, scratch):
     """Every signal that a shell, a terminal or a scheduler sends, at any moment."""
-    sent = (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-        signal.SIGPIPE,
-        signal.SIGUSR1,
-        signal.SIGALRM,
-        signal.SIGCONT,
-        signal.SIGWINCH,
-    )
+    names = "SIGINT SIGTERM SIGHUP SIGPIPE SIGUSR1 SIGALRM SIGCONT SIGWINCH"
+    sent = [signal.Signals[name] for name in names.split()]
     for number in range(150):
         name, arguments = rng.choice([*commands(given, scratch / f"out{number}").items()])
         which = rng.choice(sent)
-        yield Case(
-            "signals", f"{which.name} {name}", arguments, signal=which, after=rng.uniform(0.0, 0.6)
-        )
+        moment = {"signal": which, "after": rng.uniform(0.0, 0.6)}
+        yield Case("signals", f"{which.name} {name}", arguments, **moment)
 
 
-def _disk(out: Path, rng: random.Random) -> Oddity:
+def _disk(out, rng):
     kind = rng.choice([*DISKS])
     return kind, lambda: mount(out, *DISKS[kind])
 
 
-def _clock(_: Path, rng: random.Random) -> Oddity:
+def _clock(_, rng):
     jump = rng.choice((-1e9, 1e9, -3600.0, 2**31))
     after = rng.uniform(0.01, 1.0)
 
-    def shift() -> None:
+    def shift():
         real, begin = time.time, time.time()
         time.time = lambda: real() + (jump if real() - begin > after else 0.0)
 
     return f"clock {jump:g}", shift
 
 
-def _limit(_: Path, rng: random.Random) -> Oddity:
+def _limit(_, rng):
     name, size = rng.choice((("NOFILE", 16), ("NOFILE", 40), ("FSIZE", 5000), ("FSIZE", 100_000)))
     which = getattr(resource, f"RLIMIT_{name}")
     hard = resource.getrlimit(which)[1]
     return f"{name} {size}", lambda: resource.setrlimit(which, (size, hard))
 
 
-def _addresses(_: Path, rng: random.Random) -> Oddity:
+def _addresses(_, rng):
     more = rng.choice((2**26, 2**28, 2**30))
     page = resource.getpagesize()
 
-    def limit() -> None:
+    def limit():
         used = int(Path("/proc/self/statm").read_text().split()[0]) * page
         resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
 
     return f"AS {more}", limit
 
 
-def _user(out: Path, rng: random.Random) -> Oddity:
+def _user(out, rng):
     is_owner = rng.random() < 0.5
 
-    def become() -> None:
+    def become():
         if os.geteuid() != 0:
             return
         if is_owner:
@@ -461,11 +342,11 @@ def _user(out: Path, rng: random.Random) -> Oddity:
     return f"nobody{' who owns it' if is_owner else ''}", become
 
 
-def _moment(_: Path, __: random.Random) -> Oddity:
+def _moment(_, __):
     return "a signal", lambda: None
 
 
-def runs(given: Material, rng: random.Random, scratch: Path) -> Iterator[Case]:
+def runs(given, rng, scratch):
     """`train nasva`, `refine` and `sieve-swap` where a disk, the clock, a limit, the user or a
     signal is against them."""
     import torch
@@ -491,7 +372,7 @@ CLASSES = (archives, locales, clocks, names, folders, homes, mounts, limits, sig
 # ---------------------------------------------------------------- running
 
 
-def run(case: Case) -> str:
+def run(case):
     """Run a case in a fork; return "fine", or what was wrong, whose trace or line is put into
     `case.found`."""
     ours, said = os.pipe()  # no file, which a limit of its size would cut
@@ -531,7 +412,7 @@ def run(case: Case) -> str:
         return "fine" if status in FINE or (case.signal and status == -case.signal) else "crash"
 
 
-def _carry_out(case: Case, said: int, sockets: int) -> None:
+def _carry_out(case, said, sockets):
     """Be the command, with what is odd; never returns."""
     from stepline.cli import main
 
@@ -539,16 +420,12 @@ def _carry_out(case: Case, said: int, sockets: int) -> None:
         stream.flush()
         os.dup2(said, number)
     for name, number in (("stdout", 1), ("stderr", 2)):
-        setattr(
-            sys,
-            name,
-            io.TextIOWrapper(
-                os.fdopen(number, "wb", closefd=False), encoding=case.encoding, line_buffering=True
-            ),
-        )
+        stream = os.fdopen(number, "wb", closefd=False)
+        text = io.TextIOWrapper(stream, encoding=case.encoding, line_buffering=True)
+        setattr(sys, name, text)
     connect = socket.socket.connect
 
-    def watched(self: socket.socket, address: object) -> None:
+    def watched(self, address):
         if self.family != socket.AF_UNIX:
             os.write(sockets, repr(address).encode())
         connect(self, address)
@@ -574,7 +451,7 @@ def _carry_out(case: Case, said: int, sockets: int) -> None:
     os._exit(code)
 
 
-def lost_lines(scratch: Path, rounds: int, rng: random.Random) -> int:
+def lost_lines(scratch, rounds, rng):
     """Have two writers append to one log, kill them at any moment; return how many acknowledged
     lines are not there."""
     from stepline.files.append_log import AppendLog
@@ -584,6 +461,9 @@ def lost_lines(scratch: Path, rounds: int, rng: random.Random) -> int:
         writer: int
         number: int
 
+    def open_log(path):
+        return AppendLog(path, Line, lambda line: (line.writer, line.number), "a line")
+
     lost = 0
     for turn in range(rounds):
         path, writers, pipes = scratch / f"log{turn}.jsonl", [], []
@@ -591,7 +471,7 @@ def lost_lines(scratch: Path, rounds: int, rng: random.Random) -> int:
             ours, theirs = os.pipe()
             child = os.fork()
             if child == 0:
-                log = AppendLog(path, Line, lambda line: (line.writer, line.number), "a line")
+                log = open_log(path)
                 for number in range(10_000):
                     log.add(Line(writer=writer, number=number))
                     os.write(theirs, f"{writer},{number}\n".encode())
@@ -607,15 +487,12 @@ def lost_lines(scratch: Path, rounds: int, rng: random.Random) -> int:
         for pipe in pipes:
             with os.fdopen(pipe) as lines:
                 told |= {tuple(map(int, line.split(","))) for line in lines}
-        kept = {
-            (line.writer, line.number)
-            for line in AppendLog(path, Line, lambda line: (line.writer, line.number), "a line")
-        }
+        kept = {(line.writer, line.number) for line in open_log(path)}
         lost += len(told - kept)
     return lost
 
 
-def main() -> None:
+def main():
     """Run every class, print the counts as JSON; exit with 1 where something was not fine."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -623,9 +500,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=22)
     parser.add_argument("--classes", nargs="*", default=[kind.__name__ for kind in CLASSES])
     parser.add_argument("--rounds", type=int, default=40, help="of two writers that are killed")
-    parser.add_argument(
-        "--hours", type=float, default=float("inf"), help="at most; each class has its part of them"
-    )
+    most = "at most; each class has its part of them"
+    parser.add_argument("--hours", type=float, default=float("inf"), help=most)
     options = parser.parse_args()
     os.environ["STEPLINE_CONFIG"] = ""
     counts: dict[str, Counter[str]] = {}
@@ -655,21 +531,12 @@ def main() -> None:
                 outcome = run(case)
                 counts[kind.__name__][outcome] += 1
                 if outcome != "fine":
-                    print(
-                        f"{case.kind}: {outcome}: {case.name!a}\n  {case.arguments!a}\n  {''.join(case.found)}",
-                        file=sys.stderr,
-                    )
+                    line = f"{case.kind}: {outcome}: {case.name!a}\n  {case.arguments!a}"
+                    print(f"{line}\n  {''.join(case.found)}", file=sys.stderr)
         lost = lost_lines(Path(name), options.rounds, random.Random(options.seed))
-    print(
-        json.dumps(
-            {
-                "runs": sum(sum(found.values()) for found in counts.values()),
-                "lost lines": lost,
-                **{kind: dict(found) for kind, found in counts.items()},
-            },
-            indent=1,
-        )
-    )
+    total = sum(sum(found.values()) for found in counts.values())
+    told = {"runs": total, "lost lines": lost, **{kind: dict(n) for kind, n in counts.items()}}
+    print(json.dumps(told, indent=1))
     sys.exit(1 if lost or any(set(found) - {"fine"} for found in counts.values()) else 0)
 
 

@@ -4,7 +4,6 @@ import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 
 @dataclass
@@ -38,7 +37,7 @@ DISKS = {
 }
 
 
-def mount(place: Path, flags: int, options: str) -> None:
+def mount(place, flags, options):
     """Put an empty disk in memory over a folder, for this process alone. Raises PermissionError
     where none may."""
     libc = ctypes.CDLL(None, use_errno=True)

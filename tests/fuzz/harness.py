@@ -45,51 +45,16 @@ CORPUS = HERE / "corpus"
 # What breaks parsers: numbers at every edge, brackets, escapes, halves of characters, separators of
 # other systems.
 TOKENS = (
-    b"0",
-    b"-1",
-    b"1e308",
-    b"1e999",
-    b"-0.0",
-    b"NaN",
-    b"Infinity",
-    b"9" * 400,
-    b"2147483648",
-    b"18446744073709551616",
-    b"\x00",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"\\ud800",
-    b"\\u0000",
-    b"\xed\xa0\x80",
-    b"\xe2\x80\xa8",
-    b"\r",
-    b"\n\n",
-    b"[" * 3000,
-    b'{"a":' * 2000,
-    b"a." * 2000,
-    b'"',
-    b"'",
-    b"\\",
-    b"<",
-    b"-->",
-    b"99:99:99,999",
-    b"null",
-    b"true",
-    b"[]",
-    b"{}",
-    b'{"text":[],"start":[],"end":[]}',
-    b"../../../etc/passwd",
-    b"%s%n",
-    b"\x1b[2J",
-    b"\x89PNG",
-    b"PK\x03\x04",
-    b"\x1f\x8b\x08\x00",
-    b"PAR1",
-    b"\x93NUMPY\x01\x00",
+    *(b"0", b"-1", b"1e308", b"1e999", b"-0.0", b"NaN", b"Infinity", b"9" * 400, b"2147483648"),
+    *(b"18446744073709551616", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\\ud800", b"\\u0000"),
+    *(b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\r", b"\n\n", b"[" * 3000, b'{"a":' * 2000),
+    *(b"a." * 2000, b'"', b"'", b"\\", b"<", b"-->", b"99:99:99,999", b"null", b"true", b"[]"),
+    *(b"{}", b'{"text":[],"start":[],"end":[]}', b"../../../etc/passwd", b"%s%n", b"\x1b[2J"),
+    *(b"\x89PNG", b"PK\x03\x04", b"\x1f\x8b\x08\x00", b"PAR1", b"\x93NUMPY\x01\x00"),
 )
 
 
-def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
+def mutated(data, others, rng):
     """Return a seed with one to eight changes: bits, bytes, cuts, repeats, tokens, parts of another
     seed."""
     changed = bytearray(data)
@@ -105,9 +70,8 @@ def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
         elif kind == 3:
             del changed[place : place + rng.randrange(1, 64)]
         elif kind == 4:
-            changed[place:place] = changed[place : place + rng.randrange(1, 64)] * rng.choice(
-                (1, 2, 50)
-            )
+            part = changed[place : place + rng.randrange(1, 64)]
+            changed[place:place] = part * rng.choice((1, 2, 50))
         elif kind == 5:
             changed[place:place] = rng.choice(TOKENS)
         elif kind == 6:
@@ -132,30 +96,30 @@ class Reader:
     seeds: Callable[[], dict[str, bytes]]
 
 
-def corpus(*names: str) -> Callable[[], dict[str, bytes]]:
+def corpus(*names):
     """Return what gives the seeds that stand in the repository."""
     return lambda: {name: (CORPUS / name).read_bytes() for name in names}
 
 
-def _drained(items: object) -> None:
+def _drained(items):
     for _ in items if isinstance(items, Iterator) else ():
         pass
 
 
-def _captions(path: Path) -> None:
+def _captions(path):
     from stepline.speech.captions import read_captions
 
     read_captions(path)
 
 
-def _settings(path: Path) -> None:
+def _settings(path):
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
 
     load_settings(StepsSettings, path)
 
 
-def _record(path: Path) -> None:
+def _record(path):
     from stepline.outputs import OUTPUTS, OutputExtras, step_table
     from stepline.storage import read_record
 
@@ -167,13 +131,13 @@ def _record(path: Path) -> None:
             output.write(record, OutputExtras())
 
 
-def _records(path: Path) -> None:
+def _records(path):
     from stepline.sieve_swap.videos import read_videos
 
     _drained(read_videos(path))
 
 
-def _record_table(path: Path) -> None:
+def _record_table(path):
     from stepline.sieve_swap.videos import read_videos
     from stepline.storage import read_parquet
 
@@ -181,13 +145,13 @@ def _record_table(path: Path) -> None:
     _drained(read_parquet(path))
 
 
-def _predictions(path: Path) -> None:
+def _predictions(path):
     from stepline.datasets import read_predictions
 
     read_predictions(path)
 
 
-def _feature_file(path: Path) -> None:
+def _feature_file(path):
     from stepline.features.files import read_feature_file, read_text_features
 
     for read in (read_feature_file, read_text_features):
@@ -197,20 +161,20 @@ def _feature_file(path: Path) -> None:
             continue
 
 
-def _feature_tar(path: Path) -> None:
+def _feature_tar(path):
     from stepline.features import import_features
 
     with tempfile.TemporaryDirectory() as folder:
         import_features(path, Path(folder) / "store")
 
 
-def _source(path: Path) -> None:
+def _source(path):
     from stepline.curate.sources.read import read_source
 
     _drained(read_source(str(path)))
 
 
-def _feature_store(path: Path) -> None:
+def _feature_store(path):
     """Read a store whose index the file is; its rows are not there."""
     from stepline.features import FeatureStore
 
@@ -219,14 +183,14 @@ def _feature_store(path: Path) -> None:
     _drained(iter(FeatureStore(path.parent).check()))
 
 
-def _how_to_texts(path: Path) -> None:
+def _how_to_texts(path):
     from stepline.sieve_swap.text_base.readers import read_source
     from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
     _drained(read_source(path, TextBaseSettings()))
 
 
-def _lists(path: Path) -> None:
+def _lists(path):
     from stepline.datasets.excluded import read_excluded
     from stepline.pipeline.batch import read_texts
     from stepline.pipeline.ground_texts import read_order_matrix
@@ -242,13 +206,13 @@ def _lists(path: Path) -> None:
             continue
 
 
-def _network(path: Path) -> None:
+def _network(path):
     from stepline.models.nasva.checkpoint import load_aligner
 
     load_aligner(path)
 
 
-def _video(path: Path) -> None:
+def _video(path):
     from stepline.media import MediaReader, probe
     from stepline.media.settings import MediaSettings
 
@@ -257,35 +221,30 @@ def _video(path: Path) -> None:
     _drained(iter(MediaReader(path, frame_rate=1.0, frame_size=64, sound=True, settings=limits)))
 
 
-def _arrays() -> dict[str, bytes]:
+def _arrays():
     """Features as every suffix keeps them, and the vectors of texts."""
     import torch
     from safetensors.numpy import save
 
     rows = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 
-    def saved(write: Callable[[io.BytesIO], object]) -> bytes:
+    def saved(write):
         buffer = io.BytesIO()
         write(buffer)
         return buffer.getvalue()
 
-    item = {
-        "video_features": torch.from_numpy(rows),
-        "text": ["a", "b"],
-        "start": [0.0, 2.0],
-        "end": [1.0, 3.0],
-    }
+    item = {"video_features": torch.from_numpy(rows), "text": ["a", "b"]}
+    item |= {"start": [0.0, 2.0], "end": [1.0, 3.0]}
+    texts = np.array(["slice", "pour"])
     return {
         "f.npy": saved(lambda file: np.save(file, rows)),
-        "f.npz": saved(
-            lambda file: np.savez(file, features=rows, texts=np.array(["slice", "pour"]))
-        ),
+        "f.npz": saved(lambda file: np.savez(file, features=rows, texts=texts)),
         "f.safetensors": save({"features": rows}, metadata={"rate": "1.0"}),
         "f.pth": saved(lambda file: torch.save(item, file)),
     }
 
 
-def _tar(members: dict[str, bytes], mode: str = "w") -> bytes:
+def _tar(members, mode="w"):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as archive:
         for name, data in members.items():
@@ -295,12 +254,12 @@ def _tar(members: dict[str, bytes], mode: str = "w") -> bytes:
     return buffer.getvalue()
 
 
-def _tars() -> dict[str, bytes]:
+def _tars():
     arrays = _arrays()
     return {"f.tar": _tar({"a.npy": arrays["f.npy"], "b.pth": arrays["f.pth"]})}
 
 
-def _parquet() -> dict[str, bytes]:
+def _parquet():
     from stepline.storage import from_json, write_parquet
 
     record = from_json((CORPUS / "record.json").read_bytes())
@@ -309,21 +268,19 @@ def _parquet() -> dict[str, bytes]:
         return {"r.parquet": (Path(folder) / "r.parquet").read_bytes()}
 
 
-def _how_to_seeds() -> dict[str, bytes]:
+def _how_to_seeds():
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
     buffer = io.BytesIO()
-    rows = [
-        {"title": "Tea", "steps": ["Boil water.", "Pour it."], "id": str(number)}
-        for number in range(3)
-    ]
+    tea = {"title": "Tea", "steps": ["Boil water.", "Pour it."]}
+    rows = [{**tea, "id": str(number)} for number in range(3)]
     parquet.write_table(arrow.Table.from_pylist(rows), buffer)
     texts = corpus("recipes.json", "recipes.csv", "lines.txt", "recipes.jsonl")()
     return {**texts, "recipes.parquet": buffer.getvalue()}
 
 
-def _feature_index() -> dict[str, bytes]:
+def _feature_index():
     from stepline.features import FeatureWriter
 
     with tempfile.TemporaryDirectory() as folder:
@@ -334,7 +291,7 @@ def _feature_index() -> dict[str, bytes]:
         return {index.name.replace("-", ""): index.read_bytes()}
 
 
-def _videos() -> dict[str, bytes]:
+def _videos():
     """Six small files, drawn: containers and codecs that people have."""
     from small_video import draw_video
 
@@ -344,7 +301,7 @@ def _videos() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in made}
 
 
-def _networks() -> dict[str, bytes]:
+def _networks():
     aligner = HERE.parent / "golden" / "inputs" / "networks" / "aligner.safetensors"
     return {"n.safetensors": aligner.read_bytes(), "n.pth": _arrays()["f.pth"]}
 
@@ -386,13 +343,13 @@ class Failure:
     data: bytes
 
 
-def found_before(name: str) -> dict[str, bytes]:
+def found_before(name):
     """Return what once broke a reader, by the name of its file."""
     folder = CORPUS / "regressions" / name.replace(" ", "-")
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*"))}
 
 
-def inputs(name: str, count: int, seed: int) -> Iterator[tuple[str, bytes]]:
+def inputs(name, count, seed):
     """Yield a reader's seeds, what once broke it, then `count` mutations of seeds; the same for a
     seed."""
     seeds = READERS[name].seeds()
@@ -405,13 +362,11 @@ def inputs(name: str, count: int, seed: int) -> Iterator[tuple[str, bytes]]:
         yield f"{number}-{chosen}", mutated(seeds[chosen], others, rng)
 
 
-def _too_long(*_: object) -> None:
+def _too_long(*_):
     raise TimeoutError(f"more than {SECONDS} s of processor time")
 
 
-def _work(
-    name: str, count: int, seed: int, skipped: int, results: "multiprocessing.connection.Connection"
-) -> None:
+def _work(name, count, seed, skipped, results):
     """Read the inputs after the first `skipped`; tell of each that it begins, and how it ended."""
     import contextlib
     import faulthandler
@@ -441,18 +396,15 @@ def _work(
     results.send(("ends", "", ""))
 
 
-def _outcome(reader: Callable[[Path], object], path: Path, label: str) -> tuple[str, str, str]:
+def _outcome(reader, path, label):
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         reader(path)
     except SteplineError as error:
         line = str(error)
-        bad = len(line.splitlines()) != 1
-        return (
-            ("trace", label, f"an error of several lines: {line}")
-            if bad
-            else ("refused", label, "")
-        )
+        if len(line.splitlines()) != 1:
+            return "trace", label, f"an error of several lines: {line}"
+        return "refused", label, ""
     except TimeoutError as error:
         return "time", label, str(error)
     except MemoryError:
@@ -464,9 +416,7 @@ def _outcome(reader: Callable[[Path], object], path: Path, label: str) -> tuple[
     return "read", label, ""
 
 
-def fuzz(
-    name: str, count: int, seed: int, ends: float = float("inf")
-) -> tuple[Counter[str], list[Failure]]:
+def fuzz(name, count, seed, ends=float("inf")):
     """Give a reader its seeds and `count` mutations; return how each ended, counted, and the
     failures."""
     context = multiprocessing.get_context("fork")
@@ -482,9 +432,8 @@ def fuzz(
         try:
             while True:
                 # A worker that hangs without using the processor is as lost as one that died.
-                kind, label, detail = (
-                    mine.recv() if mine.poll(HANGS) else ("crash", begun, "it hangs")
-                )
+                hung = ("crash", begun, "it hangs")
+                kind, label, detail = mine.recv() if mine.poll(HANGS) else hung
                 if kind == "ends":
                     done = total
                     break
@@ -501,30 +450,26 @@ def fuzz(
             done += 1
             worker.join(5)
             counts["crash"] += 1
-            failures.append(
-                _failure(
-                    name, "crash", begun, f"its process ended ({worker.exitcode})", count, seed
-                )
-            )
+            ended = f"its process ended ({worker.exitcode})"
+            failures.append(_failure(name, "crash", begun, ended, count, seed))
         worker.kill()
         worker.join()
     return counts, failures
 
 
-def _failure(name: str, kind: str, label: str, detail: str, count: int, seed: int) -> Failure:
+def _failure(name, kind, label, detail, count, seed):
     data = next((data for found, data in inputs(name, count, seed) if found == label), b"")
     return Failure(name, kind, label, detail, data)
 
 
-def main() -> None:
+def main():
     """Fuzz until the time is up or the inputs are done; print the counts as JSON; exit with 1 on a
     failure."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="go on with other seeds for so long"
-    )
+    more = "go on with other seeds for so long"
+    parser.add_argument("--seconds", type=float, default=float("inf"), help=more)
     parser.add_argument("--hours", type=float, help="the same in hours")
     parser.add_argument("--inputs", type=int, default=WORST, help="of each reader, a round")
     parser.add_argument("--seed", type=int, default=0)
@@ -542,15 +487,12 @@ def main() -> None:
             totals[name] += counts
             failed += len(failures)
             for failure in failures:
-                print(
-                    f"{failure.reader}: {failure.kind}: {failure.name} of seed {seed}\n{failure.detail}",
-                    file=sys.stderr,
-                )
+                line = f"{failure.reader}: {failure.kind}: {failure.name} of seed {seed}"
+                print(f"{line}\n{failure.detail}", file=sys.stderr)
                 if options.keep is not None:
                     options.keep.mkdir(parents=True, exist_ok=True)
-                    (options.keep / f"{name.replace(' ', '-')}-{seed}-{failure.name}").write_bytes(
-                        failure.data
-                    )
+                    kept = f"{name.replace(' ', '-')}-{seed}-{failure.name}"
+                    (options.keep / kept).write_bytes(failure.data)
         if time.monotonic() > ends:
             break
     print(json.dumps({name: dict(counts) for name, counts in totals.items()}, indent=1))

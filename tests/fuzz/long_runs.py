@@ -11,7 +11,8 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / part) for part in ("nasva", "sieve_swap")]
 
-from test_refine import command as refine_command  # noqa: E402   found by the path above
+from file_bytes import file_bytes  # noqa: E402   found by the path above
+from test_refine import command as refine_command  # noqa: E402
 from test_sieve_swap_run import write_videos  # noqa: E402
 from training_data import command as train_command  # noqa: E402
 from training_data import write_stores  # noqa: E402
@@ -68,11 +69,9 @@ def long_runs(folder):
 
 def contents(folder):
     """Name -> bytes of what a run has left, without locks and what holds times."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".lock" and path.name not in CLOCKED_FILES
-    }
+    return file_bytes(
+        folder, lambda path: path.suffix != ".lock" and path.name not in CLOCKED_FILES
+    )
 
 
 def _without_out(line):

@@ -9,9 +9,7 @@ INPUTS = 25  # of each reader; all of them take about a minute
 @pytest.mark.parametrize("name", list(READERS))
 def test_a_reader_bears_what_it_is_given(name):
     counts, failures = fuzz(name, INPUTS, seed=22)
-    assert not failures, "\n".join(
-        f"{found.kind}: {found.name}\n{found.detail}" for found in failures
-    )
+    assert not failures, [(found.kind, found.name, found.detail) for found in failures]
     assert counts["read"] > 0  # the seeds, at least one of them, are what the reader is for
     assert sum(counts.values()) == len(READERS[name].seeds()) + len(found_before(name)) + INPUTS
 

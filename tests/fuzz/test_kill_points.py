@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from file_bytes import file_bytes
 
 pytestmark = pytest.mark.slow  # minutes in all; every run of them ends commands many times
 
@@ -60,29 +61,19 @@ def count_changes(nth):
 
         return counted
 
-    for owner, name in (
-        (Path, "write_bytes"),
-        (Path, "replace"),
-        (Path, "rename"),
-        (Path, "unlink"),
-        (os, "fsync"),
-        (os, "ftruncate"),
-        (os, "replace"),
-        (os, "rename"),
+    for owner, names in (
+        (Path, "write_bytes replace rename unlink"),
+        (os, "fsync ftruncate replace rename"),
     ):
-        setattr(owner, name, watched(getattr(owner, name)))
+        for name in names.split():
+            setattr(owner, name, watched(getattr(owner, name)))
     return changes
 
 
 def contents(folder):
     """Name -> bytes of what a run has left; locks and logs of times apart."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and not path.name.endswith(".lock")
-        and path.name not in ("log.jsonl", "train.jsonl")
-    }
+    clocked = ("log.jsonl", "train.jsonl")
+    return file_bytes(folder, lambda path: path.suffix != ".lock" and path.name not in clocked)
 
 
 def survives_every_kill(task, folder, prepare=lambda folder: None):
@@ -93,11 +84,9 @@ def survives_every_kill(task, folder, prepare=lambda folder: None):
     assert status == 0
     assert changes > 0
     expected = contents(folder / "whole")
-    taken = (
-        sorted({1 + round(i * (changes - 1) / (POINTS - 1)) for i in range(POINTS)})
-        if changes > POINTS
-        else range(1, changes + 1)
-    )
+    taken = range(1, changes + 1)
+    if changes > POINTS:
+        taken = sorted({1 + round(i * (changes - 1) / (POINTS - 1)) for i in range(POINTS)})
     for nth in taken:
         killed = folder / f"killed-{nth}"
         prepare(killed)
@@ -114,13 +103,14 @@ def test_steps_killed_at_any_change_of_the_disk_end_with_the_same_bytes(
     from stepline.outputs import OUTPUTS
     from stepline.pipeline import batch
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.settings import validate
+    from stepline.settings import load_settings
 
     request = Request(small_video, "small", captions_file)
     other, wanted = (
-        validate(
+        load_settings(
             StepsSettings,
-            {"vision": {"backbone": "none"}, "nasva": {"ground": {"shown_threshold": threshold}}},
+            None,
+            ["vision.backbone=none", f"nasva.ground.shown_threshold={threshold}"],
         )
         for threshold in (0.9, 0.3)
     )
@@ -129,9 +119,11 @@ def test_steps_killed_at_any_change_of_the_disk_end_with_the_same_bytes(
     monkeypatch.setattr(batch, "understand", lambda request, settings, **_: understood[settings])
 
     def run(settings):
-        return lambda out: batch.run_video(
-            request, settings, batch.OutputOptions(out, tuple(OUTPUTS), clips=clips)
-        )
+        def task(out):
+            options = batch.OutputOptions(out, tuple(OUTPUTS), clips=clips)
+            batch.run_video(request, settings, options)
+
+        return task
 
     survives_every_kill(run(wanted), tmp_path, lambda folder: in_a_process(run(other), folder, 0))
 
@@ -143,10 +135,11 @@ def test_sieve_swap_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tm
     from stepline.sieve_swap.run import SieveSwapJob, run_job
 
     videos, base = write_videos(tmp_path / "in", VIDEOS), SmallBase()
-    survives_every_kill(
-        lambda folder: run_job(SieveSwapJob(videos, base, folder, settings(), embed=base.embed)),
-        tmp_path,
-    )
+
+    def task(folder):
+        run_job(SieveSwapJob(videos, base, folder, settings(), embed=base.embed))
+
+    survives_every_kill(task, tmp_path)
 
 
 def test_training_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tmp_path):
@@ -165,30 +158,20 @@ def test_an_import_killed_at_any_change_of_the_disk_ends_with_the_same_bytes(tmp
     for name in "abcd":
         (tmp_path / "in").mkdir(exist_ok=True)
         np.save(tmp_path / "in" / f"{name}.npy", np.ones((5, 4), np.float32) * ord(name))
-    survives_every_kill(
-        lambda folder: import_features(tmp_path / "in", folder, shard_bytes=90), tmp_path
-    )
+
+    def task(folder):
+        import_features(tmp_path / "in", folder, shard_bytes=90)
+
+    survives_every_kill(task, tmp_path)
 
 
 def test_curation():
     """In a process without the threads of other tests: their locks stay locked for good in a
     fork."""
-    run = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "slow",
-        __file__,
-        "-k",
-        "driver",
-    ]
-    done = subprocess.run(
-        run, env=os.environ | {ALONE: "1"}, capture_output=True, text=True, timeout=1000
-    )
+    words = ("-q", "-p", "no:cacheprovider", "-m", "slow", __file__, "-k", "driver")
+    run = [sys.executable, "-m", "pytest", *words]
+    alone = {"env": os.environ | {ALONE: "1"}, "timeout": 1000}
+    done = subprocess.run(run, capture_output=True, text=True, **alone)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

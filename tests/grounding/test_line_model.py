@@ -9,7 +9,6 @@ import pytest
 
 from stepline.grounding.line_model import (
     FEATURE_NAMES,
-    LineWeights,
     StepTextHmm,
     content_words,
     line_features,
@@ -20,20 +19,20 @@ from stepline.grounding.line_model import (
 )
 
 
-def cosine_only(cosines: list[list[float]]) -> np.ndarray:
+def cosine_only(cosines):
     """Return features (K, S, F) that hold nothing but these cosines."""
     features = np.zeros((*np.shape(cosines), len(FEATURE_NAMES)))
     features[..., FEATURE_NAMES.index("cosine")] = cosines
     return features
 
 
-def simple_weights(**changes: float) -> LineWeights:
+def simple_weights(**changes):
     """Return weights of the cosine alone."""
     evidence = tuple(float(name == "cosine") for name in FEATURE_NAMES)
     return replace(load_line_weights(), evidence=evidence, bias=0.0, **changes)
 
 
-def path_weight(path: tuple[tuple[str, int], ...], cosines: np.ndarray, w: LineWeights) -> float:
+def path_weight(path, cosines, w):
     """Return the weight of one path of states ("line" or "pause", position 0 to K), by the table in
     the module; 0 for one that cannot be."""
     weight = 1.0

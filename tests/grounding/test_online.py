@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stepline.grounding.ground import ground
 from stepline.grounding.online import OnlineGrounder
 from stepline.grounding.settings import GroundSettings
-from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
+from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 from stepline.vision import Activity
 
 RNG = np.random.default_rng(3)
@@ -21,20 +21,19 @@ NOISE = RNG.normal(size=(60, 32)).astype(np.float32)
 STARTS, SHOWN = (3.0, 13.0, 23.0, 33.0, 43.0), (5, 14, 24, 55, 45)
 
 
-def steps(*starts: float) -> list[Step]:
+def steps(*starts):
     return [
         Step(id=str(n), text=f"step {n}", said=Span(start, start + 3), sources=(n,))
         for n, start in enumerate(starts)
     ]
 
 
-def transcript(*starts: float) -> Transcript:
-    return Transcript(
-        sentences=tuple(Sentence(text="mix", span=Span(start, start + 3)) for start in starts)
-    )
+def transcript(*starts):
+    spans = [Span(start, start + 3) for start in starts]
+    return Transcript(sentences=tuple(Sentence(text="mix", span=span) for span in spans))
 
 
-def pictures(strength: float = 2.0, shown: tuple[int, ...] = SHOWN) -> Matrix:
+def pictures(strength=2.0, shown=SHOWN):
     """Return 60 s of noise with the look of step k in the 7 s around each centre."""
     values = NOISE.copy()
     for k, center in enumerate(shown):
@@ -42,39 +41,32 @@ def pictures(strength: float = 2.0, shown: tuple[int, ...] = SHOWN) -> Matrix:
     return values
 
 
-def activity(seconds: int) -> Activity:
+def activity(seconds):
     rng = np.random.default_rng(0)
     looks, peaks = rng.random((60, 192)).astype(np.float32), rng.random(60).astype(np.float32)
     cuts = tuple(cut for cut in (9.0, 21.0, 30.0, 31.0, 40.0, 51.0) if cut < seconds)
     return Activity(peaks[:seconds] / 4, cuts, 1.0, peaks[:seconds], looks[:seconds])
 
 
-def known_at(
-    second: int, values: Matrix, said: tuple[float, ...] = STARTS, *, edited: bool = False
-) -> OnlineGrounder:
+def known_at(second, values, said=STARTS, *, edited=False):
     """Return a grounder that has heard and seen one video up to a second."""
     grounder = OnlineGrounder()
     for now in range(1, second + 1):
         heard = [start for start in said if start + 3 <= now]
         grounder.update_steps(steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)])
         seen = FeatureSequence(values[:now], 1.0, "test")
-        grounder.update_pictures(
-            float(now), features=seen, activity=activity(now) if edited else None
-        )
+        looked = activity(now) if edited else None
+        grounder.update_pictures(float(now), features=seen, activity=looked)
     return grounder
 
 
 @pytest.mark.parametrize("edited", [False, True], ids=["one take", "edited"])
 def test_at_the_end_the_answer_is_that_of_ground(edited):
     grounder = known_at(60, pictures(), edited=edited)
-    offline = ground(
-        steps(*STARTS),
-        duration=60.0,
-        transcript=transcript(*STARTS),
-        features=FeatureSequence(pictures(), 1.0, "test"),
-        step_vectors=WORDS,
-        activity=activity(60) if edited else None,
-    )
+    video = {"duration": 60.0, "transcript": transcript(*STARTS)}
+    video["features"] = FeatureSequence(pictures(), 1.0, "test")
+    video["activity"] = activity(60) if edited else None
+    offline = ground(steps(*STARTS), **video, step_vectors=WORDS)
     online = grounder.finish(60.0)
     assert online.steps == offline.steps
     assert online.report == offline.report
@@ -90,17 +82,14 @@ def test_pictures_that_come_later_change_no_answer(now, seed):
     answers = []
     for values in (pictures(), other):
         grounder = OnlineGrounder()
-        grounder.update_steps(
-            steps(*heard), transcript(*heard), vectors=WORDS[: len(heard)], sentence_vectors=WORDS
-        )
+        words = {"vectors": WORDS[: len(heard)], "sentence_vectors": WORDS}
+        grounder.update_steps(steps(*heard), transcript(*heard), **words)
         looked = activity(60)
         looked.thumbnails[now:] *= seed / 99
-        seen = replace(
-            looked, cuts=tuple(cut for cut in looked.cuts if cut < now or values is other)
-        )
-        grounder.update_pictures(
-            float(now), features=FeatureSequence(values, 1.0, "test"), activity=seen
-        )
+        cuts = tuple(cut for cut in looked.cuts if cut < now or values is other)
+        film = FeatureSequence(values, 1.0, "test")
+        seen = replace(looked, cuts=cuts)
+        grounder.update_pictures(float(now), features=film, activity=seen)
         answers.append(grounder.steps)
     assert answers[0] == answers[1]
 

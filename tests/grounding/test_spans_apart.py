@@ -36,23 +36,20 @@ def assert_apart(steps):
         assert step.spans[0].start <= step.at <= step.spans[0].end
 
 
-def test_spans_that_overlap_between_the_seconds_of_their_steps_meet_halfway():
-    steps = (shown("a", 10.5, 6.0, 15.0), shown("b", 16.5, 12.0, 20.0))
-    first, second = separate_overlapping_spans(steps)
-    assert (first.spans, second.spans) == ((Span(6.0, 14.0),), (Span(14.0, 20.0),))
-
-
-def test_spans_meet_inside_their_overlap():
-    steps = (shown("a", 10.5, 6.0, 12.0), shown("b", 20.5, 11.0, 24.0))
-    first, second = separate_overlapping_spans(steps)
-    assert (first.spans, second.spans) == ((Span(6.0, 12.0),), (Span(12.0, 24.0),))
-
-
-def test_steps_of_one_second_share_what_is_theirs_and_end_together():
-    steps = (shown("a", 10.5, 6.0, 15.0), shown("b", 10.5, 6.0, 15.0), shown("c", 16.5, 12.0, 20.0))
-    first, twin, last = separate_overlapping_spans(steps)
-    assert first.spans == twin.spans == (Span(6.0, 14.0),)
-    assert last.spans == (Span(14.0, 20.0),)
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # between the seconds of their steps spans meet halfway, but inside their overlap
+        ([(10.5, 6, 15), (16.5, 12, 20)], [(6, 14), (14, 20)]),
+        ([(10.5, 6, 12), (20.5, 11, 24)], [(6, 12), (12, 24)]),
+        # steps of one second share what is theirs and end together
+        ([(10.5, 6, 15), (10.5, 6, 15), (16.5, 12, 20)], [(6, 14), (6, 14), (14, 20)]),
+    ],
+)
+def test_spans_that_overlap_between_the_seconds_of_their_steps_meet_halfway(given, expected):
+    steps = [shown(str(n), *row) for n, row in enumerate(given)]
+    apart = separate_overlapping_spans(steps)
+    assert [step.spans for step in apart] == [(Span(*ends),) for ends in expected]
 
 
 def test_spans_of_drawn_places_never_overlap():
@@ -115,9 +112,8 @@ def test_steps_that_a_network_places_are_apart_unless_the_paper_s_rule_is_asked_
     steps = [Step(id=str(k), text=str(k)) for k in range(4)]
     features = FeatureSequence(np.zeros((40, 3), np.float32), 1.0, "drawn")
     settings = AlignerSettings(spans=rule, compete=0.0, order="none", grow=0.3)
-    placed = ground_by_aligner(
-        steps, LoadedScores(), features, np.zeros((4, 3), np.float32), settings=settings
-    )
+    given = (steps, LoadedScores(), features, np.zeros((4, 3), np.float32))
+    placed = ground_by_aligner(*given, settings=settings)
     if rule == "grown":
         assert_apart(placed.steps)
     else:
@@ -127,17 +123,11 @@ def test_steps_that_a_network_places_are_apart_unless_the_paper_s_rule_is_asked_
 def test_steps_that_a_model_of_pictures_moves_are_apart():
     grounding = grounded()
     segments = video_segments(SHOTS)
-    before = segment_probabilities(grounding.steps, grounding.alignment, segments)
+    placed = (grounding.steps, grounding.alignment)
+    before = segment_probabilities(*placed, segments)
     after = np.roll(before, 1, axis=0)  # each step where its neighbour was
-    steps, _ = update_placements(
-        grounding.steps,
-        grounding.alignment,
-        SHOTS,
-        picture_seconds(grounding.alignment, segments, float(SECONDS)),
-        before,
-        after,
-        duration=float(SECONDS),
-        settings=GroundSettings(),
-    )
+    seconds = picture_seconds(grounding.alignment, segments, float(SECONDS))
+    options = {"duration": float(SECONDS), "settings": GroundSettings()}
+    steps, _ = update_placements(*placed, SHOTS, seconds, before, after, **options)
     assert len(steps) == len(NAMES)
     assert_apart(steps)

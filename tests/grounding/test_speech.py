@@ -21,15 +21,15 @@ from stepline.records import Sentence, Span, Step, Transcript
 LN3 = float(np.log(3))
 
 
-def sentence(start: float, end: float) -> Sentence:
+def sentence(start, end):
     return Sentence(text="words", span=Span(start, end))
 
 
-def step(name: str = "1") -> Step:
+def step(name="1"):
     return Step(id=name, text=f"step {name}")
 
 
-def sharp(**changes: float | str) -> CoarseSettings:
+def sharp(**changes):
     return CoarseSettings(temperature=1.0).model_copy(update=changes)
 
 
@@ -53,12 +53,9 @@ def test_overlapping_narrations_add_up_and_silence_scores_zero():
     np.testing.assert_allclose(scores, [[0.6, 0.8, 0.2, 0.0, 0.2]], rtol=1e-5)
 
 
-def test_the_covering_rule_takes_every_second_that_is_touched():
+def test_labels_cover_every_second_that_is_touched_or_whole_seconds_with_both_ends():
     labels = narration_labels([Span(1.2, 3.7), Span(0.4, 0.9)], 5, "covering")
     assert labels.tolist() == [[0, 1, 1, 1, 0], [1, 0, 0, 0, 0]]
-
-
-def test_the_inclusive_rule_takes_whole_seconds_with_both_ends():
     labels = narration_labels([Span(1.2, 3.7), Span(0.4, 0.9), Span(1.0, 3.0)], 5, "inclusive")
     assert labels.tolist() == [[0, 0, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 1, 1, 0]]
 
@@ -71,9 +68,8 @@ def test_a_window_grows_while_the_score_is_at_least_the_share_of_the_peak():
 
 def test_a_step_is_said_where_its_narration_is():
     likeness = np.array([[0.9, 0.1], [0.1, 0.9]], np.float32)
-    kept, dropped = coarse_spans(
-        [step("a"), step("b")], [sentence(0, 3.5), sentence(6, 9)], likeness, duration=9
-    )
+    steps, heard = [step("a"), step("b")], [sentence(0, 3.5), sentence(6, 9)]
+    kept, dropped = coarse_spans(steps, heard, likeness, duration=9)
     assert [s.said for s in kept] == [Span(0.0, 4.0), Span(6.0, 9.0)]
     assert [s.sources for s in kept] == [(0,), (1,)]
     assert not dropped
@@ -87,27 +83,20 @@ def test_neighbours_of_seven_tenths_of_the_peak_join_the_window():
 
 
 def test_the_earliest_of_equal_seconds_is_the_centre():
-    likeness = np.zeros((1, 2), np.float32)
-    kept, _ = coarse_spans(
-        [step()], [sentence(5, 7), sentence(1, 3)], likeness, duration=8, settings=sharp()
-    )
+    likeness, heard = np.zeros((1, 2), np.float32), [sentence(5, 7), sentence(1, 3)]
+    kept, _ = coarse_spans([step()], heard, likeness, duration=8, settings=sharp())
     assert kept[0].said == Span(1.0, 3.0)
 
 
 @pytest.mark.parametrize(("floor", "kept"), [(0.25, 1), (0.26, 0)])
-def test_a_step_below_the_floor_is_dropped_with_its_reason(floor: float, kept: int):
+def test_a_step_below_the_floor_is_dropped_with_its_reason(floor, kept):
     heard = [sentence(i, i + 1) for i in range(4)]  # four equal narrations: 0.25 each
     likeness = np.zeros((1, 4), np.float32)
-    found, dropped = coarse_spans(
-        [step()], heard, likeness, duration=4, settings=sharp(floor=floor)
-    )
+    options = {"duration": 4, "settings": sharp(floor=floor)}
+    found, dropped = coarse_spans([step()], heard, likeness, **options)
     assert len(found) == kept
-    assert (
-        [d.reason for d in dropped] == [] if kept else ["best alignment score 0.25 is below 0.26"]
-    )
-
-
-def test_no_narration_places_nothing():
+    reasons = [] if kept else ["best alignment score 0.25 is below 0.26"]
+    assert [d.reason for d in dropped] == reasons
     found, dropped = coarse_spans([step()], [], np.zeros((1, 0), np.float32), duration=3)
     assert not found
     assert dropped[0].reason == "best alignment score 0.00 is below 0.20"
@@ -119,10 +108,9 @@ def test_a_window_ends_with_the_video():
 
 
 def test_a_matrix_of_another_shape_is_refused():
+    likeness, heard = np.zeros((2, 1), np.float32), [sentence(0, 1), sentence(1, 2)]
     with pytest.raises(ShapeError, match=r"must be \(1, 2\), steps by sentences, not \(2, 1\)"):
-        coarse_spans(
-            [step()], [sentence(0, 1), sentence(1, 2)], np.zeros((2, 1), np.float32), duration=2
-        )
+        coarse_spans([step()], heard, likeness, duration=2)
 
 
 # Two lines that are said in their order, and a later sentence that resembles the first as much: by
@@ -141,49 +129,32 @@ TOLD_LINE_VECTORS = np.eye(4, dtype=np.float32)[:2]
 TOLD_SENTENCE_VECTORS = np.eye(4, dtype=np.float32)[[1, 0, 1, 3]]
 
 
-def placed_lines(settings: CoarseSettings) -> list[Span | None]:
-    steps, dropped = place_steps(
-        TOLD_LINES, TOLD, TOLD_LINE_VECTORS, TOLD_SENTENCE_VECTORS, duration=34.0, settings=settings
-    )
-    assert not dropped
-    return [placed.said for placed in steps]
+def place(steps, vectors, matching):
+    settings = CoarseSettings(matching=matching)
+    given = (steps, TOLD, vectors, TOLD_SENTENCE_VECTORS)
+    return place_steps(*given, duration=34.0, settings=settings)
 
 
-def test_coarse_labels_follow_the_paper_unless_the_line_model_is_asked_for():
-    assert CoarseSettings().matching == "softmax"
-    assert placed_lines(CoarseSettings()) == [Span(10.0, 14.0), Span(0.0, 4.0)]
+@pytest.mark.parametrize(
+    ("matching", "spans"),
+    [
+        (CoarseSettings().matching, [Span(10.0, 14.0), Span(0.0, 4.0)]),  # as in the paper
+        ("line-model", [Span(10.0, 14.0), Span(20.0, 24.0)]),
+    ],
+)
+def test_coarse_labels_follow_the_paper_unless_the_line_model_is_asked_for(matching, spans):
+    steps, dropped = place(TOLD_LINES, TOLD_LINE_VECTORS, matching)
+    assert ([placed.said for placed in steps], list(dropped)) == (spans, [])
 
 
-def test_the_line_model_labels_steps_in_their_order():
-    settings = CoarseSettings(matching="line-model")
-    assert placed_lines(settings) == [Span(10.0, 14.0), Span(20.0, 24.0)]
-
-
-def test_a_step_that_the_line_model_finds_nowhere_is_dropped():
+def test_the_line_model_drops_what_it_finds_nowhere_and_refuses_vectors_that_do_not_fit():
     steps = (*TOLD_LINES, Step(id="3", text="inflate the tyre"))
-    kept, dropped = place_steps(
-        steps,
-        TOLD,
-        np.eye(4, dtype=np.float32)[:3],
-        TOLD_SENTENCE_VECTORS,
-        duration=34.0,
-        settings=CoarseSettings(matching="line-model"),
-    )
+    kept, dropped = place(steps, np.eye(4, dtype=np.float32)[:3], "line-model")
     assert [placed.id for placed in kept] == ["1", "2"]
     assert [item.text for item in dropped] == ["inflate the tyre"]
     assert dropped[0].reason.endswith("is below 0.20")
-
-
-def test_the_line_model_refuses_vectors_that_do_not_fit():
     with pytest.raises(ShapeError, match="must share their width"):
-        place_steps(
-            TOLD_LINES,
-            TOLD,
-            TOLD_LINE_VECTORS[:, :3],
-            TOLD_SENTENCE_VECTORS,
-            duration=34.0,
-            settings=CoarseSettings(matching="line-model"),
-        )
+        place(TOLD_LINES, TOLD_LINE_VECTORS[:, :3], "line-model")
 
 
 HEARD = Transcript(
@@ -195,9 +166,14 @@ HEARD = Transcript(
 AXES = np.eye(3, dtype=np.float32)
 
 
-def test_a_line_is_said_where_its_sentence_is():
+def test_a_line_is_said_where_its_sentence_is_and_one_that_no_one_speaks_of_is_not():
     (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2])
     assert (step.id, step.said, step.sources, step.score) == ("1", Span(4.0, 6.0), (1,), None)
+    steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]])
+    assert [step.said for step in steps] == [None, Span(4.0, 6.0)]
+    assert steps[0].sources == ()
+    steps = steps_from_texts(["a", "b"], Transcript(), np.zeros((0, 3), np.float32), AXES[:2])
+    assert [(step.id, step.said) for step in steps] == [("1", None), ("2", None)]
 
 
 def test_a_line_is_said_around_the_sentences_that_say_it():
@@ -223,17 +199,6 @@ def test_a_line_told_again_an_hour_later_is_said_once(again, sources):
     (step,) = steps_from_texts(["now chop the onion"], heard, AXES[[0, 1, 1]], AXES[1:2])
     assert step.sources == sources
     assert step.said == Span(4.0, heard.sentences[sources[-1]].span.end)
-
-
-def test_a_line_that_no_one_speaks_of_is_not_said():
-    steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]])
-    assert [step.said for step in steps] == [None, Span(4.0, 6.0)]
-    assert steps[0].sources == ()
-
-
-def test_without_speech_every_line_stays_unsaid():
-    steps = steps_from_texts(["a", "b"], Transcript(), np.zeros((0, 3), np.float32), AXES[:2])
-    assert [(step.id, step.said) for step in steps] == [("1", None), ("2", None)]
 
 
 def test_vectors_of_two_widths_are_refused():

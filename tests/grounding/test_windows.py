@@ -17,35 +17,23 @@ LENGTH = 400
 def said(count=20):
     """Return steps said every 20 s from second 5 on, and the transcript that says them."""
     spans = [Span(float(n * 20 + 5), float(n * 20 + 8)) for n in range(count)]
-    steps = [
-        Step(id=str(n), text=f"step {n}", said=span, sources=(n,)) for n, span in enumerate(spans)
-    ]
-    return steps, Transcript(
-        sentences=tuple(Sentence(text=f"step {n}", span=span) for n, span in enumerate(spans))
-    )
+    steps, sentences = [], []
+    for n, span in enumerate(spans):
+        steps.append(Step(id=str(n), text=f"step {n}", said=span, sources=(n,)))
+        sentences.append(Sentence(text=f"step {n}", span=span))
+    return steps, Transcript(sentences=tuple(sentences))
 
 
-def test_a_short_video_is_one_window():
-    steps, _ = said(5)
-    (only,) = cut_into_windows(steps, 100.0, SHORT)
+def test_every_step_of_a_long_video_is_decided_once_and_a_short_one_is_one_window():
+    (only,) = cut_into_windows(said(5)[0], 100.0, SHORT)
     assert (only.context, only.steps) == (Span(0.0, 100.0), (0, 1, 2, 3, 4))
-
-
-def test_every_step_of_a_long_video_is_decided_once():
     steps, _ = said()
     parts = cut_into_windows(steps, float(LENGTH), SHORT)
-    assert [(part.context.start, part.context.end) for part in parts] == [
-        (0, 140),
-        (60, 240),
-        (160, 340),
-        (260, 400),
-    ]
+    contexts = [(part.context.start, part.context.end) for part in parts]
+    assert contexts == [(0, 140), (60, 240), (160, 340), (260, 400)]
     assert sorted(step for part in parts for step in part.decided_steps) == list(range(20))
     assert all(part.decided_steps <= set(part.steps) for part in parts)
-
-
-def test_a_line_that_no_one_speaks_needs_the_whole_video():
-    steps, _ = said()
+    # a line that no one speaks needs the whole video
     assert len(cut_into_windows([*steps, Step(id="x", text="unsaid")], float(LENGTH), SHORT)) == 1
 
 
@@ -59,9 +47,8 @@ def test_windows_place_a_step_where_its_neighbourhood_alone_does():
     assert [step.said for step in parted.steps] == [step.said for step in steps]
     assert parted.alignment.scores.shape == (20, LENGTH)
     best = parted.alignment.scores.argmax(axis=1)
-    assert [
-        abs(int(row) - step.at) <= 1.5 for row, step in zip(best, parted.steps, strict=True)
-    ] == [True] * 20
+    for row, step in zip(best, parted.steps, strict=True):
+        assert abs(int(row) - step.at) <= 1.5
 
 
 def test_features_and_motion_of_a_window_are_its_own():
@@ -74,20 +61,11 @@ def test_features_and_motion_of_a_window_are_its_own():
         values[n * 20 + 10 : n * 20 + 17] += 2 * vectors[n]
     seen = FeatureSequence(values, 1.0, "test")
     activity = Activity(np.full(LENGTH, 0.01, np.float32), cuts=(200.0,), rate=1.0)
-    grounding = ground(
-        steps,
-        duration=float(LENGTH),
-        transcript=transcript,
-        features=seen,
-        step_vectors=vectors,
-        activity=activity,
-        settings=SHORT,
-    )
-    inside = [
-        n * 20 + 10 <= step.at < n * 20 + 17
-        for n, step in enumerate(grounding.steps)
-        if step.at is not None
-    ]
+    video = {"transcript": transcript, "features": seen, "activity": activity}
+    options = {"step_vectors": vectors, "settings": SHORT}
+    grounding = ground(steps, duration=float(LENGTH), **video, **options)
+    placed = [(n, step) for n, step in enumerate(grounding.steps) if step.at is not None]
+    inside = [n * 20 + 10 <= step.at < n * 20 + 17 for n, step in placed]
     assert sum(inside) >= 18
     assert grounding.report.likeness > 0
     assert grounding.report.note.startswith("4 windows")

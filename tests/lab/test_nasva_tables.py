@@ -28,49 +28,29 @@ from lab.nasva.trials import NasvaTrials
 from lab.study import Claim, ClaimResult, RowResult, spread
 from stepline.models.nasva.settings import RefineSettings
 
-TINY = NasvaSize(
-    videos=16,
-    held_out=6,
-    width=16,
-    heads=2,
-    feed_forward=16,
-    projection=8,
-    epochs=1,
-    teacher_epochs=1,
-)
+SIZES = {"width": 16, "heads": 2, "feed_forward": 16, "projection": 8}
+TINY = NasvaSize(videos=16, held_out=6, epochs=1, teacher_epochs=1, **SIZES)
 
 
 def test_rows_carry_the_published_values_of_their_table():
     by_name = {(row.table, row.name): row.published for row in nasva_rows()}
-    assert by_name["2", "InternVideo-ViT/L-14 (here sharp), W + S"] == {
-        STEP_RECALL: 46.4,
-        "narration R@1": 71.6,
-    }
-    assert by_name["3", "Step-ASR, eps1 0.20, eps2 0.8"] == {STEP_RECALL: 43.7}
-    assert by_name["8", "eps2 0.8, center, 8 s"] == {STEP_RECALL: 37.2}
-    assert by_name["9", "2 rounds, center, grown, W + S"] == {
-        STEP_RECALL: 46.9,
-        "narration R@1": 72.1,
-    }
+    narration = "narration R@1"
+    for table, name, values in (
+        ("2", "InternVideo-ViT/L-14 (here sharp), W + S", {STEP_RECALL: 46.4, narration: 71.6}),
+        ("3", "Step-ASR, eps1 0.20, eps2 0.8", {STEP_RECALL: 43.7}),
+        ("8", "eps2 0.8, center, 8 s", {STEP_RECALL: 37.2}),
+        ("9", "2 rounds, center, grown, W + S", {STEP_RECALL: 46.9, narration: 72.1}),
+    ):
+        assert by_name[table, name] == values
     assert {row.table for row in nasva_rows()} == set(TABLE_TITLES)
 
 
 def test_trials_are_named_by_all_that_they_do():
     one = labelled(*PAPER_ROUNDS)
     assert one.key == labelled(*PAPER_ROUNDS).key
-    assert (
-        len(
-            {
-                one.key,
-                FIRST_LABELS.key,
-                EARLY_TEACHER.key,
-                NARRATION_TRIAL.key,
-                one.changed(size=TINY).key,
-                one.changed(seed=1).key,
-            }
-        )
-        == 6
-    )
+    others = (FIRST_LABELS, EARLY_TEACHER, NARRATION_TRIAL)
+    others += (one.changed(size=TINY), one.changed(seed=1))
+    assert len({one.key, *(other.key for other in others)}) == 6
 
 
 def test_teachers_stop_early_and_learn_the_labels_of_the_round_before():
@@ -83,23 +63,16 @@ def test_teachers_stop_early_and_learn_the_labels_of_the_round_before():
 
 
 def test_a_claim_is_about_gains_seed_by_seed():
+    best = labelled(*PAPER_ROUNDS)
     recalls = {
         FIRST_LABELS: (30.0, 31.0),
-        labelled(*PAPER_ROUNDS): (40.0, 30.0),
+        best: (40.0, 30.0),
         NARRATION_TRIAL: (20.0, 20.0),
         EARLY_TEACHER: (25.0, 20.0),
     }
     scores = {trial: {STEP_RECALL: recall} for trial, recall in recalls.items()}
-    gain = Claim("x", STEP_RECALL, labelled(*PAPER_ROUNDS), FIRST_LABELS)
-    assert gain.gains(scores) == (10.0, -1.0)
-    beyond = Claim(
-        "x",
-        STEP_RECALL,
-        labelled(*PAPER_ROUNDS),
-        FIRST_LABELS,
-        beyond=(NARRATION_TRIAL, EARLY_TEACHER),
-    )
-    assert beyond.gains(scores) == (5.0, -1.0)
+    for beyond, gains in (((), (10.0, -1.0)), ((NARRATION_TRIAL, EARLY_TEACHER), (5.0, -1.0))):
+        assert Claim("x", STEP_RECALL, best, FIRST_LABELS, beyond=beyond).gains(scores) == gains
 
 
 def test_tables_give_the_mean_and_from_least_to_most():
@@ -114,10 +87,8 @@ def test_tables_give_the_mean_and_from_least_to_most():
     judged = [ClaimResult(CLAIMS[1], (3.0, 8.0)), ClaimResult(CLAIMS[0], (1.0, 2.0))]
     study = NasvaStudy(Path(), (0, 1))
     text = study.as_markdown(results, judged)
-    assert (
-        "| Step-ASR | 36.0 | 41.0 (40.0 to 42.0) | 21.0 (20.0 to 22.0) | – | 51.0 (50.0 to 52.0) | 10 |"
-        in text
-    )
+    spreads = "41.0 (40.0 to 42.0) | 21.0 (20.0 to 22.0) | – | 51.0 (50.0 to 52.0)"
+    assert f"| Step-ASR | 36.0 | {spreads} | 10 |" in text
     assert "| +7.7 | +3.0, +8.0 | +5.5 |" in text
     assert "| +10.2 | +1.0, +2.0 | +1.5 |" in text
     tree = json.loads(study.as_json(results, judged))
@@ -125,30 +96,34 @@ def test_tables_give_the_mean_and_from_least_to_most():
     assert [claim["gains"] for claim in tree["claims"]] == [[3.0, 8.0], [1.0, 2.0]]
 
 
-def test_a_table_is_trained_once_and_a_rerun_only_reads(tmp_path):
+def test_a_table_is_trained_once_and_a_rerun_and_the_command_only_read(tmp_path, monkeypatch):
+    def times():
+        files = (path for path in (tmp_path / "trials").rglob("*") if path.is_file())
+        return {path: path.stat().st_mtime_ns for path in files}
+
     reports = []
-    study = NasvaStudy(
-        tmp_path, (0,), ("4",), lambda done, count: reports.append((done, count)), TINY
-    )
+    report = lambda done, count: reports.append((done, count))  # noqa: E731
+    study = NasvaStudy(tmp_path, (0,), ("4",), report, TINY)
     lines, judged = study.run()
     assert reports == [(0, 4), (1, 4), (2, 4), (3, 4)]
     assert judged == []
-    assert [line.row.name for line in lines] == [
-        row.name for row in nasva_rows() if row.table == "4"
-    ]
-    assert all(
-        0 <= line.scores[STEP_RECALL][0] <= 100 and line.cpu_seconds[0] > 0 for line in lines
-    )
-    kept = {
-        path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()
-    }
+    names = [row.name for row in nasva_rows() if row.table == "4"]
+    assert [line.row.name for line in lines] == names
+    assert all(0 <= line.scores[STEP_RECALL][0] <= 100 for line in lines)
+    assert all(line.cpu_seconds[0] > 0 for line in lines)
+    kept = times()
     assert sum(path.name == "outcome.json" for path in kept) == 4
-    again, _ = study.run()
-    assert again == lines
-    assert {
-        path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()
-    } == kept
-    assert "Table 4" in (tmp_path / "tables.md").read_text()
+    assert study.run()[0] == lines
+    monkeypatch.setattr("lab.nasva.rows.NasvaSize", lambda: TINY)
+    given = ["nasva-tables", "--table", "4", "--seeds", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(lab, given, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert done.stdout == (tmp_path / "tables.md").read_text()
+    assert "Table 4" in done.stdout
+    assert "| S3D (dull), clean recogniser |" in done.stdout
+    again = CliRunner().invoke(lab, [*given, "--json"], catch_exceptions=False)
+    assert [row["table"] for row in json.loads(again.stdout)["rows"]] == ["4"] * 4
+    assert times() == kept
 
 
 def test_a_threshold_that_keeps_no_label_is_a_row_that_says_so(tmp_path, monkeypatch):
@@ -159,17 +134,6 @@ def test_a_threshold_that_keeps_no_label_is_a_row_that_says_so(tmp_path, monkeyp
     assert (dict(failed.scores), trained.failure) == ({}, None)
     assert "texts keep a label" in failed.failure
     assert "| high: 0 of " in (tmp_path / "tables.md").read_text()
-
-
-def test_the_command_prints_the_tables_it_wrote(tmp_path, monkeypatch):
-    monkeypatch.setattr("lab.nasva.rows.NasvaSize", lambda: TINY)
-    given = ["nasva-tables", "--table", "4", "--seeds", "1", "--out", str(tmp_path)]
-    done = CliRunner().invoke(lab, given, catch_exceptions=False)
-    assert done.exit_code == 0
-    assert done.stdout == (tmp_path / "tables.md").read_text()
-    assert "| S3D (dull), clean recogniser |" in done.stdout
-    again = CliRunner().invoke(lab, [*given, "--json"], catch_exceptions=False)
-    assert [row["table"] for row in json.loads(again.stdout)["rows"]] == ["4"] * 4
 
 
 def test_version_2_has_the_same_orderings_in_its_own_world():
@@ -185,11 +149,7 @@ def test_the_papers_orderings_hold_on_one_seed(tmp_path):
     """About 2.5 CPU minutes: what docs/results/nasva.md reports of three seeds."""
     trials = NasvaTrials(tmp_path)
     for claim, least in zip(CLAIMS, (5.0, 4.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0), strict=False):
-        outcomes = {trial: trials.outcome(trial) for trial in claim.subjects}
-        gains = claim.gains(
-            {
-                trial: {name: [s] for name, s in one.scores.items()}
-                for trial, one in outcomes.items()
-            }
-        )
+        outcomes = {trial: trials.outcome(trial).scores for trial in claim.subjects}
+        scores = {t: {name: [s] for name, s in one.items()} for t, one in outcomes.items()}
+        gains = claim.gains(scores)
         assert gains[0] > least, f"{claim.statement}: {gains}"

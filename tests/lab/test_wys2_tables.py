@@ -25,19 +25,16 @@ TINY = Wys2Size(labelled=30, unlabelled=10, steps=4)
 
 def test_the_test_clips_are_withheld_videos_half_of_them_shown():
     corpus = wys2_corpus(0, 30, 10)
-    videos = [
-        set(part.videos)
-        for part in (corpus.train, corpus.validation, corpus.test, corpus.unlabelled)
-    ]
+    parts = (corpus.train, corpus.validation, corpus.test, corpus.unlabelled)
+    videos = [set(part.videos) for part in parts]
     assert not any(one & other for place, one in enumerate(videos) for other in videos[:place])
     assert corpus.test.truth.mean() == 0.5
 
 
 def test_similar_narrations_are_shown_more_often_than_those_next_to_any_key_step():
     train = wys2_corpus(0, 30, 10).train
-    similar, relevant = (
-        train.truth[labels_of(train, labels)] for labels in (SS_TRIAL.labels, VR_TRIAL.labels)
-    )
+    kinds = (SS_TRIAL.labels, VR_TRIAL.labels)
+    similar, relevant = (train.truth[labels_of(train, kind)] for kind in kinds)
     assert similar.mean() > relevant.mean() + 0.2
     assert relevant.mean() > train.truth.mean()
 
@@ -52,14 +49,9 @@ def test_tables_are_written_and_trials_kept(tmp_path):
     study = Wys2Study(tmp_path, (0,), ("labels", "baselines"), size=TINY)
     lines, judged = study.run()
     assert [line.row.name for line in lines][:1] == ["SS, the likest 35 %"]
-    assert {one.claim.statement for one in judged} == {
-        "SS above VR",
-        "SS above MC",
-        "SS above words alone",
-        "SS above objects alone",
-        "SS above cosine without training",
-        "MC above VR",
-    }
+    others = ("VR", "MC", "words alone", "objects alone", "cosine without training")
+    claims = {"MC above VR", *(f"SS above {other}" for other in others)}
+    assert {one.claim.statement for one in judged} == claims
     tree = json.loads((tmp_path / "tables.json").read_text())
     assert tree["rows"][0]["scores"][AUC_MEASURE] == list(lines[0].scores[AUC_MEASURE])
     assert "| SS, the likest 35 % | 62.7 |" in (tmp_path / "tables.md").read_text()

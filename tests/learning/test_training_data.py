@@ -35,35 +35,31 @@ def narrated(name, *, gap=12.0, video=None):
     heard, steps = [], []
     for number, text in enumerate(TOLD):
         start = gap * number
-        said, shown = (
-            Span(start + gap / 6, start + gap / 2),
-            Span(start + gap / 4, start + 3 * gap / 4),
-        )
-        heard += [
-            Sentence(text=f"now {text}", span=said),
-            Sentence(
-                text="my neighbour told me this story", span=Span(start + 2 * gap / 3, start + gap)
-            ),
-        ]
-        steps.append(
-            Step(
-                id=str(number),
-                text=text,
-                said=said,
-                sources=(2 * number,),
-                spans=(shown,),
-                at=shown.center,
-                status="placed",
-                score=0.9,
-            )
-        )
+        said = Span(start + gap / 6, start + gap / 2)
+        shown = Span(start + gap / 4, start + 3 * gap / 4)
+        chat = Span(start + 2 * gap / 3, start + gap)
+        heard.append(Sentence(text=f"now {text}", span=said))
+        heard.append(Sentence(text="my neighbour told me this story", span=chat))
+        place = {"spans": (shown,), "at": shown.center, "status": "placed", "score": 0.9}
+        place |= {"said": said, "sources": (2 * number,)}
+        steps.append(Step(id=str(number), text=text, **place))
     video = video or Video(id=name, duration=4 * gap)
-    return Record(
-        id=name,
-        video=video,
-        transcript=Transcript(language="en", sentences=tuple(heard)),
-        steps=tuple(steps),
-    )
+    transcript = Transcript(language="en", sentences=tuple(heard))
+    return Record(id=name, video=video, transcript=transcript, steps=tuple(steps))
+
+
+def correct(studio, number, by, base, *edits):
+    """Correct a record of a library."""
+    video = video_id(f"v{number}.json")
+    id = f"{by} {number} {base}"
+    new = Correction(id=id, video=video, by=by, when=float(base), base=base, edits=edits)
+    studio.library.correct(video, new)
+
+
+def later(step):
+    """The edit that has a step shown after its words."""
+    span = Span(step.said.end + 1.2, step.said.end + 2)
+    return ChangeEdit(do="change", step=step.id, span=span, status="placed")
 
 
 @pytest.fixture(scope="module")
@@ -77,39 +73,15 @@ def library(tmp_path_factory, small_video):
         write_record(narrated(f"v{number}", gap=4.0, video=video), folder / f"v{number}.json")
     studio = Studio(folder)
     for number in range(8):
-        video = video_id(f"v{number}.json")
-        edits = tuple(
-            ChangeEdit(
-                do="change",
-                step=step.id,
-                span=Span(step.said.end + 1.2, step.said.end + 2),
-                status="placed",
-            )
-            for step in studio.library.record(video).steps
-        )
-        studio.library.correct(
-            video, Correction(id=f"a{number}", video=video, by="Ann", when=0.0, base=0, edits=edits)
-        )
-    edits = (
-        ChangeEdit(do="change", step="0", span=Span(13, 15)),
-        DeleteEdit(do="delete", step="1"),
-    )
-    studio.library.correct(
-        video, Correction(id="b", video=video, by="Bob", when=1.0, base=1, edits=edits)
-    )
+        steps = studio.library.record(video_id(f"v{number}.json")).steps
+        correct(studio, number, "Ann", 0, *map(later, steps))
+    moved = ChangeEdit(do="change", step="0", span=Span(13, 15))
+    correct(studio, 7, "Bob", 1, moved, DeleteEdit(do="delete", step="1"))
     # a tag corrects no step
     for number, base in ((0, 1), (8, 0)):
-        video = video_id(f"v{number}.json")
-        tag = TagEdit(do="tag", tag="Kitchen")
-        studio.library.correct(
-            video,
-            Correction(id=f"c{number}", video=video, by="Cy", when=2.0, base=base, edits=(tag,)),
-        )
+        correct(studio, number, "Cy", base, TagEdit(do="tag", tag="Kitchen"))
     words = WordsEdit(do="words", sentence=0, text="now slice the limes")
-    first = video_id("v0.json")
-    studio.library.correct(
-        first, Correction(id="w", video=first, by="Cy", when=3.0, base=2, edits=(words,))
-    )
+    correct(studio, 0, "Cy", 2, words)
     yield studio
     studio.close()
 
@@ -131,11 +103,8 @@ def test_what_people_corrected_is_what_trainers_read(library, stepline, tmp_path
     assert narration.texts[0] == "now slice the limes"
     assert [path.name for path in (data / "captions").iterdir()] == ["v0.vtt"]
     cues = parse_subtitles((data / "captions" / "v0.vtt").read_text(), "v0.vtt").captions
-    assert (cues[0].texts, cues[0].start, cues[0].end) == (
-        ["now slice the limes"],
-        pytest.approx(4 / 6, abs=0.001),
-        2.0,
-    )
+    assert cues[0].texts == ["now slice the limes"]
+    assert (cues[0].start, cues[0].end) == (pytest.approx(4 / 6, abs=0.001), 2.0)
     assert len(cues) == len(narration.texts)
     aligner = nasva_samples(texts, store, {"step": FeatureStore(data / "vectors")})
     assert (len(aligner), aligner.labelled) == (8, 31)
@@ -145,10 +114,8 @@ def test_what_people_corrected_is_what_trainers_read(library, stepline, tmp_path
     clips = gather_clips(records, store, embed, ClipSettings())
     labels = infer_labels(clips, LabelSettings(kind="vr"))
     assert 0 < labels.sum() < len(labels)
-    assert (
-        "holds files already"
-        in stepline("curate", "corrections", library.library.folder, "--export", data).stderr
-    )
+    again = stepline("curate", "corrections", library.library.folder, "--export", data)
+    assert "holds files already" in again.stderr
 
 
 def test_an_export_says_which_videos_it_left_out_and_needs_a_corrected_one(
@@ -157,18 +124,12 @@ def test_an_export_says_which_videos_it_left_out_and_needs_a_corrected_one(
     folder = tmp_path / "library"
     folder.mkdir()
     write_record(narrated("v0"), folder / "v0.json")
-    assert (
-        "no corrected video"
-        in stepline("curate", "corrections", folder, "--export", tmp_path / "data").stderr
-    )
+    words = ("curate", "corrections", folder, "--export", tmp_path / "data")
+    assert "no corrected video" in stepline(*words).stderr
     studio = Studio(folder)
-    id = video_id("v0.json")
-    edits = (DeleteEdit(do="delete", step="1"),)
-    studio.library.correct(
-        id, Correction(id="a", video=id, by="Ann", when=0.0, base=0, edits=edits)
-    )
+    correct(studio, 0, "Ann", 0, DeleteEdit(do="delete", step="1"))
     studio.close()
-    result = stepline("curate", "corrections", folder, "--export", tmp_path / "data")
+    result = stepline(*words)
     assert (result.exit_code, list((tmp_path / "data").glob("records/*"))) == (0, [])
     assert "left out v0: its video is not there; put it where its record says" in result.stderr
 

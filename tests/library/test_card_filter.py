@@ -7,21 +7,10 @@ from stepline.library.corrected_library import VideoCard
 
 
 def card(title, tags=(), metadata=None, state="new"):
-    return VideoCard(
-        id=title,
-        title=title,
-        duration=None,
-        state=state,
-        picture=None,
-        steps=0,
-        seen_steps=0,
-        placed_steps=0,
-        revision=0,
-        warnings=0,
-        written=0.0,
-        tags=tags,
-        metadata=metadata or {},
-    )
+    counts = "steps seen_steps placed_steps revision warnings written"
+    shown = {"id": title, "title": title, "duration": None, "picture": None}
+    labels = {"tags": tags, "metadata": metadata or {}, "state": state}
+    return VideoCard(**shown, **labels, **dict.fromkeys(counts.split(), 0))
 
 
 CARDS = [

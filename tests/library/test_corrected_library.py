@@ -10,7 +10,7 @@ from stepline.library.corrected_library import CorrectedLibrary, open_correction
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_record
 
-COUNT = 130  # videos, more than the records that are kept in memory
+COUNT = 20  # videos, more than the records that are kept in memory
 
 
 def correct(library, number, base=0, text="Cut it"):
@@ -37,7 +37,9 @@ def folder(tmp_path, small_video):
 
 
 @pytest.fixture
-def library(folder):
+def library(folder, monkeypatch):
+    monkeypatch.setattr(module, "MAX_RECORDS_IN_MEMORY", 10)
+    monkeypatch.setattr(module, "MAX_VIDEOS_IN_MEMORY", 10)
     library = CorrectedLibrary(folder)
     for number in range(COUNT):
         correct(library, number)

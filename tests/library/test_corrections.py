@@ -22,27 +22,15 @@ IDS = ("s1", "s2", "s3", "s4")
 
 
 def machine_record():
-    steps = tuple(
-        Step(
-            id=id,
-            text=f"do {id}",
-            spans=(Span(10.0 * n, 10.0 * n + 8),),
-            at=10.0 * n + 4,
-            status="placed",
-            score=0.7,
-            sources=(n,),
-        )
-        for n, id in enumerate(IDS)
-    )
-    said = tuple(
-        Sentence(text=f"we do {id}", span=Span(10.0 * n, 10.0 * n + 3)) for n, id in enumerate(IDS)
-    )
-    return Record(
-        id="v",
-        video=Video(id="v", duration=60.0),
-        transcript=Transcript(sentences=said),
-        steps=steps,
-    )
+    steps, said = [], []
+    for n, id in enumerate(IDS):
+        start = 10.0 * n
+        shown = {"spans": (Span(start, start + 8),), "at": start + 4, "status": "placed"}
+        steps.append(Step(id=id, text=f"do {id}", score=0.7, sources=(n,), **shown))
+        said.append(Sentence(text=f"we do {id}", span=Span(start, start + 3)))
+    transcript = Transcript(sentences=tuple(said))
+    video = Video(id="v", duration=60.0)
+    return Record(id="v", video=video, transcript=transcript, steps=tuple(steps))
 
 
 def after(*edits):
@@ -58,10 +46,8 @@ def after(*edits):
 def test_a_title_is_corrected_undone_and_clashes_with_another():
     first = correction(0, {"do": "title", "title": "Iced  lemonade"})
     changed = apply_corrections(machine_record(), [first])
-    assert (changed.record.video.title, changed.record.video.title_source) == (
-        "Iced lemonade",
-        "user",
-    )
+    video = changed.record.video
+    assert (video.title, video.title_source) == ("Iced lemonade", "user")
     assert (changed.record.steps, changed.machine) == (machine_record().steps, {})
     undone = apply_corrections(machine_record(), [first, correction(1, undoes="c0")])
     assert undone.record == machine_record()
@@ -83,13 +69,8 @@ def test_a_change_keeps_what_the_machine_said():
         {"do": "delete", "step": "s4"},
     )
     second, third = result.record.steps[1:]
-    assert (second.text, second.kind, third.spans, third.status, third.score) == (
-        "stir it",
-        "avoid",
-        (Span(25.0, 28.0),),
-        "said_only",
-        0.0,
-    )
+    assert (second.text, second.kind) == ("stir it", "avoid")
+    assert (third.spans, third.status, third.score) == ((Span(25.0, 28.0),), "said_only", 0.0)
     assert third.at is None  # 24 s is no longer inside
     assert result.machine == {
         "s2": {"text": "do s2", "kind": "do"},
@@ -119,12 +100,8 @@ def test_a_split_step_is_two_and_merged_it_is_one_again():
 def test_merged_steps_cover_their_spans_and_cite_all_their_sentences():
     result = after({"do": "merge", "steps": ["s2", "s3"]})
     step = result.record.steps[1]
-    assert (step.id, step.text, step.spans, step.sources) == (
-        "s2",
-        "do s2; do s3",
-        (Span(10.0, 28.0),),
-        (1, 2),
-    )
+    assert (step.id, step.text) == ("s2", "do s2; do s3")
+    assert (step.spans, step.sources) == ((Span(10.0, 28.0),), (1, 2))
     assert set(result.machine) == {"s2", "s3"}
 
 
@@ -156,15 +133,11 @@ def test_a_person_who_moves_a_placed_step_has_seen_it_unless_they_say_otherwise(
     ("edit", "reason"),
     [
         ({"do": "delete", "step": "s9"}, "'s9' is not in the video"),
-        (
-            {"do": "split", "step": "s1", "at": 8.0, "id": "n", "texts": ["a", "b"]},
-            "choose a second inside",
-        ),
+        ({"do": "split", "step": "s1", "at": 8.0, "id": "n", "texts": ["a", "b"]}, "second inside"),
         ({"do": "add", "id": "s1", "text": "a"}, "an id of its own"),
         ({"do": "add", "id": "n", "text": "a", "after": "s9"}, "'s9' never was"),
         ({"do": "merge", "steps": ["s1", "s9"]}, "'s9' is not in the video"),
     ],
-    ids=["unknown", "outside", "twice", "nowhere", "merge"],
 )
 def test_an_edit_that_makes_no_sense_of_the_record_is_refused(edit, reason):
     with pytest.raises(StoreError, match=reason):
@@ -181,7 +154,6 @@ def test_an_edit_that_makes_no_sense_of_the_record_is_refused(edit, reason):
         {"do": "merge", "steps": ["s1"]},
         {"do": "destroy", "step": "s1"},
     ],
-    ids=["blank", "empty-span", "negative", "twice", "alone", "unknown"],
 )
 def test_an_edit_of_the_wrong_form_is_refused(tree):
     with pytest.raises(ValueError, match="validation error"):
@@ -231,28 +203,25 @@ STEPS = st.sampled_from(IDS)
 SPANS = st.tuples(SECONDS, st.integers(1, 9)).map(lambda pair: span(pair[0], pair[0] + pair[1]))
 
 
+def edit(do, **fields):
+    return st.fixed_dictionaries({"do": st.just(do), **fields})
+
+
+def split(id, new):
+    at = 10.0 * IDS.index(id) + 3
+    return {"do": "split", "step": id, "at": at, "id": new, "texts": ["a", "b"]}
+
+
 def edits(new):
     """One edit of any kind; what it makes is called `new`."""
     return st.one_of(
-        st.fixed_dictionaries({"do": st.just("change"), "step": STEPS, "text": TEXTS}),
-        st.fixed_dictionaries({"do": st.just("change"), "step": STEPS, "span": SPANS}),
-        st.fixed_dictionaries({"do": st.just("change"), "step": STEPS, "at": SECONDS}),
-        st.fixed_dictionaries(
-            {"do": st.just("change"), "step": STEPS, "status": st.sampled_from(["said", "shown"])}
-        ),
-        st.fixed_dictionaries(
-            {"do": st.just("add"), "id": st.just(new), "text": TEXTS, "span": SPANS, "after": STEPS}
-        ),
-        st.fixed_dictionaries({"do": st.just("delete"), "step": STEPS}),
-        STEPS.map(
-            lambda id: {
-                "do": "split",
-                "step": id,
-                "at": 10.0 * IDS.index(id) + 3,
-                "id": new,
-                "texts": ["a", "b"],
-            }
-        ),
+        edit("change", step=STEPS, text=TEXTS),
+        edit("change", step=STEPS, span=SPANS),
+        edit("change", step=STEPS, at=SECONDS),
+        edit("change", step=STEPS, status=st.sampled_from(["said", "shown"])),
+        edit("add", id=st.just(new), text=TEXTS, span=SPANS, after=STEPS),
+        edit("delete", step=STEPS),
+        STEPS.map(lambda id: split(id, new)),
         st.permutations(IDS).map(lambda ids: {"do": "merge", "steps": ids[:2]}),
         st.permutations(IDS).map(lambda ids: {"do": "order", "steps": ids}),
     )
@@ -274,9 +243,9 @@ def test_edits_are_taken_in_either_order_with_one_result_or_they_conflict(first,
         else:
             check_correction(machine_record(), [before], late)
     if not clash:
-        assert apply_corrections(machine_record(), [one, other]) == apply_corrections(
-            machine_record(), [other, one]
-        )
+        pairs = ([one, other], [other, one])
+        first, second = (apply_corrections(machine_record(), pair) for pair in pairs)
+        assert first == second
 
 
 @SOME
@@ -297,11 +266,8 @@ def test_undoing_all_gives_the_machines_record(first, second):
             result = apply_corrections(machine_record(), taken)
             assert (result.record, result.machine) == (machine_record(), {})
     result = apply_corrections(machine_record(), taken)
-    assert (result.record, result.machine, len(active_corrections(taken))) == (
-        both.record,
-        both.machine,
-        4,
-    )
+    assert (result.record, result.machine) == (both.record, both.machine)
+    assert len(active_corrections(taken)) == 4
 
 
 @SOME

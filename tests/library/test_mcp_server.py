@@ -42,27 +42,17 @@ def indexed(tmp_path_factory):
     pancakes = record.video.model_copy(update={"path": str(FILM), "title": "Banana pancakes"})
     write_record(record.model_copy(update={"video": pancakes}), folder / "demo.json")
     said = Sentence(text="sharpen the lawn mower's blade every spring", span=Span(3.0, 6.0))
-    step = Step(
-        id="1",
-        text="sharpen the blade",
-        said=said.span,
-        sources=(0,),
-        status="said_only",
-        score=0.2,
+    sown = Sentence(text="then sow clover seed on the bare soil", span=Span(6.0, 8.0))
+    only_said = {"said": said.span, "sources": (0,), "status": "said_only", "score": 0.2}
+    placed = {"said": sown.span, "spans": (sown.span,), "sources": (1,), "status": "placed"}
+    steps = (
+        Step(id="1", text="sharpen the blade", **only_said),
+        Step(id="2", text="sow clover seed", doubt=PICTURES_DO_NOT_FIT, **placed),
     )
     video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(folder / "gone.mp4"))
-    sown = Sentence(text="then sow clover seed on the bare soil", span=Span(6.0, 8.0))
-    doubtful = Step(
-        id="2",
-        text="sow clover seed",
-        said=sown.span,
-        spans=(sown.span,),
-        sources=(1,),
-        status="placed",
-        doubt=PICTURES_DO_NOT_FIT,
+    lawn = Record(
+        id="lawn", video=video, transcript=Transcript(sentences=(said, sown)), steps=steps
     )
-    transcript = Transcript(sentences=(said, sown))
-    lawn = Record(id="lawn", video=video, transcript=transcript, steps=(step, doubtful))
     write_record(lawn, folder / "lawn.json")
     (folder / "notes.json").write_text("{}")
     index = SearchIndex(folder)
@@ -124,10 +114,8 @@ def test_every_tool_has_a_schema_and_says_what_it_does(tools):
 
 
 def test_videos_are_listed_with_what_is_shown_of_them(tools):
-    assert [video["title"] for video in call(tools, "list_videos")["videos"]] == [
-        "A tidy lawn",
-        "Banana pancakes",
-    ]
+    videos = call(tools, "list_videos")["videos"]
+    assert [video["title"] for video in videos] == ["A tidy lawn", "Banana pancakes"]
     found = call(tools, "list_videos", query="pancakes")
     assert found["matching"] == 1
     video = found["videos"][0]
@@ -156,8 +144,13 @@ def test_a_doubt_about_the_best_answer_is_told_and_none_where_there_is_none(tool
     assert call(tools, "search_moments", query="slice the banana")["note"] is None
 
 
-def test_steps_come_in_order_with_their_sentences(tools):
-    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+@pytest.fixture
+def video(tools):
+    """The pancakes, as they are listed."""
+    return call(tools, "list_videos", query="pancakes")["videos"][0]
+
+
+def test_steps_come_in_order_with_their_sentences(tools, video):
     steps = call(tools, "get_steps", video=video["video"])["result"]
     statuses = [step["status"] for step in steps]
     assert [statuses.count(status) for status in ("seen", "placed", "said_only")] == [0, 11, 0]
@@ -168,8 +161,7 @@ def test_steps_come_in_order_with_their_sentences(tools):
     assert "no video of this library" in refused(tools, "get_steps", video="../demo")
 
 
-def test_steps_are_given_by_title_too_and_not_where_several_have_it(tools, library):
-    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+def test_steps_are_given_by_title_too_and_not_where_several_have_it(tools, library, video):
     by_id = call(tools, "get_steps", video=video["video"])
     assert call(tools, "get_steps", video=f" {video['title'].upper()} ") == by_id
     record = read_record(library / "demo.json")
@@ -191,30 +183,24 @@ def test_what_people_corrected_is_what_assistants_hear(tools, library):
         ChangeEdit(do="change", step=wrong.id, text="whisk it well", status="said_only"),
         DeleteEdit(do="delete", step=gone.id),
     )
-    corrected = CorrectedLibrary(library)
-    corrected.correct(
-        identity, Correction(id="1", video=identity, by="Ann", when=0.0, base=0, edits=edits)
-    )
-    corrected.close()
+    new = Correction(id="1", video=identity, by="Ann", when=0.0, base=0, edits=edits)
+    with closing(CorrectedLibrary(library)) as corrected:
+        corrected.correct(identity, new)
     found = call(tools, "search_moments", query="where is the whisk used")["moments"]
     assert (found[0]["text"], found[0]["status"]) == ("whisk it well", "said_only")
     assert "take the whisk" not in [moment["text"] for moment in found]
 
 
-def test_a_frame_comes_with_its_citation(tools):
-    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+def test_a_frame_comes_with_its_citation(tools, video):
     _, (result,) = ask(mcp_server(tools), ("get_frame", {"video": video["video"], "second": 10.5}))
     told, picture = result.content
-    assert "Banana pancakes" in told.text
-    assert "0:10" in told.text
-    assert "slice the banana" in told.text
+    assert all(part in told.text for part in ("Banana pancakes", "0:10", "slice the banana"))
     assert picture.mime_type == "image/jpeg"
     assert "ends before" in refused(tools, "get_frame", video=video["video"], second=5000)
     assert refused(tools, "get_frame", video=video["video"], second=-1)
 
 
-def test_a_clip_is_cut_into_the_library(tools, library):
-    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+def test_a_clip_is_cut_into_the_library(tools, library, video):
     clip = call(tools, "cut_clip", video=video["video"], start=9, end=11)
     assert probe(library / clip["file"]).duration == pytest.approx(2.0, abs=0.1)
     assert "600 s at most" in refused(tools, "cut_clip", video=video["video"], start=0, end=601)
@@ -226,15 +212,13 @@ def test_a_record_gives_away_no_other_file(tools, library, tmp_path):
     or allowed."""
     secret = tmp_path / "secret.mp4"
     shutil.copy(FILM, secret)
-    with secret.open("ab") as file:
-        file.write(b"other")
+    secret.write_bytes(secret.read_bytes() + b"other")
     record = read_record(library / "demo.json")
     (library / "linked.mp4").symlink_to(secret)
     for number, path in enumerate((secret, library / "linked.mp4")):
         changed = record.video.model_copy(update={"path": str(path), "title": f"changed {number}"})
-        write_record(
-            record.model_copy(update={"video": changed}), library / f"changed{number}.json"
-        )
+        moved = record.model_copy(update={"video": changed})
+        write_record(moved, library / f"changed{number}.json")
         (video,) = call(tools, "list_videos", query=f"changed {number}")["videos"]
         assert "is another file now" in refused(tools, "get_frame", video=video["video"], second=1)
         with closing(LibraryTools(library, allow=[tmp_path])) as allowing:
@@ -250,9 +234,8 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
         started.set()
         progress("listening", 2.0, 9.0)
         assert let_go.wait(60)
-        write_record(
-            Record(id=request.id, video=Video(id=request.id)), output.out / f"{request.id}.json"
-        )
+        made = Record(id=request.id, video=Video(id=request.id))
+        write_record(made, output.out / f"{request.id}.json")
 
     monkeypatch.setattr(batch, "run_video", run_video)
     monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 0.01)
@@ -276,12 +259,10 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
 
 
 def test_the_command_answers_over_stdio(library):
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "stepline", "mcp", str(library)]
-    )
-    listed, (found,) = ask(
-        command, ("search_moments", {"query": "where is the whisk used", "most": 1})
-    )
+    args = ["-m", "stepline", "mcp", str(library)]
+    command = StdioServerParameters(command=sys.executable, args=args)
+    asked = {"query": "where is the whisk used", "most": 1}
+    listed, (found,) = ask(command, ("search_moments", asked))
     assert {tool.name for tool in listed} == TOOLS
     assert "whisk" in found.structured_content["moments"][0]["text"]
 
@@ -301,11 +282,8 @@ def test_over_http_only_the_token_opens_and_only_by_this_machine_s_name(tools):
 
     def status(**headers):
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
-        given = {
-            "Accept": "application/json, text/event-stream",
-            "Content-Type": "application/json",
-            **headers,
-        }
+        accepted = "application/json, text/event-stream"
+        given = {"Accept": accepted, "Content-Type": "application/json", **headers}
         return httpx2.post(address, content=body, headers=given).status_code
 
     try:

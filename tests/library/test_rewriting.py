@@ -24,12 +24,12 @@ def machine_record(writer="extractive", **settings):
     sentences = tuple(
         Sentence(text=text, span=Span(5.0 * n, 5.0 * n + 4)) for n, text in enumerate(SAID)
     )
-    steps = (
-        Step(id="1", text="slice the banana", sources=(1,)),
-        Step(id="2", text="crack two eggs into the bowl", sources=(2,)),
-        Step(id="3", text="poor the silk into the bowl", sources=(3,)),
-        Step(id="4", text="take the whisk", sources=(4,)),
-        Step(id="5", text="whisk the batter until it's smooth", sources=(4,)),
+    texts = {"slice the banana": 1, "crack two eggs into the bowl": 2}
+    texts |= {"poor the silk into the bowl": 3, "take the whisk": 4}
+    texts["whisk the batter until it's smooth"] = 4
+    steps = tuple(
+        Step(id=str(n), text=text, sources=(source,))
+        for n, (text, source) in enumerate(texts.items(), start=1)
     )
     return Record(
         id="v",
@@ -72,24 +72,17 @@ def asked(monkeypatch):
 
 
 def test_the_writer_of_the_record_writes_the_step_of_the_corrected_words():
-    texts, kept = rewritten(correction(0, words(3, "Then pour the milk into the bowl.")))
+    new = correction(0, words(3, "Then pour the milk into the bowl."))
+    texts, kept = rewritten(new)
     machine = {step.id: step.text for step in machine_record().steps}
     assert texts == machine | {"3": "pour the milk into the bowl"}
     assert kept == {}
-
-
-def test_of_two_steps_of_a_sentence_each_gets_its_own_words():
-    texts, _ = rewritten(
-        correction(0, words(4, "Now take the fork and whisk the batter until it's thick."))
-    )
-    assert (texts["4"], texts["5"]) == ("take the fork", "whisk the batter until it's thick")
-
-
-def test_what_is_written_is_what_the_writer_writes_of_the_whole_corrected_transcript():
-    new = correction(0, words(3, "Then pour the milk into the bowl."))
+    # what is written is what the writer writes of the whole corrected transcript
     corrected = apply_corrections(machine_record(), [new]).record
-    whole = [step.text for step in write_steps(corrected.transcript).steps]
-    assert list(rewritten(new)[0].values()) == whole
+    assert list(texts.values()) == [step.text for step in write_steps(corrected.transcript).steps]
+    fork = words(4, "Now take the fork and whisk the batter until it's thick.")
+    texts, _ = rewritten(correction(0, fork))
+    assert (texts["4"], texts["5"]) == ("take the fork", "whisk the batter until it's thick")
 
 
 def test_a_step_that_a_person_wrote_stays_and_it_says_so(asked):
@@ -102,18 +95,11 @@ def test_a_step_that_a_person_wrote_stays_and_it_says_so(asked):
     assert (texts["3"], kept) == ("do pour the milk", {})
 
 
-def test_what_the_writer_wrote_is_written_again_and_not_taken_for_a_persons(asked):
-    first, _ = rewrite_steps(
-        machine_record(), [], correction(0, words(3, "pour milk")), WritingSettings()
-    )
-    texts, kept = rewritten(correction(1, words(3, "pour the milk")), [first])
+def test_what_the_writer_wrote_is_written_again_and_one_undo_takes_words_and_steps_back(asked):
+    milk = correction(0, words(3, "pour milk"))
+    done, _ = rewrite_steps(machine_record(), [], milk, WritingSettings())
+    texts, kept = rewritten(correction(1, words(3, "pour the milk")), [done])
     assert (texts["3"], kept) == ("do pour the milk", {})
-
-
-def test_one_undo_takes_words_and_steps_back(asked):
-    done, _ = rewrite_steps(
-        machine_record(), [], correction(0, words(3, "pour milk")), WritingSettings()
-    )
     undo = done.model_copy(update={"id": "c1", "edits": (), "undoes": done.id})
     assert apply_corrections(machine_record(), [done, undo]).record == machine_record()
 
@@ -139,11 +125,8 @@ def test_the_writer_reads_the_sentences_around_and_no_more(asked, monkeypatch):
     monkeypatch.setattr(rewriting, "CONTEXT_SENTENCES", 1)
     rewritten(correction(0, words(3, "pour the milk")))
     ((transcript, settings, _),) = asked
-    assert [sentence.text for sentence in transcript.sentences] == [
-        SAID[2],
-        "pour the milk",
-        SAID[4],
-    ]
+    read = [sentence.text for sentence in transcript.sentences]
+    assert read == [SAID[2], "pour the milk", SAID[4]]
     assert (transcript.language, settings.steps) == ("en", "usual")
 
 

@@ -18,41 +18,23 @@ from stepline.storage import read_record, write_record
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
 
 
-def sink() -> Record:
+def sink():
     told = [
         "welcome back to the channel",
         "unscrew the trap under the sink and let it drain",
         "wash your hands well",
     ]
     heard = tuple(Sentence(text=text, span=Span(9 * n, 9 * n + 8)) for n, text in enumerate(told))
-    return Record(
-        id="sink",
-        video=Video(id="sink", title="A blocked sink", duration=60.0),
-        transcript=Transcript(sentences=heard),
-        steps=(
-            Step(
-                id="1",
-                text="unscrew the trap",
-                spans=(Span(12, 20),),
-                at=15.5,
-                said=Span(9, 13),
-                sources=(1,),
-                status="seen",
-                basis="network",
-                score=0.9,
-                seen=("for: its words are on screen: CATCH THE WATER",),
-            ),
-            Step(
-                id="2",
-                text="let it drain",
-                said=Span(13, 17),
-                sources=(1,),
-                status="said_only",
-                score=0.3,
-            ),
-            Step(id="3", text="call a plumber", status="not_found"),
-        ),
+    seen = {"status": "seen", "basis": "network", "score": 0.9, "spans": (Span(12, 20),)}
+    seen["seen"] = ("for: its words are on screen: CATCH THE WATER",)
+    said = {"said": Span(13, 17), "status": "said_only", "score": 0.3, "sources": (1,)}
+    steps = (
+        Step(id="1", text="unscrew the trap", at=15.5, said=Span(9, 13), sources=(1,), **seen),
+        Step(id="2", text="let it drain", **said),
+        Step(id="3", text="call a plumber", status="not_found"),
     )
+    video = Video(id="sink", title="A blocked sink", duration=60.0)
+    return Record(id="sink", video=video, transcript=Transcript(sentences=heard), steps=steps)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +83,7 @@ def test_a_moment_is_found_by_its_words_and_by_its_meaning(index, query, text):
 
 
 @pytest.mark.parametrize(
-    "query", ["fabego", "ruzo mitaka", "neutrino mass", "quarterly tax return"]
+    "query", "fabego,ruzo mitaka,neutrino mass,quarterly tax return".split(",")
 )
 def test_made_words_and_other_things_are_answered_by_nothing(index, query):
     assert index.search(query) == []
@@ -131,21 +113,14 @@ def test_letters_from_the_keyboard_are_answered_by_nothing(tmp_path):
 
 def test_an_answer_is_a_moment_with_its_verdict_and_a_link(index):
     (shown, *_) = index.search("unscrew the trap")
-    assert (shown.video, shown.title, shown.kind, shown.start, shown.end) == (
-        "sink",
-        "A blocked sink",
-        "step",
-        12,
-        20,
-    )
+    assert (shown.video, shown.title, shown.kind) == ("sink", "A blocked sink", "step")
+    assert (shown.start, shown.end) == (12, 20)
     # it has no page
     assert (shown.status, shown.score, shown.file, shown.link) == ("seen", 0.9, "sink.json", None)
     (said, *_) = index.search("drain it")
     assert (said.text, said.status, said.start) == ("let it drain", "said_only", 13)
-    assert (index.search("plumber")[0].start, index.search("plumber")[0].status) == (
-        None,
-        "not_found",
-    )
+    plumber = index.search("plumber")[0]
+    assert (plumber.start, plumber.status) == (None, "not_found")
     assert index.search("whisk the batter")[0].link == "demo.html#t=52"
     talk = index.search("welcome back to the channel")[0]
     assert (talk.kind, talk.status, talk.start) == ("sentence", None, 0)
@@ -166,9 +141,8 @@ def test_only_what_changes_is_read_again(index, folder):
     update = index.update()
     assert (update.read_count, update.removed_count) == (1, 0)
     assert index.search("tighten")[0].text == "tighten the nut"
-    assert "call a plumber" not in [
-        moment.text for moment in index.search("plumber", max_moments=100)
-    ]
+    found = index.search("plumber", max_moments=100)
+    assert "call a plumber" not in [moment.text for moment in found]
     (folder / "sink.json").unlink()
     assert index.update().removed_count == 1
     assert {moment.video for moment in index.search("tighten the nut", max_moments=100)} == {"demo"}
@@ -185,22 +159,19 @@ def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later
     assert index.search("plumbing")
 
 
-def test_a_damaged_index_or_one_of_another_version_is_made_again(index, folder):
+def test_a_damaged_index_is_made_again(index, folder):
     index.close()
-    for damage in (
-        lambda: (folder / INDEX_FILE).write_bytes(b"no database" * 100),
-        lambda: _version(folder / INDEX_FILE, 99),
-    ):
-        damage()
-        again = SearchIndex(folder)
-        assert again.update().read_count == 3
-        assert again.search("whisk")
-        again.close()
+    (folder / INDEX_FILE).write_bytes(b"no database" * 100)
+    again = SearchIndex(folder)
+    assert again.update().read_count == 3
+    assert again.search("whisk")
+    again.close()
 
 
 @pytest.mark.parametrize(
     "change",
     [
+        "PRAGMA user_version = 99",
         "UPDATE moment SET start = start + 8 WHERE text = 'unscrew the trap'",
         "UPDATE moment SET score = 0.1 WHERE text = 'let it drain'",
         "UPDATE file SET title = 'A blocked sinl' WHERE video = 'sink'",
@@ -224,12 +195,6 @@ def test_an_index_whose_values_changed_is_made_again(index, folder, change):
     again = SearchIndex(folder)
     assert again.update().read_count == 0
     again.close()
-
-
-def _version(path, number):
-    with sqlite3.connect(path) as database:
-        database.execute(f"PRAGMA user_version = {number}")
-    database.close()
 
 
 @pytest.mark.parametrize(
@@ -271,22 +236,11 @@ def test_the_command_prints_moments_and_json(folder, stepline):
     assert "◐ 0:52 – 0:56     Whisk the batter until it's smooth\n" in shown.stdout
     assert f"Banana pancakes · {folder / 'demo.html#t=52'}" in shown.stdout
     assert "3 files read into" in shown.stderr
-    rows = json.loads(
-        stepline("search", folder, "whisk the batter", "--json", "--most", "2").stdout
-    )
-    assert len(rows) == 2
-    assert rows[0] == {
-        "video": "demo",
-        "title": read_record(DEMO).video.title or "demo",
-        "kind": "step",
-        "start": 52.0,
-        "end": 56.96,
-        "text": "whisk the batter until it's smooth",
-        "status": "placed",
-        "basis": None,
-        "doubt": None,
-        "score": None,
-        "file": "demo.json",
-        "link": "demo.html#t=52",
-    }
+    asked = stepline("search", folder, "whisk the batter", "--json", "--most", "2")
+    first, _ = json.loads(asked.stdout)
+    names = "video title kind start end text status basis doubt score file link"
+    title, text = read_record(DEMO).video.title or "demo", "whisk the batter until it's smooth"
+    values = ["demo", title, "step", 52.0, 56.96, text, "placed", None, None, None]
+    values += ["demo.json", "demo.html#t=52"]
+    assert first == dict(zip(names.split(), values, strict=True))
     assert stepline("search", folder, "--", "-").exit_code == 1

@@ -46,20 +46,12 @@ def video_after(*edits):
     return apply_corrections(record(), [correction(0, *edits)]).record.video
 
 
-def test_tags_are_added_and_removed_whatever_the_case_of_their_letters():
-    video = video_after(
-        tag("  Safety\n101 "), tag("forklift"), tag("SAFETY 101"), untag("Forklift")
-    )
-    assert video.tags == ("SAFETY 101",)
-
-
-def test_metadata_are_set_replaced_and_removed_by_their_name():
-    video = video_after(
-        metadata("Course", "A1"), metadata("Owner", "Ann"), metadata("course", "B2")
-    )
-    assert video.metadata == {"course": "B2", "Owner": "Ann"}
-    video = video_after(metadata("Course", "A1"), metadata("COURSE", None))
-    assert video.metadata == {}
+def test_tags_and_metadata_are_set_and_removed_whatever_the_case_of_their_letters():
+    tags = (tag("  Safety\n101 "), tag("forklift"), tag("SAFETY 101"), untag("Forklift"))
+    assert video_after(*tags).tags == ("SAFETY 101",)
+    names = (metadata("Course", "A1"), metadata("Owner", "Ann"), metadata("course", "B2"))
+    assert video_after(*names).metadata == {"course": "B2", "Owner": "Ann"}
+    assert video_after(metadata("Course", "A1"), metadata("COURSE", None)).metadata == {}
 
 
 @pytest.mark.parametrize(
@@ -79,13 +71,9 @@ def test_a_text_that_no_one_sees_is_refused(edit, reason):
 @pytest.mark.parametrize(
     "edit",
     [
-        tag(""),
-        tag(" "),
-        tag("x" * 61),
-        metadata("", "x"),
-        metadata("x" * 61, "x"),
-        metadata("x", "x" * 301),
-        metadata("x", " "),
+        *(tag(text) for text in ("", " ", "x" * 61)),
+        *(metadata(name, "x") for name in ("", "x" * 61)),
+        *(metadata("x", value) for value in ("x" * 301, " ")),
         {"do": "title", "title": "x" * 201},
     ],
 )
@@ -115,7 +103,7 @@ def test_different_tags_and_names_never_clash_and_the_same_do():
         check_correction(record(), [first], other)
 
 
-def test_an_undo_brings_tags_and_metadata_back():
+def test_an_undo_brings_tags_and_metadata_back_and_only_corrections_of_steps_are_of_steps():
     corrections = [
         correction(0, tag("Safety"), metadata("Course", "A1")),
         correction(1, untag("Safety"), metadata("Course", None)),
@@ -125,9 +113,6 @@ def test_an_undo_brings_tags_and_metadata_back():
     assert (video.tags, video.metadata) == (("Safety",), {"Course": "A1"})
     by_id = {each.id: each for each in corrections}
     assert not any(corrects_steps(each, by_id) for each in corrections)
-
-
-def test_a_correction_of_steps_is_one_also_when_it_is_undone():
     change = correction(0, tag("x"), {"do": "change", "step": "a", "text": "Cut them"})
     assert corrects_steps(change, {})
     assert corrects_steps(correction(1, undoes="c0"), {"c0": change})

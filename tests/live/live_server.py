@@ -42,17 +42,14 @@ def rtsp_server(whole, pieces):
     address = f"rtsp://127.0.0.1:{listener.getsockname()[1]}/live"
     size = len(whole) // pieces // (7 * 188) * 7 * 188
 
+    cuts = [number * size for number in range(pieces)] + [None]
+
     def serve():
         for number in range(pieces):
             with contextlib.suppress(OSError):
                 line, _ = listener.accept()
                 with line:
-                    _play(
-                        line,
-                        address,
-                        whole[number * size : (number + 1) * size if number + 1 < pieces else None],
-                        number,
-                    )
+                    _play(line, address, whole[cuts[number] : cuts[number + 1]], number)
         listener.close()
 
     threading.Thread(target=serve, daemon=True).start()
@@ -71,18 +68,13 @@ def _play(line, address, piece, number):
             if not text and not lines:
                 return
             lines.append(text)
-        verb, sequence = (
-            lines[0].split()[0],
-            next(row for row in lines if row.lower().startswith("cseq")),
-        )
+        verb = lines[0].split()[0]
+        sequence = next(row for row in lines if row.lower().startswith("cseq"))
         body, more = "", ["Session: 1"]
         if verb == "DESCRIBE":
             body = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=live\r\nt=0 0\r\nm=video 0 RTP/AVP 33\r\na=control:track\r\n"
-            more = [
-                f"Content-Base: {address}/",
-                "Content-Type: application/sdp",
-                f"Content-Length: {len(body)}",
-            ]
+            more = [f"Content-Base: {address}/", "Content-Type: application/sdp"]
+            more.append(f"Content-Length: {len(body)}")
         elif verb == "SETUP":
             more = ["Transport: RTP/AVP/TCP;unicast;interleaved=0-1", "Session: 1"]
         elif verb == "OPTIONS":
@@ -91,10 +83,8 @@ def _play(line, address, piece, number):
         if verb == "PLAY":
             for count, at in enumerate(range(0, len(piece), 7 * 188)):
                 data = piece[at : at + 7 * 188]
-                packet = (
-                    struct.pack("!BBHII", 0x80, 33, count % 65536, count * 90, number + 1) + data
-                )
-                line.sendall(struct.pack("!cBH", b"$", 0, len(packet)) + packet)
+                head = struct.pack("!BBHII", 0x80, 33, count % 65536, count * 90, number + 1)
+                line.sendall(struct.pack("!cBH", b"$", 0, len(head + data)) + head + data)
             return
 
 
@@ -113,13 +103,8 @@ class GrowingPlaylist:
     def playlist(self, handler):
         self.count = min(len(self.segments), self.count + 2)
         rows = [f"#EXTINF:1.0,\n{n}.ts" for n in range(max(0, self.count - 6), self.count)]
-        head = [
-            "#EXTM3U",
-            "#EXT-X-VERSION:3",
-            "#EXT-X-TARGETDURATION:1",
-            f"#EXT-X-MEDIA-SEQUENCE:{max(0, self.count - 6)}",
-        ]
+        head = ["#EXTM3U", "#EXT-X-VERSION:3", "#EXT-X-TARGETDURATION:1"]
+        head.append(f"#EXT-X-MEDIA-SEQUENCE:{max(0, self.count - 6)}")
         end = ["#EXT-X-ENDLIST"] if self.ends and self.count == len(self.segments) else []
-        handler.answer(
-            "\n".join([*head, *rows, *end, ""]).encode(), "application/vnd.apple.mpegurl"
-        )
+        text = "\n".join([*head, *rows, *end, ""])
+        handler.answer(text.encode(), "application/vnd.apple.mpegurl")

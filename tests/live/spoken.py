@@ -14,13 +14,8 @@ def speak(text, *, start=0.5, length=0.3, pause=1.0):
     """Words of 0.3 s with 0.1 s between them; behind a full stop a pause."""
     words, second = [], start
     for word in text.split():
-        words.append(
-            Word(
-                text=f" {word}",
-                span=Span(round(second, 3), round(second + length, 3)),
-                confidence=0.9,
-            )
-        )
+        span = Span(round(second, 3), round(second + length, 3))
+        words.append(Word(text=f" {word}", span=span, confidence=0.9))
         second += length + (pause if word[-1] in ".!?" else 0.1)
     return words
 
@@ -45,12 +40,8 @@ class Hearer:
     anew."""
 
     def __init__(self, words, *, unsure=0.8, seed=0, jitter=0.0):
-        self.words, self.unsure, self.jitter, self.random = (
-            words,
-            unsure,
-            jitter,
-            random.Random(seed),
-        )
+        self.words, self.unsure, self.jitter = words, unsure, jitter
+        self.random = random.Random(seed)
         self.windows = []
 
     def __call__(self, window):
@@ -62,14 +53,10 @@ class Hearer:
             if word.span.end > window.end - self.unsure and self.random.random() < 0.7:
                 if self.random.random() < 0.3:
                     continue
-                word = word.model_copy(
-                    update={"text": f" {self.random.choice(['oh', 'yes', 'the', 'cut'])}"}
-                )
+                other = self.random.choice(["oh", "yes", "the", "cut"])
+                word = word.model_copy(update={"text": f" {other}"})
             shift = self.random.uniform(-self.jitter, self.jitter)
             start = max(window.start, word.span.start + shift)
-            heard.append(
-                word.model_copy(
-                    update={"span": Span(start, max(start + 0.05, word.span.end + shift))}
-                )
-            )
+            span = Span(start, max(start + 0.05, word.span.end + shift))
+            heard.append(word.model_copy(update={"span": span}))
         return WindowTranscript(tuple(heard), "en", -0.2)

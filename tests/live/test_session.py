@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,16 +52,10 @@ def session(tmp_path, monkeypatch):
 
     def make(words, *, backbone=None, settings=None, **options):
         told = []
-        made = LiveSession(
-            RunFiles(
-                "v", LiveLog(tmp_path / "v.events.jsonl"), tmp_path / "v.vtt", tmp_path / "v.rows"
-            ),
-            settings or StepsSettings(),
-            told.append,
-            LiveOptions(**options),
-            backbone,
-            recognise=Hearer(words, unsure=0.3),
-        )
+        log = LiveLog(tmp_path / "v.events.jsonl")
+        files = RunFiles("v", log, tmp_path / "v.vtt", tmp_path / "v.rows")
+        given = (files, settings or StepsSettings(), told.append, LiveOptions(**options), backbone)
+        made = LiveSession(*given, recognise=Hearer(words, unsure=0.3))
         made.sources = (Clock(),)
         return made, told
 
@@ -109,16 +105,20 @@ def kinds(told):
     return [event.event for event in told]
 
 
-def test_steps_are_reported_soon_after_their_sentence(session):
+def of_kind(told, kind):
+    return [event for event in told if event.event == kind]
+
+
+STEPS = ["slice the lemons", "pour the juice into the bowl", "whisk it until it is smooth"]
+
+
+def test_steps_are_reported_soon_after_their_sentence_and_only_said_without_a_picture(session):
     words = speak(TEXT)
     live, told = session(words)
     play(live, sound(words, 16))
-    said = [event for event in told if event.event == "step_said"]
-    assert [event.text for event in said] == [
-        "slice the lemons",
-        "pour the juice into the bowl",
-        "whisk it until it is smooth",
-    ]
+    said = of_kind(told, "step_said")
+    assert [event.text for event in said] == STEPS
+    assert [event.status for event in of_kind(told, "step_ended")] == ["said_only"] * 3
     assert all(event.at - event.said.end <= 3.0 for event in said)
     assert [event.sources for event in said] == [(1,), (2,), (3,)]
     assert kinds(told).count("heard") == 4
@@ -142,16 +142,12 @@ def test_a_doubt_says_that_text_on_screen_is_not_read(session, monkeypatch):
     live, told = session(words, backbone=Colours())
     play(live, sound(words, 60), pictures(60))
     live.finish()
-    ended = [event for event in told if event.event == "step_ended"]
-    assert [(event.status, event.doubt) for event in ended] == [("placed", NOT_CONFIRMED_YET)] * 3
+    ended = [(event.status, event.doubt) for event in of_kind(told, "step_ended")]
+    assert ended == [("placed", NOT_CONFIRMED_YET)] * 3
 
 
-def test_a_picture_without_time_to_look_says_only_what_was_said(session):
-    words = speak(TEXT)
-    live, told = session(words)
-    play(live, sound(words, 16))
-    ended = [event for event in told if event.event == "step_ended"]
-    assert [event.status for event in ended] == ["said_only"] * 3
+def facts(events):
+    return [(event.event, event.text, event.sentence and event.sentence.text) for event in events]
 
 
 def test_a_killed_run_reports_nothing_twice(session):
@@ -159,7 +155,7 @@ def test_a_killed_run_reports_nothing_twice(session):
     whole, told = session(words)
     blocks = sound(words, 16)
     play(whole, blocks)
-    expected = [(event.event, event.text, event.sentence and event.sentence.text) for event in told]
+    expected = facts(told)
     for second in (5, 8, 11):
         whole.log.path.unlink()
         first, before = session(words)
@@ -168,12 +164,8 @@ def test_a_killed_run_reports_nothing_twice(session):
         place = int(again.log.resume_second)
         again.sources[0].now = again.sources[0].end = float(place)
         play(again, blocks[place:])
-        both = [
-            (event.event, event.text, event.sentence and event.sentence.text)
-            for event in before + after
-        ]
-        assert both == expected, second
-        assert [event.number for event in before + after] == list(range(len(both)))
+        assert facts(before + after) == expected, second
+        assert [event.number for event in before + after] == list(range(len(expected)))
 
 
 def test_a_run_that_was_late_goes_on_where_it_had_heard_to(session):
@@ -201,40 +193,34 @@ def test_a_line_that_a_kill_cut_short_was_never_told(session, tmp_path):
     assert LiveLog(path).last.event == "gap"
 
 
-def test_a_step_is_revised_once_and_then_stays(session, monkeypatch):
-    live, told = session([])
-    live.log.add("heard", 1.0, sentence=Sentence(text="Cut it.", span=Span(0.0, 1.0)))
-    texts = iter(["cut it", "cut it and stir", "cut it, stir and fry"])
+@pytest.fixture
+def rewrite(session, monkeypatch):
+    """Have the steps of one sentence written again and again: of a text each, or of none."""
 
-    def write(transcript, settings):
-        step = Step(id="1", text=next(texts), said=Span(0.0, 1.0), sources=(0,))
-        return type("Written", (), {"steps": (step,)})
+    def run(*texts):
+        live, told = session([])
+        live.log.add("heard", 1.0, sentence=Sentence(text="Cut it.", span=Span(0.0, 1.0)))
+        for text in texts:
+            step = {"id": "1", "text": text, "said": Span(0.0, 1.0), "sources": (0,)}
+            steps = SimpleNamespace(steps=(Step(**step),) if text else ())
+            monkeypatch.setattr(
+                "stepline.live.spoken_steps.write_steps", lambda *_, steps=steps: steps
+            )
+            live._spoken.update("en")
+        return live, told
 
-    monkeypatch.setattr("stepline.live.spoken_steps.write_steps", write)
-    for _ in range(3):
-        write_again(live)
-    assert [(event.event, event.text) for event in told] == [
-        ("step_said", "cut it"),
-        ("revised", "cut it and stir"),
-    ]
+    return run
+
+
+def test_a_step_is_revised_once_and_then_stays(rewrite):
+    live, told = rewrite("cut it", "cut it and stir", "cut it, stir and fry")
+    events = [(event.event, event.text) for event in told]
+    assert events == [("step_said", "cut it"), ("revised", "cut it and stir")]
     assert live.log.steps["1"].step.text == "cut it and stir"
 
 
-def write_again(live):
-    """Have the steps of what was said so far written again."""
-    live._spoken.update("en")
-
-
-def test_a_step_that_is_written_no_more_is_taken_back(session, monkeypatch, tmp_path):
-    live, told = session([])
-    live.log.add("heard", 1.0, sentence=Sentence(text="Cut it.", span=Span(0.0, 1.0)))
-    steps = [(Step(id="1", text="cut it", said=Span(0.0, 1.0), sources=(0,)),), ()]
-    monkeypatch.setattr(
-        "stepline.live.spoken_steps.write_steps",
-        lambda *_: type("Written", (), {"steps": steps.pop(0)}),
-    )
-    write_again(live)
-    write_again(live)
+def test_a_step_that_is_written_no_more_is_taken_back(rewrite):
+    live, told = rewrite("cut it", "")
     assert kinds(told) == ["step_said", "revised"]
     assert live.log.steps["1"].withdrawn
 
@@ -243,30 +229,21 @@ def test_written_steps_find_those_told_before():
     def step(text, *sources):
         return Step(id="1", text=text, sources=sources)
 
-    known = [
-        LiveStep(step=step("cut", 1)),
-        LiveStep(step=step("stir", 1)),
-        LiveStep(step=step("fry", 2)),
-    ]
+    known = [LiveStep(step=step(*row)) for row in (("cut", 1), ("stir", 1), ("fry", 2))]
     pairs = match_steps([step("stir", 1), step("cut the onion", 1), step("serve", 3)], known)
-    assert [(a and a.text, b and b.step.text) for a, b in pairs] == [
-        ("stir", "stir"),
-        ("cut the onion", "cut"),
-        ("serve", None),
-        (None, "fry"),
-    ]
+    texts = [(a and a.text, b and b.step.text) for a, b in pairs]
+    assert texts[:2] == [("stir", "stir"), ("cut the onion", "cut")]
+    assert texts[2:] == [("serve", None), (None, "fry")]
 
 
 @pytest.mark.slow
 def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(
     session, own_pictures, monkeypatch
 ):
-    near = load_settings(
-        StepsSettings, None, ["nasva.ground.context=15.0", "nasva.ground.window=30.0"]
-    )
-    text = " ".join(
-        f"Slice {count} lemons. Then pour the juice into bowl {count}." for count in range(2, 18)
-    )
+    short = ["nasva.ground.context=15.0", "nasva.ground.window=30.0"]
+    near = load_settings(StepsSettings, None, short)
+    parts = (f"Slice {n} lemons. Then pour the juice into bowl {n}." for n in range(2, 18))
+    text = " ".join(parts)
     words, told = speak(text), {}
     seconds = int(words[-1].span.end) + 4
     for forgotten in (10, 10**6):
@@ -275,9 +252,8 @@ def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(
         play(live, sound(words, seconds), pictures(seconds))
         if forgotten == 10:
             assert live.shown.begin >= 20
-            assert (
-                len(live.shown.vision.snapshot().features.values) <= live.shown.memory_seconds + 11
-            )
+            kept = live.shown.vision.snapshot().features.values
+            assert len(kept) <= live.shown.memory_seconds + 11
             assert len(live.shown.grounded) < len(live.log.steps)
             assert live.files.rows.stat().st_size == live.files.row_count * 3 * 4
             again, nothing = session(words, backbone=Colours(), settings=near)
@@ -301,11 +277,8 @@ def test_the_words_of_sentences_long_past_are_on_disk_alone(tmp_path):
     log = LiveLog(tmp_path / "v.events.jsonl")
     for second in range(60):
         words = tuple(speak("Cut it.", start=second + 0.1))
-        log.add(
-            "heard",
-            second,
-            sentence=Sentence(text="Cut it.", span=Span(second, second + 1), words=words),
-        )
+        sentence = Sentence(text="Cut it.", span=Span(second, second + 1), words=words)
+        log.add("heard", second, sentence=sentence)
     assert [len(sentence.words) for sentence in log.sentences] == [0] * 10 + [2] * 50
     again = LiveLog(tmp_path / "v.events.jsonl")
     assert again.sentences == log.sentences
@@ -324,12 +297,8 @@ def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
     files = RunFiles("v", LiveLog(tmp_path / "v.events.jsonl"), path)
     seen = []
     for number, start in enumerate([5.0, 9.0, 20.0, 12.0], start=1):
-        step = Step(
-            id=str(number),
-            text=f"stir <{number}> --> now",
-            spans=(Span(start, start + 2),),
-            status="placed",
-        )
+        shown = {"spans": (Span(start, start + 2),), "status": "placed"}
+        step = Step(id=str(number), text=f"stir <{number}> --> now", **shown)
         files.log.steps[step.id] = LiveStep(step=step, ended=True)
         files.write_vtt()
         seen.append(path.read_text())
@@ -343,15 +312,11 @@ def test_the_vtt_grows_and_is_whole_at_each_moment(tmp_path):
 
 def test_a_line_that_only_resembles_the_one_that_was_said_is_not_believed_said(session):
     words = speak("First slice the two lemons.")
-    live, told = session(
-        words,
-        texts=("Slice the lemons", "Pour the juice of the lemons into a glass", "Wash the lemons"),
-    )
+    texts = ("Slice the lemons", "Pour the juice of the lemons into a glass", "Wash the lemons")
+    live, told = session(words, texts=texts)
     live.announce_lines()
     play(live, sound(words, 5))
-    assert [
-        event.step for event in told if event.event == "step_said" and event.said is not None
-    ] == ["1"]
+    assert [event.step for event in of_kind(told, "step_said") if event.said is not None] == ["1"]
 
 
 def test_recipe_lines_are_reported_immediately_and_found_when_they_are_said(session):
@@ -360,7 +325,7 @@ def test_recipe_lines_are_reported_immediately_and_found_when_they_are_said(sess
     live.announce_lines()
     play(live, sound(words, 16))
     assert [(event.step, event.reason) for event in told[:2]] == [("1", "given"), ("2", "given")]
-    found = [event for event in told if event.event == "step_said" and event.said is not None]
+    found = [event for event in of_kind(told, "step_said") if event.said is not None]
     assert [event.step for event in found] == ["1"]
     assert found[0].said.start == pytest.approx(words[3].span.start, abs=0.7)
 
@@ -371,7 +336,7 @@ def test_the_line_that_was_spoken_last_is_reported_as_the_current_one(session):
     live, told = session(words, texts=texts, backbone=Colours())
     live.announce_lines()
     play(live, sound(words, 16), pictures(16))
-    lines = [event for event in told if event.event == "line"]
+    lines = of_kind(told, "line")
     assert [event.text for event in lines] == ["Slice the lemons", "Whisk it until it is smooth"]
     again, later = session(words, texts=texts, backbone=Colours())
     assert again.log.line == lines[-1]
@@ -397,7 +362,10 @@ def test_live_rows_are_those_of_the_whole_video(small_video, monkeypatch):
     assert live.activity.cuts == pytest.approx([cut for cut in activity.cuts if cut < live.end])
 
 
-# ---------------------------------------------------------------- the whole job
+def assert_same(tmp_path, stem, suffixes=("json", "vtt", "srt")):
+    """What a live run leaves at its end is what `steps` leaves."""
+    for name in (f"{stem}.{suffix}" for suffix in suffixes):
+        assert (tmp_path / "end" / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
 
 
 @pytest.fixture
@@ -417,21 +385,14 @@ def run(job, settings, words=(), **options):
 def test_a_file_runs_to_its_end_and_leaves_what_steps_leaves(
     small_video, tmp_path, plain_settings, texts
 ):
-    job = LiveJob(
-        str(small_video),
-        tmp_path / "live",
-        tmp_path / "end",
-        1000,
-        options=LiveOptions(texts=texts),
-    )
+    folders = (tmp_path / "live", tmp_path / "end")
+    job = LiveJob(str(small_video), *folders, 1000, options=LiveOptions(texts=texts))
     told, files = run(job, plain_settings)
     assert kinds(told)[0] == "started"
     assert kinds(told)[-1] == "finished"
     request = Request(small_video, small_video.stem, texts=texts)
     run_video(request, plain_settings, OutputOptions(tmp_path / "own", ("json", "vtt", "srt")))
-    for suffix in ("json", "vtt", "srt"):
-        name = f"{small_video.stem}.{suffix}"
-        assert (tmp_path / "end" / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
+    assert_same(tmp_path, small_video.stem)
     assert tmp_path / "live" / f"{small_video.stem}.events.jsonl" in files
 
 
@@ -446,8 +407,7 @@ def test_a_stream_that_is_cut_leaves_what_steps_leaves_of_what_came(stream, tmp_
     assert kinds(told) == ["started", "gap", "gap", "gap", "finished"]
     video = next(path for path in files if path.suffix == ".mkv")
     run_video(Request(video, video.stem), settings, OutputOptions(tmp_path / "own", ("json",)))
-    own = tmp_path / "own" / f"{video.stem}.json"
-    assert (tmp_path / "end" / own.name).read_bytes() == own.read_bytes()
+    assert_same(tmp_path, video.stem, ("json",))
 
 
 def test_a_finished_run_is_begun_again_and_another_source_is_refused(
@@ -464,8 +424,6 @@ def test_a_finished_run_is_begun_again_and_another_source_is_refused(
 
 
 def test_stop_ends_a_run_with_all_it_knows(small_video, tmp_path, plain_settings):
-    import threading
-
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
     told, _ = run(LiveJob(str(small_video), tmp_path, speed=1.0), plain_settings, stop=stop)
@@ -479,31 +437,19 @@ def test_with_pictures_too_the_record_at_the_end_is_that_of_steps(tmp_path):
     from stepline.cli.steps import DEMO_VIDEO
 
     run(LiveJob(str(DEMO_VIDEO), tmp_path / "live", tmp_path / "end", speed=1000), StepsSettings())
-    run_video(
-        Request(DEMO_VIDEO, DEMO_VIDEO.stem),
-        StepsSettings(),
-        OutputOptions(tmp_path / "own", ("json", "vtt", "srt")),
-    )
-    for suffix in ("json", "vtt", "srt"):
-        name = f"{DEMO_VIDEO.stem}.{suffix}"
-        assert (tmp_path / "end" / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
+    own = OutputOptions(tmp_path / "own", ("json", "vtt", "srt"))
+    run_video(Request(DEMO_VIDEO, DEMO_VIDEO.stem), StepsSettings(), own)
+    assert_same(tmp_path, DEMO_VIDEO.stem)
 
 
 @pytest.mark.slow
 def test_a_run_killed_in_the_middle_goes_on_within_ten_seconds(shared, tmp_path):
     from stepline.cli.steps import DEMO_VIDEO
 
-    command = [
-        sys.executable,
-        "-m",
-        "stepline",
-        "live",
-        str(DEMO_VIDEO),
-        *option_words(out=str(tmp_path), backbone="none"),
-    ]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as first:
+    options = option_words(out=str(tmp_path), backbone="none")
+    command = [sys.executable, "-m", "stepline", "live", str(DEMO_VIDEO), *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, **pipes) as first:
         for line in first.stdout:
             if json.loads(line)["event"] == "step_said":
                 os.kill(first.pid, signal.SIGKILL)
@@ -511,10 +457,7 @@ def test_a_run_killed_in_the_middle_goes_on_within_ten_seconds(shared, tmp_path)
     # what it had no time to tell, too
     kept = (tmp_path / f"{DEMO_VIDEO.stem}.events.jsonl").read_text().split("\n")[:-1]
     told = [json.loads(line) for line in kept]
-    faster = [*command, "--speed", "10"]
-    with subprocess.Popen(
-        faster, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as second:
+    with subprocess.Popen([*command, "--speed", "10"], **pipes) as second:
         went_on = json.loads(second.stdout.readline())
         assert went_on["number"] == told[-1]["number"] + 1
         told += [went_on, *map(json.loads, second.stdout)]

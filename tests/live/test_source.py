@@ -1,5 +1,6 @@
 """Live sources: at their own pace, growing, cut off and opened again; one clock through it all."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -26,9 +27,23 @@ PICTURES = PictureRate(3.0, 64)
 
 def read(source):
     items = list(source)
-    frames = [item for item in items if isinstance(item, Frame)]
-    blocks = [item for item in items if isinstance(item, AudioBlock)]
-    return frames, blocks, [item for item in items if isinstance(item, Gap)]
+    return tuple(
+        [item for item in items if isinstance(item, kind)] for kind in (Frame, AudioBlock, Gap)
+    )
+
+
+def live(address, **options):
+    """The source of an address."""
+    (parsed,) = parse_sources(address)
+    return LiveSource(parsed, **{"links": PATIENT} | options)
+
+
+def seconds(blocks):
+    return sum(len(block.samples) for block in blocks) / 16_000
+
+
+def assert_in_order(times):
+    assert times == sorted(set(times))
 
 
 def test_a_file_gives_what_any_reader_gives(small_video):
@@ -58,15 +73,14 @@ def test_a_file_is_read_at_its_pace(small_video):
 def test_a_file_that_grows_is_followed_to_its_end(stream, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "GROWING_SECONDS", 1.5)
     growing, whole = tmp_path / "g.ts", stream.read_bytes()
-    growing.write_bytes(whole[: len(whole) // 3])
+    third, sixth = len(whole) // 3, len(whole) // 6
+    growing.write_bytes(whole[:third])
 
     def grow():
         for part in range(4):
             time.sleep(0.2)
             with growing.open("ab") as file:
-                file.write(
-                    whole[len(whole) // 3 :][part * len(whole) // 6 : (part + 1) * len(whole) // 6]
-                )
+                file.write(whole[third:][part * sixth : (part + 1) * sixth])
 
     thread = threading.Thread(target=grow)
     thread.start()
@@ -80,50 +94,36 @@ def test_a_stream_that_is_cut_ten_times_goes_on(stream, tmp_path):
     recording = StreamRecorder(tmp_path, "kept")
     with serve() as server:
         server.pages["/live.ts"] = page
-        source = LiveSource(
-            parse_sources(f"{server.url}/live.ts")[0],
-            pictures=PICTURES,
-            links=PATIENT,
-            recording=recording,
-        )
+        source = live(f"{server.url}/live.ts", pictures=PICTURES, recording=recording)
         frames, blocks, gaps = read(source)
     recording.close()
     assert len(gaps) == 10
     assert state["asked"] >= 11
-    times = [frame.time for frame in frames]
-    assert times == sorted(set(times))
-    heard = sum(len(block.samples) for block in blocks) / 16_000
-    assert heard >= 9  # what decoders lose at each cut is told as gaps
+    assert_in_order([frame.time for frame in frames])
+    assert seconds(blocks) >= 9  # what decoders lose at each cut is told as gaps
     assert source.end == pytest.approx(12, abs=1.0)
     assert "tries brought nothing" in source.reason
     joined = tmp_path / "joined.mkv"
     join_recordings(recording.parts, joined)
-    kept = [
-        item for item in MediaReader(joined, frame_rate=3.0, sound=True) if isinstance(item, Frame)
-    ]
+    kept, _, _ = read(MediaReader(joined, frame_rate=3.0, sound=True))
     assert kept[-1].time >= 10
 
 
 def test_an_rtsp_stream_that_is_cut_ten_times_goes_on(stream):
     with rtsp_server(stream.read_bytes(), 11) as address:
-        source = LiveSource(parse_sources(address)[0], pictures=PICTURES, links=PATIENT)
+        source = live(address, pictures=PICTURES)
         frames, blocks, gaps = read(source)
     assert len(gaps) == 10
-    times = [frame.time for frame in frames]
-    assert times == sorted(set(times))
-    # what decoders lose at each cut is told as gaps
-    assert sum(len(block.samples) for block in blocks) / 16_000 >= 7
+    assert_in_order([frame.time for frame in frames])
+    assert seconds(blocks) >= 7  # what decoders lose at each cut is told as gaps
     assert source.end == pytest.approx(12, abs=2.0)
 
 
 def segments(stream, folder):
     """A second of the stream each, with key frames at their beginnings."""
     with av.open(str(stream)) as given:
-        named = {
-            "hls_time": "1",
-            "hls_list_size": "0",
-            "hls_segment_filename": str(folder / "%03d.ts"),
-        }
+        named = {"hls_time": "1", "hls_list_size": "0"}
+        named["hls_segment_filename"] = str(folder / "%03d.ts")
         with av.open(str(folder / "all.m3u8"), "w", format="hls", options=named) as out:
             streams = {each.index: out.add_stream_from_template(each) for each in given.streams}
             for packet in given.demux():
@@ -138,14 +138,12 @@ def test_a_playlist_that_grows_is_followed_and_what_it_has_lost_is_a_gap(stream,
     with serve() as server:
         server.pages |= playlist.pages
         patient = PATIENT.model_copy(update={"seconds": 20.0})
-        source = LiveSource(
-            parse_sources(f"{server.url}/live.m3u8")[0], pictures=PICTURES, links=patient
-        )
+        source = live(f"{server.url}/live.m3u8", pictures=PICTURES, links=patient)
         frames, blocks, gaps = read(source)
     assert [gap.seconds for gap in gaps if gap.seconds] == [pytest.approx(6.0, abs=0.5)]
-    assert [frame.time for frame in frames] == sorted({frame.time for frame in frames})
+    assert_in_order([frame.time for frame in frames])
     assert not [frame for frame in frames if 4 < frame.time < 8]
-    assert sum(len(block.samples) for block in blocks) / 16_000 == pytest.approx(6.0, abs=1.0)
+    assert seconds(blocks) == pytest.approx(6.0, abs=1.0)
     assert source.end == pytest.approx(12, abs=0.5)
 
 
@@ -154,13 +152,14 @@ def test_what_a_stream_sends_to_no_one_is_a_gap(stream):
     page, _ = cut_stream(whole, 2, lost=-(-len(whole) // 6 // 188) * 188)
     with serve() as server:
         server.pages["/live.ts"] = page
-        _, blocks, gaps = read(LiveSource(parse_sources(f"{server.url}/live.ts")[0], links=PATIENT))
+        _, blocks, gaps = read(live(f"{server.url}/live.ts"))
     assert len(gaps) == 1
     assert gaps[0].seconds == pytest.approx(2.0, abs=1.5)
     assert blocks[-1].start >= 8
 
 
-def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream):
+def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream, monkeypatch):
+    monkeypatch.setattr(sources, "TRUSTED_SECONDS", 5.0)
     whole = stream.read_bytes()
     asked = []
 
@@ -175,30 +174,26 @@ def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream):
 
     with serve() as server:
         server.pages["/live.ts"] = page
-        source = LiveSource(parse_sources(f"{server.url}/live.ts")[0], links=PATIENT)
-        source_trust = sources.TRUSTED_SECONDS
-        sources.TRUSTED_SECONDS = 5.0
-        try:
-            _, blocks, gaps = read(source)
-        finally:
-            sources.TRUSTED_SECONDS = source_trust
+        source = live(f"{server.url}/live.ts")
+        _, blocks, gaps = read(source)
     starts = [block.start for block in blocks]
     assert starts == sorted(starts)
     assert len(gaps) == 1
     assert source.end == pytest.approx(24, abs=2.0)
 
 
-def test_a_server_that_is_not_there_is_one_line():
-    with pytest.raises(MediaError, match="cannot be opened.*check that it runs") as caught:
-        list(LiveSource(parse_sources("http://127.0.0.1:9/live.ts")[0], links=PATIENT))
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://127.0.0.1:9/live.ts", "cannot be opened.*check that it runs"),
+        ("camera:/dev/no-such", "no-such"),
+        ("microphone:no-such", "no-such"),
+    ],
+)
+def test_a_server_or_device_that_is_not_there_is_one_line(address, said):
+    with pytest.raises(MediaError, match=said) as caught:
+        list(live(address))
     assert "\n" not in str(caught.value)
-
-
-def test_a_device_that_is_not_there_is_one_line():
-    for name in ("camera:/dev/no-such", "microphone:no-such"):
-        with pytest.raises(MediaError, match="no-such") as caught:
-            list(LiveSource(parse_sources(name)[0], links=PATIENT))
-        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["gopher://a/b", "camera+camera", "microphone:a+microphone:b"])
@@ -208,16 +203,12 @@ def test_what_is_not_a_source_is_refused(name):
 
 
 def test_an_address_leads_to_no_file_of_this_machine(small_video):
-    playlist = (
-        f"#EXTM3U\n#EXT-X-TARGETDURATION:16\n#EXTINF:16,\nfile://{small_video}\n#EXT-X-ENDLIST\n"
-    )
+    video = f"#EXTINF:16,\nfile://{small_video}\n#EXT-X-ENDLIST\n"
     with serve() as server:
-        server.pages["/live.m3u8"] = playlist.encode()
-        source = LiveSource(parse_sources(f"{server.url}/live.m3u8")[0], links=PATIENT)
-        try:
-            found = list(source)
-        except MediaError:
-            found = []
+        server.pages["/live.m3u8"] = f"#EXTM3U\n#EXT-X-TARGETDURATION:16\n{video}".encode()
+        found = []
+        with contextlib.suppress(MediaError):
+            found = list(live(f"{server.url}/live.m3u8"))
     assert found == []
 
 
@@ -231,31 +222,16 @@ def test_an_address_that_you_name_may_be_private_but_leads_to_no_other_private_o
             "/there": f"{elsewhere}/s.ts",
             "/v.m3u8": f"{head}{elsewhere}/s.ts\n#EXT-X-ENDLIST\n".encode(),
         }
-        frames, _, _ = read(
-            LiveSource(
-                parse_sources(f"{server.url}/here")[0], pictures=PICTURES, links=PATIENT, speed=1000
-            )
-        )
+        frames, _, _ = read(live(f"{server.url}/here", pictures=PICTURES, speed=1000))
         assert frames
+        refused = r"leads elsewhere.*private address.*links.private=true"
         for name in ("there", "v.m3u8"):
-            with pytest.raises(
-                MediaError, match=r"leads elsewhere.*private address.*links.private=true"
-            ) as caught:
-                read(
-                    LiveSource(
-                        parse_sources(f"{server.url}/{name}")[0], pictures=PICTURES, links=PATIENT
-                    )
-                )
+            with pytest.raises(MediaError, match=refused) as caught:
+                read(live(f"{server.url}/{name}", pictures=PICTURES))
             assert "\n" not in str(caught.value)
-        allowed = PATIENT.model_copy(update={"private": True})
-        frames, _, _ = read(
-            LiveSource(
-                parse_sources(f"{server.url}/there")[0],
-                pictures=PICTURES,
-                links=allowed,
-                speed=1000,
-            )
-        )
+        options = {"pictures": PICTURES, "speed": 1000}
+        options["links"] = PATIENT.model_copy(update={"private": True})
+        frames, _, _ = read(live(f"{server.url}/there", **options))
         assert frames
 
 
@@ -265,7 +241,7 @@ def test_no_variable_of_the_environment_leads_past_the_rule(stream, monkeypatch)
     with serve() as server:
         server.pages["/there"] = f"{server.url.replace('127.0.0.1', 'localhost')}/s.ts"
         with pytest.raises(MediaError, match="private address"):
-            read(LiveSource(parse_sources(f"{server.url}/there")[0], links=PATIENT))
+            read(live(f"{server.url}/there"))
     assert os.environ["NO_PROXY"] == "localhost,127.0.0.1"
 
 
@@ -274,10 +250,8 @@ def test_no_variable_of_the_environment_leads_past_the_rule(stream, monkeypatch)
     [b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"CONNECT localhost:22 HTTP/1.1\r\n\r\n"],
 )
 def test_the_proxy_serves_no_page_and_no_other_host(asked):
-    with (
-        ForwardProxy(NamedHost("127.0.0.1"), PATIENT) as proxy,
-        socket.create_connection(proxy.server_address) as line,
-    ):
+    proxy = ForwardProxy(NamedHost("127.0.0.1"), PATIENT)
+    with proxy, socket.create_connection(proxy.server_address) as line:
         line.sendall(asked)
         assert line.recv(100).split()[1] in (b"400", b"403")
 
@@ -302,21 +276,16 @@ def test_a_film_at_an_address_is_read_whole_from_any_second(small_video, begin):
     with serve() as server:
         server.pages["/v.mp4"] = small_video.read_bytes()
         for _ in range(5):
-            source = LiveSource(
-                parse_sources(f"{server.url}/v.mp4")[0], links=PATIENT, speed=1000, start=begin
-            )
-            _, blocks, gaps = read(source)
+            _, blocks, gaps = read(live(f"{server.url}/v.mp4", speed=1000, start=begin))
             assert not gaps
             assert blocks[-1].start > 14
 
 
 def test_a_camera_says_how_it_is_read_where_pyav_reads_none(monkeypatch):
     monkeypatch.setattr(av, "formats_available", {"mpegts"})
-    with pytest.raises(
-        MediaError,
-        match=r"reads no v4l2.*ffmpeg -f v4l2 -i /dev/video0 -f mpegts udp://127.0.0.1:5000",
-    ):
-        list(LiveSource(parse_sources("camera")[0], links=PATIENT))
+    said = r"reads no v4l2.*ffmpeg -f v4l2 -i /dev/video0 -f mpegts udp://127.0.0.1:5000"
+    with pytest.raises(MediaError, match=said):
+        list(live("camera"))
 
 
 def test_a_playlist_of_segments_is_read_to_its_end(stream):
@@ -324,7 +293,5 @@ def test_a_playlist_of_segments_is_read_to_its_end(stream):
     with serve() as server:
         head = "#EXTM3U\n#EXT-X-TARGETDURATION:12\n#EXTINF:12,\n"
         server.pages |= {"/v.m3u8": f"{head}a.ts\n#EXT-X-ENDLIST\n".encode(), "/a.ts": whole}
-        _, blocks, _ = read(
-            LiveSource(parse_sources(f"{server.url}/v.m3u8")[0], links=PATIENT, speed=1000)
-        )
+        _, blocks, _ = read(live(f"{server.url}/v.m3u8", speed=1000))
     assert blocks[-1].start >= 10

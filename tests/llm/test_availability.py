@@ -2,10 +2,7 @@
 
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from struct import pack
-from typing import Any
 
 import pytest
 from llm_fakes import Answers, FakeServer
@@ -19,7 +16,7 @@ from stepline.writing.settings import LlmSettings
 
 
 @pytest.fixture
-def nobody() -> str:
+def nobody():
     """An address at which nobody listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -27,11 +24,11 @@ def nobody() -> str:
 
 
 @pytest.fixture
-def recognition(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def recognition(monkeypatch):
     """What was recognised: nothing may be."""
     heard: list[str] = []
 
-    def recognise(*_: Any, **__: Any) -> Any:
+    def recognise(*_, **__):
         heard.append("speech")
         raise AssertionError("recognition ran")
 
@@ -40,18 +37,15 @@ def recognition(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     assert heard == []
 
 
-def test_a_server_is_looked_for_and_not_asked() -> None:
+def test_a_server_is_looked_for_and_not_asked(nobody):
     with FakeServer(Answers.says("none")) as server:
         check_available(LlmSettings(base_url=server.url))
         assert server.asked == []
-
-
-def test_an_address_without_a_server_is_an_error_with_its_cure(nobody: str) -> None:
     with pytest.raises(WriterError, match=r"no server answers there .* correct writing.llm.base"):
         check_available(LlmSettings(base_url=nobody))
 
 
-def test_a_host_that_keeps_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_keeps_silent_is_given_up(monkeypatch):
     monkeypatch.setattr(availability, "CONNECT_SECONDS", 0.2)
     monkeypatch.setattr(availability, "DEADLINE_GRACE_SECONDS", 0.0)
     monkeypatch.setattr("socket.create_connection", lambda *_, **__: time.sleep(60), raising=True)
@@ -59,8 +53,8 @@ def test_a_host_that_keeps_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         check_available(LlmSettings(base_url="http://models.example/v1"))
 
 
-def test_a_name_that_no_one_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: Any, **__: Any) -> Any:
+def test_a_name_that_no_one_has_is_an_error(monkeypatch):
+    def unknown(*_, **__):
         raise socket.gaierror("Name or service not known")
 
     monkeypatch.setattr("socket.create_connection", unknown)
@@ -69,8 +63,8 @@ def test_a_name_that_no_one_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_proxy_of_the_environment_is_looked_for_in_place_of_a_server_behind_it(
-    monkeypatch: pytest.MonkeyPatch, nobody: str
-) -> None:
+    monkeypatch, nobody
+):
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with FakeServer(Answers.says("none")) as proxy:
@@ -80,7 +74,7 @@ def test_the_proxy_of_the_environment_is_looked_for_in_place_of_a_server_behind_
             check_available(LlmSettings(base_url=nobody))
 
 
-def test_a_gguf_must_be_there_and_hold_weights(tmp_path: Path) -> None:
+def test_a_gguf_must_be_there_and_hold_weights(tmp_path):
     pytest.importorskip("xllamacpp")
     with pytest.raises(ModelError, match="No such file"):
         check_available(LlmSettings(gguf=tmp_path / "none.gguf"))
@@ -90,7 +84,7 @@ def test_a_gguf_must_be_there_and_hold_weights(tmp_path: Path) -> None:
         check_available(LlmSettings(gguf=vocabulary))
 
 
-def test_who_asks_no_one_looks_for_no_one(nobody: str) -> None:
+def test_who_asks_no_one_looks_for_no_one(nobody):
     check_writer(WritingSettings())
     check_writer(WritingSettings(writer="llm", llm=LlmSettings(base_url=nobody, dry_run=True)))
     with pytest.raises(WriterError):
@@ -99,23 +93,18 @@ def test_who_asks_no_one_looks_for_no_one(nobody: str) -> None:
 
 @pytest.mark.usefixtures("recognition")
 def test_a_missing_writer_ends_the_job_in_one_line_before_speech_is_recognised(
-    stepline: Any, small_video: Path, tmp_path: Path, nobody: str
-) -> None:
+    stepline, small_video, tmp_path, nobody
+):
     missing = tmp_path / "none.gguf"
     for named in (f"base_url={nobody}", f"gguf={missing}"):
-        done = stepline(
-            "steps",
-            small_video,
-            *option_words(writer="llm", set=f"writing.llm.{named}", out=tmp_path / "out"),
-        )
+        words = option_words(writer="llm", set=f"writing.llm.{named}", out=tmp_path / "out")
+        done = stepline("steps", small_video, *words)
         assert done.exit_code == 1
         assert done.stderr.count("\n") == 1
         assert named.partition("=")[2] in done.stderr
 
 
-def test_a_run_of_curate_ends_before_speech_is_recognised(
-    monkeypatch: pytest.MonkeyPatch, nobody: str, small_video: Path
-) -> None:
+def test_a_run_of_curate_ends_before_speech_is_recognised(monkeypatch, nobody, small_video):
     from stepline.curate.stage import VideoContext, VideoItem, load_recipe
     from stepline.curate.stages import per_video
 

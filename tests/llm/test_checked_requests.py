@@ -4,8 +4,6 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,12 +26,12 @@ class ScriptedServer:
     name = "http://a/v1 seer"
     workers = 1
 
-    def __init__(self, *answers: Any) -> None:
+    def __init__(self, *answers):
         self.answers = list(answers)
         self.seeds: list[int] = []
         self.questions: list[str] = []
 
-    def ask(self, question: Any, *, seed: int, until: float, schema: Any = None) -> Answer:
+    def ask(self, question, *, seed, until, schema=None):
         """Return the next answer of the script."""
         self.seeds.append(seed)
         self.questions.append(question if isinstance(question, str) else question[0]["text"])
@@ -42,27 +40,25 @@ class ScriptedServer:
             raise answer
         return answer if isinstance(answer, Answer) else Answer(answer)
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing."""
 
 
-def write(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
+def write(server, **settings):
     sentence = Sentence(text="Cut the onion.", span=Span(0, 4))
     (chunk,) = split_into_chunks(Transcript(sentences=(sentence,)), 10)
     named = LlmSettings(**QUICK, **settings)
-    until = time.monotonic() + 5
-    writer = ChunkWriter(
-        server, named, open_cache(named.cache), RequestLimits(), until, nasva_prompt()
-    )
+    limits = (RequestLimits(), time.monotonic() + 5)
+    writer = ChunkWriter(server, named, open_cache(named.cache), *limits, nasva_prompt())
     return bool(writer.write(chunk).steps)
 
 
-def choose(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
+def choose(server, **settings):
     runner = VisionRequests.start(server, VisionLanguageSettings(**QUICK, **settings))
     return not runner.choose(["cut it"], PICTURES)[0].refusal
 
 
-def describe(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
+def describe(server, **settings):
     runner = VisionRequests.start(server, VisionLanguageSettings(**QUICK, **settings))
     return not runner.describe(PICTURES)[0].refusal
 
@@ -78,57 +74,47 @@ class User:
 
 
 CHOICE = '{"1": {"after": "x", "shown": "none"}}'
+OBJECT = "Answer with one JSON object"
+# name of the file in the cache
+KEYS = """39b3d07140b7ea97c4a9f2adb360ea4832dda2b328119da60b3e63c4683a2097
+d9a894ebbf3cf9a274dc7cd22533d36cedbe7a475ed235ded6d7d8d4d0886354
+370860d55089d4176d63480f7cfad040a20698425300449d092e9d1343f51c14""".split()
 USERS = [
-    User(
-        write,
-        "1. Cut the onion",
-        "Answer with a numbered list",
-        "39b3d07140b7ea97c4a9f2adb360ea4832dda2b328119da60b3e63c4683a2097",
-    ),
-    User(
-        choose,
-        CHOICE,
-        "Answer with one JSON object",
-        "d9a894ebbf3cf9a274dc7cd22533d36cedbe7a475ed235ded6d7d8d4d0886354",
-    ),
-    User(
-        describe,
-        '{"A": "Cut it", "B": "none"}',
-        "Answer with one JSON object",
-        "370860d55089d4176d63480f7cfad040a20698425300449d092e9d1343f51c14",
-    ),
+    User(write, "1. Cut the onion", "Answer with a numbered list", KEYS[0]),
+    User(choose, CHOICE, OBJECT, KEYS[1]),
+    User(describe, '{"A": "Cut it", "B": "none"}', OBJECT, KEYS[2]),
 ]
 every_user = pytest.mark.parametrize("user", USERS, ids=lambda user: user.ask.__name__)
 BUSY = RequestError("the server answered 503", is_transient=True)
 
 
 @pytest.fixture(autouse=True)
-def replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def replies(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "replies"
 
 
-def entries(replies: Path) -> dict[str, str]:
+def entries(replies):
     return {path.stem: path.read_text() for path in replies.glob("*.json")}
 
 
 @every_user
-def test_a_good_reply_is_asked_for_once_and_is_under_the_same_key_as_ever(
-    user: User, replies: Path, tmp_path: Path
-) -> None:
+def test_a_good_reply_is_asked_for_once_and_is_under_the_same_key_as_ever(user, replies):
     server = ScriptedServer(user.good)
-    assert user.ask(server, tmp_path)
+    assert user.ask(server)
     assert entries(replies) == {user.key: json.dumps({"version": 1, "reply": user.good})}
-    assert user.ask(server, tmp_path)
+    assert user.ask(server)
     assert server.seeds == [2023]
+    # another seed is another question
+    for seed in (1, 2, 1):
+        assert user.ask(server, seed=seed)
+    assert server.seeds == [2023, 1, 2]
 
 
 @every_user
-def test_a_refused_reply_is_asked_for_once_more_with_the_next_seed_and_a_reminder(
-    user: User, replies: Path, tmp_path: Path
-) -> None:
+def test_a_refused_reply_is_asked_for_once_more_with_the_next_seed_and_a_reminder(user, replies):
     server = ScriptedServer("Sure, I can help!", user.good)
-    assert user.ask(server, tmp_path)
+    assert user.ask(server)
     assert server.seeds == [2023, 2024]
     first, second = server.questions
     assert second.startswith(first)
@@ -137,52 +123,26 @@ def test_a_refused_reply_is_asked_for_once_more_with_the_next_seed_and_a_reminde
 
 
 @every_user
-def test_a_reply_that_is_refused_twice_is_not_kept(
-    user: User, replies: Path, tmp_path: Path
-) -> None:
+def test_a_reply_that_is_refused_twice_or_was_cut_off_is_not_kept(user, replies):
     server = ScriptedServer("Sure, I can help!")
-    assert not user.ask(server, tmp_path)
+    assert not user.ask(server)
     assert server.seeds == [2023, 2024]
-    assert entries(replies) == {}
-
-
-@every_user
-def test_a_reply_that_was_cut_off_is_used_and_not_kept(
-    user: User, replies: Path, tmp_path: Path
-) -> None:
     lines = "1. Cut the onion\n2. Fry i" if user.good.startswith("1.") else user.good
     server = ScriptedServer(Answer(lines, complete=False))
-    assert user.ask(server, tmp_path)
+    assert user.ask(server)
     assert server.seeds == [2023]
     assert entries(replies) == {}
 
 
 @every_user
-def test_a_fault_that_may_pass_is_tried_again_as_often_as_the_settings_say(
-    user: User, tmp_path: Path
-) -> None:
-    assert user.ask(server := ScriptedServer(BUSY, BUSY, user.good), tmp_path, cache=False)
+def test_a_fault_that_may_pass_is_tried_again_as_often_as_the_settings_say(user):
+    assert user.ask(server := ScriptedServer(BUSY, BUSY, user.good), cache=False)
     assert server.seeds == [2023] * 3
-    assert not user.ask(server := ScriptedServer(BUSY), tmp_path, cache=False)
+    assert not user.ask(server := ScriptedServer(BUSY), cache=False)
     assert server.seeds == [2023] * 3
-
-
-@every_user
-def test_a_fault_that_stays_ends_the_asking(user: User, tmp_path: Path) -> None:
+    # one that stays ends the asking, and any other error is raised
     server = ScriptedServer(RequestError("the server answered 400", is_transient=False))
-    assert not user.ask(server, tmp_path, cache=False)
+    assert not user.ask(server, cache=False)
     assert server.seeds == [2023]
-
-
-@every_user
-def test_an_error_that_is_not_a_fault_of_a_request_is_raised(user: User, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        user.ask(ScriptedServer(ZeroDivisionError()), tmp_path)
-
-
-@every_user
-def test_another_seed_is_another_question(user: User, tmp_path: Path) -> None:
-    server = ScriptedServer(user.good)
-    for seed in (1, 2, 1):
-        assert user.ask(server, tmp_path, seed=seed)
-    assert server.seeds == [1, 2]
+        user.ask(ScriptedServer(ZeroDivisionError()))

@@ -5,12 +5,9 @@ beep of 0.3 s sounds at 1.5 s.
 """
 
 import os
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
@@ -71,13 +68,13 @@ class Shape:
     sound: str = ""
 
     @property
-    def name(self) -> str:
+    def name(self):
         """What the test is called."""
         parts = (self.container, self.clock, self.tracks, self.picture, self.sound)
         return " ".join(part for part in parts if part)
 
     @property
-    def picture_seconds(self) -> list[float]:
+    def picture_seconds(self):
         """When the pictures come."""
         seconds = [k / RATE for k in range(round(SECONDS * RATE))]
         if self.clock == "held":
@@ -87,26 +84,26 @@ class Shape:
         return seconds
 
     @property
-    def sound_span(self) -> tuple[float, float]:
+    def sound_span(self):
         """From when to when there is sound, in s."""
         spans = {"sound late": (0.6, SECONDS), "sound ends": (0.0, 2.0)}
         spans["before zero, sound at zero"] = (BEFORE_ZERO, SECONDS)
         return spans.get(self.clock, (0.0, SECONDS))
 
     @property
-    def is_before_zero(self) -> bool:
+    def is_before_zero(self):
         """Whether the first packets have negative times, which Matroska cannot store."""
         return self.clock.startswith("before zero")
 
     @property
-    def has_picture(self) -> bool:
+    def has_picture(self):
         return self.tracks != "sound"
 
     @property
-    def has_sound(self) -> bool:
+    def has_sound(self):
         return self.tracks != "picture"
 
-    def picture_at(self, second: float) -> int | None:
+    def picture_at(self, second):
         """Return which picture is on screen, None where there is none."""
         past = [time for time in self.picture_seconds if time <= second + 1e-6]
         if not past or second > self.picture_seconds[-1] + 1 / RATE:
@@ -114,7 +111,7 @@ class Shape:
         return int(past[-1] / PICTURE_SECONDS + 1e-6)
 
 
-def make_shape(path: Path, shape: Shape) -> Path:
+def make_shape(path, shape):
     """Write the film in a shape."""
     kind = CONTAINERS[shape.container]
     options = dict(kind.options)
@@ -135,7 +132,7 @@ def make_shape(path: Path, shape: Shape) -> Path:
     return path
 
 
-def _track_makers(out: Any, shape: Shape, kind: Container) -> list[list[Any]]:
+def _track_makers(out, shape, kind):
     """Add the tracks in the order of the file, and encode each."""
     film, sound, silence = object(), object(), object()
     order = {
@@ -167,7 +164,7 @@ def _track_makers(out: Any, shape: Shape, kind: Container) -> list[list[Any]]:
     return made
 
 
-def _cover_stream(out: Any, *, flagged: bool) -> Any:
+def _cover_stream(out, *, flagged):
     cover = out.add_stream("mjpeg", rate=RATE)
     cover.width, cover.height, cover.pix_fmt = 64, 48, "yuvj420p"
     cover.codec_context.time_base = Fraction(1, RATE)
@@ -175,7 +172,7 @@ def _cover_stream(out: Any, *, flagged: bool) -> Any:
     return cover
 
 
-def _picture_stream(out: Any, shape: Shape, kind: Container) -> Any:
+def _picture_stream(out, shape, kind):
     codec, _, oddity = shape.picture.partition(":")
     options = {"qscale": "2", "crf": "10", "g": "25", "preset": "ultrafast"}
     if oddity == "b-frames":
@@ -204,7 +201,7 @@ def _picture_stream(out: Any, shape: Shape, kind: Container) -> Any:
     return stream
 
 
-def _pixel_format(codec: str, oddity: str) -> str:
+def _pixel_format(codec, oddity):
     formats = {
         "10 bits": "yuv420p10le",
         "pq": "yuv420p10le",
@@ -219,7 +216,7 @@ def _pixel_format(codec: str, oddity: str) -> str:
 
 
 @contextmanager
-def _unchanged_priority() -> Iterator[None]:
+def _unchanged_priority():
     """Undo what SVT-AV1 does as root: it gives the calling thread real-time priority, which every
     later test and each process that it starts would inherit, until nothing else gets a core."""
     if not hasattr(os, "sched_getscheduler"):
@@ -232,12 +229,12 @@ def _unchanged_priority() -> Iterator[None]:
         os.sched_setscheduler(0, policy, parameters)
 
 
-def _encode_pictures(stream: Any, shape: Shape) -> list[Any]:
+def _encode_pictures(stream, shape):
     with _unchanged_priority():
         return _encoded_pictures(stream, shape)
 
 
-def _encoded_pictures(stream: Any, shape: Shape) -> list[Any]:
+def _encoded_pictures(stream, shape):
     oddity = shape.picture.partition(":")[2]
     packets = []
     for second in shape.picture_seconds:
@@ -257,13 +254,13 @@ def _encoded_pictures(stream: Any, shape: Shape) -> list[Any]:
     return [packet for packet in packets if packet.dts is not None]
 
 
-def _frame(image: np.ndarray, format: str) -> Any:
+def _frame(image, format):
     frame = av.VideoFrame.from_ndarray(image, format="rgb24").reformat(format=format)
     frame.pts, frame.time_base = 0, Fraction(1, RATE)
     return frame
 
 
-def _sound_stream(out: Any, shape: Shape, kind: Container) -> Any:
+def _sound_stream(out, shape, kind):
     codec, _, oddity = shape.sound.partition(":")
     name = codec or kind.sound
     layouts = {"stereo": "stereo", "inverted": "stereo", "5.1": "5.1"}
@@ -274,20 +271,20 @@ def _sound_stream(out: Any, shape: Shape, kind: Container) -> Any:
     return stream
 
 
-def sound_rate(shape: Shape) -> int:
+def sound_rate(shape):
     """Return the samples/s that a shape's sound is encoded at."""
     oddity = shape.sound.partition(":")[2]
     return {"8 kHz": 8000, "96 kHz": 96_000, "44.1 kHz": 44_100}.get(oddity, 48_000)
 
 
-def beeping(rate: int, first: float, last: float) -> np.ndarray:
+def beeping(rate, first, last):
     """The sound of the film between two seconds, (N,) float32."""
     time = np.arange(round(first * rate), round(last * rate)) / rate
     samples = 0.5 * np.sin(2 * np.pi * 440 * time)
     return np.where((time >= BEEP[0]) & (time < BEEP[1]), samples, 0.0).astype(np.float32)
 
 
-def _encode_sound(stream: Any, shape: Shape, *, is_silent: bool) -> list[Any]:
+def _encode_sound(stream, shape, *, is_silent):
     oddity = shape.sound.partition(":")[2]
     first, last = shape.sound_span
     rate = sound_rate(shape)
@@ -317,16 +314,16 @@ def _encode_sound(stream: Any, shape: Shape, *, is_silent: bool) -> list[Any]:
     return _encode_frames(stream, fifo, round(first * rate), rate)
 
 
-def _pieces(channels: np.ndarray) -> Iterator[np.ndarray]:
+def _pieces(channels):
     for start in range(0, channels.shape[1], 4096):
         yield np.ascontiguousarray(channels[:, start : start + 4096])
 
 
-def _encode_frames(stream: Any, fifo: Any, first: int, rate: int) -> list[Any]:
+def _encode_frames(stream, fifo, first, rate):
     context = stream.codec_context
     context.open()
     size = context.frame_size or 1024
-    packets: list[Any] = []
+    packets = []
     at = first
     while fifo.samples >= size:
         frame = fifo.read(size)
@@ -337,12 +334,12 @@ def _encode_frames(stream: Any, fifo: Any, first: int, rate: int) -> list[Any]:
     return [packet for packet in packets if packet.dts is not None]
 
 
-def shapes(*rows: Sequence[Any]) -> list[Shape]:
+def shapes(*rows):
     """Return a shape for each combination of the words of each row."""
-    made: list[Shape] = []
+    made = []
     for row in rows:
         columns = [column if isinstance(column, list) else [column] for column in row]
-        partial: list[tuple[str, ...]] = [()]
+        partial = [()]
         for column in columns:
             partial = [(*before, word) for before in partial for word in column]
         made += [Shape(*words) for words in partial]

@@ -1,8 +1,6 @@
 """Makes the small odd videos that the tests read; each picture says by its grey which one it is."""
 
-from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import av
 import numpy as np
@@ -12,12 +10,12 @@ SIZE = (64, 48)
 COUNT = 20  # greys that can be told apart; picture COUNT looks like picture 0
 
 
-def grey(index: int) -> int:
+def grey(index):
     """The grey of picture `index`: far enough from its neighbours to survive encoding."""
     return 20 + 11 * (index * 7 % COUNT)
 
 
-def tone(seconds: float, rate: int = 44_100, hertz: float = 440.0) -> np.ndarray:
+def tone(seconds, rate=44_100, hertz=440.0):
     """A sine of amplitude 0.5, (1, N) float32."""
     return (0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)).astype(
         np.float32
@@ -25,18 +23,18 @@ def tone(seconds: float, rate: int = 44_100, hertz: float = 440.0) -> np.ndarray
 
 
 def make_video(
-    path: Path,
+    path,
     *,
-    times: Sequence[float] = (),
-    size: tuple[int, int] = SIZE,
-    sounds: Iterable[tuple[float, np.ndarray]] = (),
-    codec: str = "mpeg4",
-    rotation: int = 0,
-    rate: int = 44_100,
-    sound_codec: str = "aac",
-    last: float = 0.1,
-    **options: str,
-) -> Path:
+    times=(),
+    size=SIZE,
+    sounds=(),
+    codec="mpeg4",
+    rotation=0,
+    rate=44_100,
+    sound_codec="aac",
+    last=0.1,
+    **options,
+):
     """Write picture k, of grey(k), at times[k], and each sound (start, samples) in one sound
     track."""
     sounds = list(sounds)
@@ -94,7 +92,7 @@ def _encode_sounds(stream, sounds, rate):
     return packets + stream.encode(None)
 
 
-def index_of(image: np.ndarray) -> int:
+def index_of(image):
     """Which picture this is, by the grey in its middle, modulo COUNT."""
     height, width = image.shape[:2]
     seen = float(image[height // 2 : height // 2 + 4, width // 2 : width // 2 + 4].mean())
@@ -106,7 +104,7 @@ BT709_TO_BT2020 = np.array(
 )
 
 
-def high_range_signal(nits: np.ndarray, transfer: int) -> np.ndarray:
+def high_range_signal(nits, transfer):
     """The signal of light (..., 3) in nits, primaries of BT.709: PQ (16) or HLG (18) of BT.2100."""
     light = nits @ BT709_TO_BT2020.T
     if transfer == 16:
@@ -119,9 +117,7 @@ def high_range_signal(nits: np.ndarray, transfer: int) -> np.ndarray:
     return np.where(scene <= 1 / 12, low, high)
 
 
-def make_high_range_video(
-    path: Path, pictures: Sequence[np.ndarray], *, transfer: int, rotation: int = 0, **x264: str
-) -> Path:
+def make_high_range_video(path, pictures, *, transfer, rotation=0, **x264):
     """Write pictures (H, W, 3) in nits, ten a second, as H.264 of 10 bits with tags of BT.2020."""
     height, width = pictures[0].shape[:2]
     with av.open(str(path), "w") as out:

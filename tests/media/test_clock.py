@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import av
 import numpy as np
@@ -14,7 +13,7 @@ from stepline.media import AudioBlock, Frame, MediaReader, MediaSettings, frames
 RATE = 16_000  # Hz of what is read
 
 
-def read(path: Path, rate: float = 10.0) -> tuple[list[Frame], list[AudioBlock], MediaReader]:
+def read(path, rate=10.0):
     every = MediaSettings(skip_nonref=False)
     reader = MediaReader(path, frame_rate=rate, sound=True, settings=every)
     items = list(reader)
@@ -22,7 +21,7 @@ def read(path: Path, rate: float = 10.0) -> tuple[list[Frame], list[AudioBlock],
     return pictures, [item for item in items if isinstance(item, AudioBlock)], reader
 
 
-def beeps(blocks: list[AudioBlock]) -> list[float]:
+def beeps(blocks):
     """The seconds at which sound sets in after silence."""
     line = np.concatenate([block.samples for block in blocks])
     loud = np.abs(line[: len(line) // 160 * 160]).reshape(-1, 160).max(axis=1) > 0.1
@@ -33,7 +32,7 @@ def beeps(blocks: list[AudioBlock]) -> list[float]:
     return seconds
 
 
-def flashes(pictures: list[Frame]) -> list[float]:
+def flashes(pictures):
     """The seconds at which picture 0 comes on."""
     seconds = []
     before = None
@@ -45,14 +44,14 @@ def flashes(pictures: list[Frame]) -> list[float]:
     return seconds
 
 
-def held_picture_times(last: float) -> list[float]:
+def held_picture_times(last):
     """The times of pictures of which one is held for 8 s, another for 12."""
     moving = [k / 25 for k in range(75)]
     return [*moving, *(11 + k / 25 for k in range(26)), last]
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv"])
-def test_after_a_picture_that_is_held_long_nothing_is_late(tmp_path: Path, name: str) -> None:
+def test_after_a_picture_that_is_held_long_nothing_is_late(tmp_path, name):
     times = held_picture_times(23.9)
     path = make_video(tmp_path / name, times=times, codec="libx264", sounds=[(0.0, tone(24.0))])
     with av.open(str(path)) as container:
@@ -68,16 +67,11 @@ def test_after_a_picture_that_is_held_long_nothing_is_late(tmp_path: Path, name:
     assert shown == expected
     assert pictures[-1].time == 23.75
     stills = frames_at(path, [1.0, 5.0, 11.5, 20.0, 23.95])
-    assert [index_of(still.image) for still in stills if still] == [
-        25 % 20,
-        74 % 20,
-        (75 + 12) % 20,
-        100 % 20,
-        101 % 20,
-    ]
+    shown = [index_of(still.image) for still in stills if still]
+    assert shown == [number % 20 for number in (25, 74, 75 + 12, 100, 101)]
 
 
-def test_a_picture_held_for_a_minute_is_not_a_broken_stamp(tmp_path: Path) -> None:
+def test_a_picture_held_for_a_minute_is_not_a_broken_stamp(tmp_path):
     times = [*(k / 10 for k in range(10)), *(61 + k / 10 for k in range(10))]
     path = make_video(tmp_path / "a.mp4", times=times, codec="libx264")
     pictures, _, reader = read(path, 1.0)
@@ -86,7 +80,7 @@ def test_a_picture_held_for_a_minute_is_not_a_broken_stamp(tmp_path: Path) -> No
     assert reader.warnings == ()
 
 
-def test_wild_pictures_held_long_are_no_later_than_the_sound(wild: Path) -> None:
+def test_wild_pictures_held_long_are_no_later_than_the_sound(wild):
     path = wild / "vfr_bframes.mp4"
     pictures, _, reader = read(path, 25.0)
     assert reader.end == pytest.approx(24.0, abs=0.1)
@@ -101,7 +95,7 @@ def test_wild_pictures_held_long_are_no_later_than_the_sound(wild: Path) -> None
     assert not [second for second in changes if 3.02 < second < 10.98 or 12.06 < second < 23.9]
 
 
-def part(path: Path, *, seconds: float = 2.0, offset: float = 0.0) -> Path:
+def part(path, *, seconds=2.0, offset=0.0):
     """A recording that begins with picture 0 and a beep, of which the sound is .2 s longer."""
     beep = np.zeros((1, round((seconds + 0.2) * 44_100)), np.float32)
     beep[:, :8820] = tone(0.2)
@@ -111,7 +105,7 @@ def part(path: Path, *, seconds: float = 2.0, offset: float = 0.0) -> Path:
     )
 
 
-def joined(path: Path, offsets: list[float]) -> Path:
+def joined(path, offsets):
     """The recordings of these offsets, joined byte by byte."""
     parts = [
         part(path.with_name(f"{number}.ts"), offset=offset) for number, offset in enumerate(offsets)
@@ -120,7 +114,7 @@ def joined(path: Path, offsets: list[float]) -> Path:
     return path
 
 
-def check_in_step(path: Path, count: int) -> MediaReader:
+def check_in_step(path, count):
     """Check that in each of `count` parts picture 0 and the beep begin together."""
     pictures, blocks, reader = read(path, 25.0)
     seen, heard = flashes(pictures), beeps(blocks)
@@ -132,13 +126,13 @@ def check_in_step(path: Path, count: int) -> MediaReader:
     return reader
 
 
-def test_picture_and_sound_of_joined_recordings_restart_on_one_clock(tmp_path: Path) -> None:
+def test_picture_and_sound_of_joined_recordings_restart_on_one_clock(tmp_path):
     reader = check_in_step(joined(tmp_path / "a.ts", [0.0] * 12), 12)
     assert any("11 jumps of the time stamps corrected" in line for line in reader.warnings)
 
 
 @pytest.mark.parametrize("hours", [1, 20])
-def test_stamps_that_jump_forward_are_counted_on(tmp_path: Path, hours: int) -> None:
+def test_stamps_that_jump_forward_are_counted_on(tmp_path, hours):
     path = joined(tmp_path / "a.ts", [0.0, hours * 3600.0])
     reader = check_in_step(path, 2)
     assert any("1 jump of the time stamps, the longest by" in line for line in reader.warnings)
@@ -146,18 +140,18 @@ def test_stamps_that_jump_forward_are_counted_on(tmp_path: Path, hours: int) -> 
     assert [still is not None and index_of(still.image) for still in stills][:2] == [0, 10]
 
 
-def test_stamps_that_jump_forth_and_back_are_counted_on(tmp_path: Path) -> None:
+def test_stamps_that_jump_forth_and_back_are_counted_on(tmp_path):
     check_in_step(joined(tmp_path / "a.ts", [0.0, 3600.0, 100.0, 7200.0, 0.0]), 5)
 
 
-def test_a_short_loss_of_a_broadcast_stays_a_gap(tmp_path: Path) -> None:
+def test_a_short_loss_of_a_broadcast_stays_a_gap(tmp_path):
     _, blocks, reader = read(joined(tmp_path / "a.ts", [0.0, 7.0]))
     assert beeps(blocks) == pytest.approx([0.0, 7.0], abs=0.25)
     assert reader.end == pytest.approx(9.2, abs=0.3)
     assert not any("corrected" in line for line in reader.warnings)
 
 
-def test_wild_joined_recordings_stay_in_step(wild: Path) -> None:
+def test_wild_joined_recordings_stay_in_step(wild):
     reader = MediaReader(wild / "joined16.ts", frame_rate=25.0, frame_size=32, sound=True)
     items = list(reader)
     light = [(i.time, float(i.image.mean())) for i in items if isinstance(i, Frame)]
@@ -172,7 +166,7 @@ def test_wild_joined_recordings_stay_in_step(wild: Path) -> None:
     assert reader.end == pytest.approx(27.6, abs=0.2)
 
 
-def test_a_wild_jump_of_an_hour_is_not_an_hour(wild: Path) -> None:
+def test_a_wild_jump_of_an_hour_is_not_an_hour(wild):
     path = wild / "forward_1h.ts"
     pictures, blocks, reader = read(path, 1.0)
     assert len(pictures) == 27
@@ -181,32 +175,42 @@ def test_a_wild_jump_of_an_hour_is_not_an_hour(wild: Path) -> None:
     assert any("the longest by 3597 s" in line for line in reader.warnings)
 
 
-def outlier(path: Path, *, late: float, kind: str) -> Path:
-    """A film with sound of 4 s, of which one packet is stamped `late` s later."""
-    plain = make_video(
-        path.with_name("plain.mkv"),
-        times=[k / 10 for k in range(40)],
-        codec="libx264",
-        sounds=[(0.0, tone(4.0))],
-    )
+def remuxed(path, plain, change, *before):
+    """The packets of `plain` as `change` leaves them, after those that makers of tracks in `before`
+    put first."""
     with av.open(str(plain)) as source, av.open(str(path), "w") as out:
+        first = [packet for make in before for packet in make(out)]
         tracks = {s.index: out.add_stream_from_template(s) for s in source.streams}
-        numbers = dict.fromkeys(tracks, 0)
-        for packet in source.demux():
-            if packet.pts is None:
-                continue
-            index, is_kind = packet.stream.index, packet.stream.type == kind
-            numbers[index] += 1
-            if is_kind and numbers[index] == 17:
-                packet.pts += round(late / packet.time_base)
-            packet.stream = tracks[index]
+        for packet in first:
             out.mux(packet)
+        for packet in source.demux():
+            if packet.pts is not None:
+                change(packet)
+                packet.stream = tracks[packet.stream.index]
+                out.mux(packet)
     return path
+
+
+def film_of_4_s(path, sound):
+    times = [k / 10 for k in range(40)]
+    return make_video(path, times=times, codec="libx264", sounds=[(0.0, sound)])
+
+
+def outlier(path, *, late, kind):
+    """A film with sound of 4 s, of which one packet is stamped `late` s later."""
+    numbers = {"video": 0, "audio": 0}
+
+    def change(packet):
+        numbers[packet.stream.type] += 1
+        if packet.stream.type == kind and numbers[kind] == 17:
+            packet.pts += round(late / packet.time_base)
+
+    return remuxed(path, film_of_4_s(path.with_name("plain.mkv"), tone(4.0)), change)
 
 
 @pytest.mark.parametrize("late", [100.0, 23_040.0, 200_000.0])
 @pytest.mark.parametrize("kind", ["video", "audio"])
-def test_a_stamp_far_too_late_makes_no_film_longer(tmp_path: Path, late: float, kind: str) -> None:
+def test_a_stamp_far_too_late_makes_no_film_longer(tmp_path, late, kind):
     path = outlier(tmp_path / "a.mkv", late=late, kind=kind)
     assert probe(path).duration == pytest.approx(4.0, abs=0.2)
     pictures, blocks, reader = read(path)
@@ -216,87 +220,61 @@ def test_a_stamp_far_too_late_makes_no_film_longer(tmp_path: Path, late: float, 
     assert reader.warnings == ("1 broken time stamp was corrected",)
 
 
-def test_wild_late_stamp_makes_no_film_longer(wild: Path) -> None:
+def test_wild_late_stamp_makes_no_film_longer(wild):
     path = wild / "pts_outlier.mkv"
     _, _, reader = read(path, 1.0)
     assert probe(path).duration == pytest.approx(24.0, abs=0.1)
     assert reader.end == pytest.approx(24.0, abs=0.1)
 
 
-def with_cover(path: Path, *, size: tuple[int, int] = (96, 96)) -> Path:
-    """A film whose first track is one picture, without the flag of a cover."""
-    film = make_video(
-        path.with_name("film.mkv"),
-        times=[k / 10 for k in range(40)],
-        codec="libx264",
-        sounds=[(0.0, tone(4.0))],
-    )
-    with av.open(str(film)) as source, av.open(str(path), "w") as out:
-        cover = out.add_stream("mjpeg", rate=10)
-        cover.width, cover.height = size
-        cover.pix_fmt = "yuvj420p"
-        cover.codec_context.time_base = Fraction(1, 10)
-        tracks = {s.index: out.add_stream_from_template(s) for s in source.streams}
-        image = np.zeros((size[1], size[0], 3), np.uint8)
-        frame = av.VideoFrame.from_ndarray(image, format="rgb24")
-        frame.pts, frame.time_base = 0, Fraction(1, 10)
-        for packet in [*cover.encode(frame), *cover.encode(None)]:
-            out.mux(packet)
-        for packet in source.demux():
-            if packet.pts is not None:
-                packet.stream = tracks[packet.stream.index]
-                out.mux(packet)
-    return path
+def cover_packets(out):
+    """The packets of a track of one picture, without the flag of a cover."""
+    cover = out.add_stream("mjpeg", rate=10)
+    cover.width, cover.height, cover.pix_fmt = 96, 96, "yuvj420p"
+    cover.codec_context.time_base = Fraction(1, 10)
+    frame = av.VideoFrame.from_ndarray(np.zeros((96, 96, 3), np.uint8), format="rgb24")
+    frame.pts, frame.time_base = 0, Fraction(1, 10)
+    return [*cover.encode(frame), *cover.encode(None)]
 
 
-def test_a_cover_without_its_flag_is_not_the_film(tmp_path: Path) -> None:
-    path = with_cover(tmp_path / "a.mkv")
+def test_a_cover_without_its_flag_is_not_the_film(tmp_path):
+    film = film_of_4_s(tmp_path / "film.mkv", tone(4.0))
+    path = remuxed(tmp_path / "a.mkv", film, lambda packet: None, cover_packets)
     info = probe(path)
     assert (info.width, info.height) == (64, 48)
     pictures, _, _ = read(path)
     assert [index_of(frame.image) for frame in pictures] == [k % 20 for k in range(40)]
 
 
-def test_wild_cover_without_its_flag_is_not_the_film(wild: Path) -> None:
+def test_wild_cover_without_its_flag_is_not_the_film(wild):
     info = probe(wild / "cover_first.mkv")
     assert (info.width, info.height) == (320, 180)
     pictures, _, _ = read(wild / "cover_first.mkv", 1.0)
     assert len(pictures) == 24
 
 
-def test_a_claim_past_the_limit_is_not_believed(tmp_path: Path) -> None:
+def test_a_claim_past_the_limit_is_not_believed(tmp_path):
     path = joined(tmp_path / "a.ts", [0.0, 20 * 3600.0])
     settings = MediaSettings(max_duration=60.0)
     assert probe(path, settings).duration == pytest.approx(4.4, abs=0.2)
 
 
-def with_gap(path: Path, hours: float) -> Path:
+def with_gap(path, hours):
     """A film with two beeps, of which all that comes from 2 s on is stamped later."""
     beep = np.concatenate([tone(0.2), np.zeros((1, 80_000), np.float32)], axis=1)
-    plain = make_video(
-        path.with_name("plain.mp4"),
-        times=[k / 10 for k in range(40)],
-        codec="libx264",
-        sounds=[(0.0, np.concatenate([beep, beep], axis=1))],
-    )
-    with av.open(str(plain)) as source, av.open(str(path), "w") as out:
-        tracks = {s.index: out.add_stream_from_template(s) for s in source.streams}
-        for packet in source.demux():
-            if packet.pts is None:
-                continue
-            if packet.dts * packet.time_base >= 2.0:
-                late = round(hours * 3600 / packet.time_base)
-                packet.pts, packet.dts = packet.pts + late, packet.dts + late
-            packet.stream = tracks[packet.stream.index]
-            out.mux(packet)
-    return path
+    plain = film_of_4_s(path.with_name("plain.mp4"), np.concatenate([beep, beep], axis=1))
+
+    def change(packet):
+        if packet.dts * packet.time_base >= 2.0:
+            late = round(hours * 3600 / packet.time_base)
+            packet.pts, packet.dts = packet.pts + late, packet.dts + late
+
+    return remuxed(path, plain, change)
 
 
 @pytest.mark.parametrize("hours", [1, 20])
 @pytest.mark.parametrize("name", ["a.mkv", "a.flv", "a.nut", "a.mp4", "a.mov"])
-def test_stamps_of_any_container_that_jump_forward_are_counted_on(
-    tmp_path: Path, name: str, hours: int
-) -> None:
+def test_stamps_of_any_container_that_jump_forward_are_counted_on(tmp_path, name, hours):
     path = with_gap(tmp_path / name, hours)
     pictures, blocks, reader = read(path)
     assert reader.end == pytest.approx(4.1, abs=0.25)
@@ -305,14 +283,14 @@ def test_stamps_of_any_container_that_jump_forward_are_counted_on(
     assert beeps(blocks)[:2] == pytest.approx([0.0, 2.02], abs=0.05)
 
 
-def test_an_interruption_of_ten_minutes_is_believed(tmp_path: Path) -> None:
+def test_an_interruption_of_ten_minutes_is_believed(tmp_path):
     _, _, reader = read(with_gap(tmp_path / "a.mkv", 1 / 6), 0.1)
     assert reader.end == pytest.approx(604.0, abs=0.5)
     assert reader.warnings == ()
 
 
 @pytest.mark.parametrize("codec", ["libx264", "mpeg4", "libvpx-vp9"])
-def test_seconds_before_zero_come_before_the_others(tmp_path: Path, codec: str) -> None:
+def test_seconds_before_zero_come_before_the_others(tmp_path, codec):
     """FFmpeg counts the missing stamps of a codec without B-frames from 0 on."""
     times = [k / 10 for k in range(80)]
     options = {"output_ts_offset": "-5", "avoid_negative_ts": "disabled"}

@@ -1,7 +1,7 @@
 import os
 import socket
 from fractions import Fraction
-from pathlib import Path
+from io import BytesIO
 
 import av
 import numpy as np
@@ -19,7 +19,7 @@ from stepline.records import Span
 MILLI = Fraction(1, 1000)
 
 
-def test_second_zero_is_the_start_of_the_container() -> None:
+def test_second_zero_is_the_start_of_the_container():
     clock = StreamClock(start=1.4, duration=None, damage=Damage())
     assert clock.time_of(1400, MILLI, 0.1) == pytest.approx(0.0)
     assert clock.time_of(1650, MILLI, 0.1) == pytest.approx(0.25)
@@ -28,9 +28,7 @@ def test_second_zero_is_the_start_of_the_container() -> None:
 @pytest.mark.parametrize(
     "name", ["late.mkv", "late.webm", "late.nut", "late.ts", "late.flv", "late.mp4", "late.mov"]
 )
-def test_a_stream_that_starts_at_90000_s_is_as_long_as_what_is_in_it(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_stream_that_starts_at_90000_s_is_as_long_as_what_is_in_it(tmp_path, name):
 
     with av.open(str(tmp_path / name), "w") as out:
         stream = out.add_stream("libvpx" if name.endswith("webm") else "libx264", rate=5)
@@ -47,7 +45,7 @@ def test_a_stream_that_starts_at_90000_s_is_as_long_as_what_is_in_it(
     assert info.warnings == ()
 
 
-def test_a_missing_stamp_follows_on_from_the_frame_before() -> None:
+def test_a_missing_stamp_follows_on_from_the_frame_before():
     clock = StreamClock(start=0.0, duration=None, damage=Damage())
     assert clock.time_of(None, MILLI, 0.04) == 0.0
     assert clock.time_of(None, MILLI, 0.04) == pytest.approx(0.04)
@@ -55,7 +53,7 @@ def test_a_missing_stamp_follows_on_from_the_frame_before() -> None:
     assert clock.time_of(None, None, 0.04) == pytest.approx(0.24)
 
 
-def test_stamps_that_start_over_are_counted_on() -> None:
+def test_stamps_that_start_over_are_counted_on():
     damage = Damage()
     clock = StreamClock(start=0.0, duration=None, damage=damage)
     assert clock.time_of(9_900, MILLI, 0.1) == pytest.approx(9.9)
@@ -64,7 +62,7 @@ def test_stamps_that_start_over_are_counted_on() -> None:
     assert damage.stamp_count == 1
 
 
-def test_a_stamp_far_past_the_end_is_not_believed() -> None:
+def test_a_stamp_far_past_the_end_is_not_believed():
     damage = Damage()
     clock = StreamClock(start=0.0, duration=10.0, damage=damage)
     clock.time_of(1000, MILLI, 0.1)
@@ -81,13 +79,11 @@ def test_a_stamp_far_past_the_end_is_not_believed() -> None:
         (58.4, None, ()),
     ],
 )
-def test_a_file_that_ends_early_is_reported(
-    end: float, duration: float | None, expected: tuple[str, ...]
-) -> None:
+def test_a_file_that_ends_early_is_reported(end, duration, expected):
     assert Damage().warnings(end, duration) == expected
 
 
-def test_damage_is_counted_in_plain_words() -> None:
+def test_damage_is_counted_in_plain_words():
     assert Damage(packet_count=3).warnings(1.0, 1.0) == ("3 damaged packets were left out",)
 
 
@@ -95,9 +91,10 @@ PLAYLIST = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{address}\n#EXT-X-ENDL
 SDP = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n"
 
 
-def picture(kind: str) -> bytes:
-    from io import BytesIO
+NO_VIDEO = "a playlist, picture or other format"
 
+
+def picture(kind):
     buffer = BytesIO()
     Image.new("RGB", (64, 48)).save(buffer, kind)
     return buffer.getvalue()
@@ -110,25 +107,13 @@ def picture(kind: str) -> bytes:
         ("text.mp4", b"hello " * 1000, "not a video that can be read"),
         ("zeros.mp4", bytes(100_000), "not a video that can be read"),
         ("cues.srt", b"1\n00:00:01,000 --> 00:00:02,000\nhi\n", "not opened; convert"),
-        (
-            "list.m3u8",
-            PLAYLIST.format(address="a.ts").encode(),
-            "a playlist, picture or other format",
-        ),
-        (
-            "list.txt",
-            b"ffconcat version 1.0\nfile 'a.mp4'\n",
-            "a playlist, picture or other format",
-        ),
-        ("a.sdp", SDP.encode(), "a playlist, picture or other format"),
-        ("png.mp4", picture("PNG"), "a playlist, picture or other format"),
-        ("jpeg.mp4", picture("JPEG"), "a playlist, picture or other format"),
-        ("gif.mp4", picture("GIF"), "a playlist, picture or other format"),
+        ("list.m3u8", PLAYLIST.format(address="a.ts").encode(), NO_VIDEO),
+        ("list.txt", b"ffconcat version 1.0\nfile 'a.mp4'\n", NO_VIDEO),
+        ("a.sdp", SDP.encode(), NO_VIDEO),
+        *((f"{kind}.mp4", picture(kind), NO_VIDEO) for kind in ("PNG", "JPEG", "GIF")),
     ],
 )
-def test_what_is_not_a_video_is_refused_in_one_line(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
+def test_what_is_not_a_video_is_refused_in_one_line(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content)
     for reads in (
@@ -145,23 +130,23 @@ def test_what_is_not_a_video_is_refused_in_one_line(
 @pytest.mark.parametrize(
     "path", ["no-such.mp4", "http://127.0.0.1/a.mp4", "concat:a.mp4|b.mp4", "a\0b.mp4", "x" * 5000]
 )
-def test_what_is_not_a_file_is_refused(path: str) -> None:
+def test_what_is_not_a_file_is_refused(path):
     with pytest.raises(MediaError, match="check the path"):
         probe(path)
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_is_refused(tmp_path):
     with pytest.raises(MediaError, match="a folder, not a video"):
         probe(tmp_path)
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.mp4")
     with pytest.raises(MediaError, match="not a plain file"):
         probe(tmp_path / "a.mp4")
 
 
-def test_a_playlist_calls_no_one(tmp_path: Path) -> None:
+def test_a_playlist_calls_no_one(tmp_path):
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -178,7 +163,7 @@ def test_a_playlist_calls_no_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["100% %d.mp4", "a:b?c#d.mp4", "ünï‑码.mp4", "-rf.mp4", "a'\"b.mp4"]
 )
-def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
+def test_any_file_name_will_do(tmp_path, name):
     plain = make_video(tmp_path / "plain.mp4", times=[k / 10 for k in range(10)])
     path = plain.rename(tmp_path / name)
     assert probe(path).duration == pytest.approx(1.0)
@@ -186,7 +171,7 @@ def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     assert probe(tmp_path / f"cut {name}").duration == pytest.approx(0.5, abs=0.05)
 
 
-def test_an_index_without_data_is_refused(tmp_path: Path) -> None:
+def test_an_index_without_data_is_refused(tmp_path):
     path = make_video(tmp_path / "a.mp4", times=[k / 10 for k in range(10)], movflags="faststart")
     data = path.read_bytes()
     path.write_bytes(data[: data.index(b"mdat") + 4])
@@ -197,7 +182,7 @@ def test_an_index_without_data_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+def originals(tmp_path_factory):
     folder = tmp_path_factory.mktemp("originals")
     times = [k / 10 for k in range(10)]
     return [
@@ -219,9 +204,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=40),
     keep=st.one_of(st.just(1.0), st.floats(0.01, 1.0)),
 )
-def test_damage_is_an_error_in_one_line_or_a_readable_part(
-    originals: list[bytes], tmp_path: Path, which: int, flips: list[tuple[float, int]], keep: float
-) -> None:
+def test_damage_is_an_error_in_one_line_or_a_readable_part(originals, tmp_path, which, flips, keep):
     data = bytearray(originals[which])
     for place, value in flips:
         data[int(place * len(data))] = value

@@ -1,5 +1,4 @@
 from fractions import Fraction
-from pathlib import Path
 
 import av
 import numpy as np
@@ -12,7 +11,7 @@ from stepline.media import MediaSettings, probe
 TIMES = [k / 10 for k in range(10)]
 
 
-def test_it_reports_what_is_in_the_file(tmp_path: Path) -> None:
+def test_it_reports_what_is_in_the_file(tmp_path):
     info = probe(make_video(tmp_path / "a.mp4", times=TIMES, sounds=[(0.0, tone(1.0))]))
     assert (info.width, info.height, info.rotation) == (64, 48, 0)
     assert info.frame_rate == pytest.approx(10.0)
@@ -20,17 +19,17 @@ def test_it_reports_what_is_in_the_file(tmp_path: Path) -> None:
     assert (info.has_picture, info.has_sound, info.warnings) == (True, True, ())
 
 
-def test_a_rotated_video_is_reported_as_upright(tmp_path: Path) -> None:
+def test_a_rotated_video_is_reported_as_upright(tmp_path):
     info = probe(make_video(tmp_path / "a.mp4", times=TIMES, rotation=90))
     assert (info.width, info.height, info.rotation) == (48, 64, 270)
 
 
-def test_sound_alone_is_not_a_picture(tmp_path: Path) -> None:
+def test_sound_alone_is_not_a_picture(tmp_path):
     info = probe(make_video(tmp_path / "a.mp3", sounds=[(0.0, tone(3.0))], sound_codec="mp3"))
     assert (info.has_picture, info.has_sound, info.width, info.frame_rate) == (False, True, 0, 0.0)
 
 
-def test_a_cover_picture_is_not_a_picture(tmp_path: Path) -> None:
+def test_a_cover_picture_is_not_a_picture(tmp_path):
     path = tmp_path / "a.mp3"
     with av.open(str(path), "w") as out:
         voice = out.add_stream("mp3", rate=44_100, layout="mono")
@@ -50,7 +49,7 @@ def test_a_cover_picture_is_not_a_picture(tmp_path: Path) -> None:
     assert (info.has_picture, info.has_sound) == (False, True)
 
 
-def test_a_file_without_a_stated_duration_is_measured(tmp_path: Path) -> None:
+def test_a_file_without_a_stated_duration_is_measured(tmp_path):
     info = probe(
         make_video(tmp_path / "a.h264", times=[k / 25 for k in range(50)], codec="libx264")
     )
@@ -67,9 +66,7 @@ def test_a_file_without_a_stated_duration_is_measured(tmp_path: Path) -> None:
         ("mixing_bowl_hosts.mp4", 12.0, (427, 240), True),
     ],
 )
-def test_real_clips(
-    clips: Path, name: str, duration: float, size: tuple[int, int], sound: bool
-) -> None:
+def test_real_clips(clips, name, duration, size, sound):
     info = probe(clips / name)
     assert info.duration == pytest.approx(duration, abs=0.1)
     assert ((info.width, info.height), info.has_sound) == (size, sound)
@@ -84,12 +81,10 @@ def test_real_clips(
         ({"max_bytes": 100}, "are more than media.max_bytes = 100"),
     ],
 )
-def test_limits_are_kept_and_named(
-    tmp_path: Path, settings: dict[str, float], message: str
-) -> None:
+def test_limits_are_kept_and_named(tmp_path, settings, message):
     path = make_video(tmp_path / "a.mp4", times=TIMES, sounds=[(0.0, tone(1.0))])
     with pytest.raises(MediaError, match=message):
-        probe(path, MediaSettings(**settings))  # type: ignore[arg-type]
+        probe(path, MediaSettings(**settings))
 
 
 @pytest.mark.parametrize("name", ["a.mov", "a.mp4", "a.mkv", "a.mxf"])
@@ -103,9 +98,7 @@ def test_limits_are_kept_and_named(
         ("30000/1001", "01:00:00;00", 3599.9964),  # 108000 - 54 x 2 frames
     ],
 )
-def test_the_time_code_of_the_first_frame_is_in_seconds(
-    tmp_path: Path, name: str, rate: str, timecode: str, seconds: float
-) -> None:
+def test_the_time_code_of_the_first_frame_is_in_seconds(tmp_path, name, rate, timecode, seconds):
     path = tmp_path / name
     with av.open(str(path), "w") as out:
         codec = "mpeg2video" if name == "a.mxf" else "mpeg4"
@@ -119,5 +112,5 @@ def test_the_time_code_of_the_first_frame_is_in_seconds(
     assert probe(path).start_timecode == pytest.approx(seconds, abs=1e-6)
 
 
-def test_a_file_without_a_time_code_starts_at_0(tmp_path: Path) -> None:
+def test_a_file_without_a_time_code_starts_at_0(tmp_path):
     assert probe(make_video(tmp_path / "a.mov", times=TIMES)).start_timecode == 0.0

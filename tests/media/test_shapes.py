@@ -2,7 +2,6 @@
 the first sound."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,10 @@ from stepline.media import AudioBlock, Frame, MediaReader, frames_at, probe
 FREE = "mp4 m4v f4v fragments.mp4 mov 3gp mkv webm ts mts flv nut".split()
 ALL = list(CONTAINERS)
 COMMON = ["mp4", "mkv"]
+B_FRAMES = ["libx264:b-frames", "libx264:no b-frames"]
+ODDITIES = "10 bits", "4:4:4", "4:2:2", "full range", "pq", "hlg", "wide pixels"
+SOUND_CODECS = "libmp3lame libopus flac ac3 eac3 mp2 pcm_s16le pcm_u8 pcm_f32le".split()
+SOUNDS = "stereo", "inverted", "5.1", "8 kHz", "96 kHz", "44.1 kHz"
 
 SHAPES = shapes(
     (ALL, "steady"),
@@ -22,66 +25,31 @@ SHAPES = shapes(
     (ALL, "sound ends"),
     (ALL, "steady", ["sound first", "picture", "sound"]),
     (FREE, ["held", "sound late", "late start"]),
-    (
-        ["mp4", "mov", "mkv", "ts", "flv"],
-        ["steady", "held"],
-        "both",
-        ["libx264:b-frames", "libx264:no b-frames"],
-    ),
-    (
-        COMMON,
-        "steady",
-        "both",
-        [
-            "libx265",
-            "libvpx-vp9",
-            "libsvtav1",
-            "mpeg4",
-            "mpeg2video",
-            "mjpeg",
-            "libx264:10 bits",
-            "libx264:4:4:4",
-            "libx264:4:2:2",
-            "libx264:full range",
-            "libx264:pq",
-            "libx264:hlg",
-            "libx264:wide pixels",
-        ],
-    ),
+    (["mp4", "mov", "mkv", "ts", "flv"], ["steady", "held"], "both", B_FRAMES),
+    (COMMON, "steady", "both", "libx265 libvpx-vp9 libsvtav1 mpeg4 mpeg2video mjpeg".split()),
+    (COMMON, "steady", "both", [f"libx264:{oddity}" for oddity in ODDITIES]),
     ("mp4", "steady", "both", "libx264:turned"),
     (["mov"], "steady", "both", ["prores", "png", "qtrle"]),
     (["mkv"], "steady", "both", ["mpeg4:odd size", "ffv1", "ffv1:odd size", "rawvideo"]),
-    (
-        ["mkv"],
-        "steady",
-        "both",
-        "",
-        ["libmp3lame", "libopus", "flac", "ac3", "eac3", "mp2", "pcm_s16le", "pcm_u8", "pcm_f32le"],
-    ),
-    (
-        COMMON,
-        "steady",
-        "both",
-        "",
-        ["aac:stereo", "aac:inverted", "aac:5.1", "aac:8 kHz", "aac:96 kHz", "aac:44.1 kHz"],
-    ),
+    ("mkv", "steady", "both", "", SOUND_CODECS),
+    (COMMON, "steady", "both", "", [f"aac:{sound}" for sound in SOUNDS]),
     ("mkv", "steady", "both", "", ["pcm_s16le:stereo", "pcm_s16le:inverted", "libopus:inverted"]),
     (["mp4", "mkv", "mov", "ts"], "steady", ["silent track first", "silent track last"]),
     (["mkv", "webm"], "before zero", ["both", "sound first", "picture"]),
-    ("mkv", "before zero", "both", ["libx264:b-frames", "libx264:no b-frames", "mpeg4"]),
+    ("mkv", "before zero", "both", [*B_FRAMES, "mpeg4"]),
     ("mkv", "before zero, sound at zero"),
     (["mp4", "mkv"], "steady", ["cover with flag", "cover without flag"]),
 )
 SHORTEST = 0.25  # s that lossy codecs and containers without lengths may lack or add
 
 
-def test_the_table_is_as_large_as_it_says() -> None:
+def test_the_table_is_as_large_as_it_says():
     assert len(SHAPES) >= 120
     assert len({shape.name for shape in SHAPES}) == len(SHAPES)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_a_file_is_read_at_its_true_times(tmp_path: Path, shape: Shape) -> None:
+def test_a_file_is_read_at_its_true_times(tmp_path, shape):
     path = make_shape(tmp_path / f"a.{shape.container}", shape)
     reader = MediaReader(path, frame_rate=5.0, sound=True)
     items = list(reader)
@@ -104,7 +72,7 @@ def test_a_file_is_read_at_its_true_times(tmp_path: Path, shape: Shape) -> None:
         assert info.duration == pytest.approx(max(lengths), abs=SHORTEST)
 
 
-def check_pictures(path: Path, shape: Shape, pictures: list[Frame]) -> None:
+def check_pictures(path, shape, pictures):
     """Each fifth of a second shows the picture that belongs there, in order and found alone."""
     last = shape.picture_seconds[-1] + 0.04
     assert len(pictures) == pytest.approx(last * 5, abs=1)
@@ -118,15 +86,14 @@ def check_pictures(path: Path, shape: Shape, pictures: list[Frame]) -> None:
     for time, still in zip(times, frames_at(path, times), strict=True):
         expected = shape.picture_at(time)
         if expected is not None:
-            assert still is not None
             assert index_of(still.image) == expected % 20
         elif time > last + 1.0:
             assert still is None
 
 
-def check_sound(blocks: list[AudioBlock]) -> None:
+def check_sound(blocks):
     """The beep sounds when it does, and as long."""
-    loud: list[float] = []
+    loud = []
     for block in blocks:
         at = np.flatnonzero(np.abs(block.samples) > 0.1)
         loud += [block.start + float(number) / 16_000 for number in at]
@@ -137,7 +104,7 @@ def check_sound(blocks: list[AudioBlock]) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="no scheduling policies here")
-def test_making_the_films_leaves_the_process_at_its_priority(tmp_path: Path) -> None:
+def test_making_the_films_leaves_the_process_at_its_priority(tmp_path):
     before = os.sched_getscheduler(0)
     make_shape(tmp_path / "a.mp4", Shape("mp4", picture="libsvtav1"))
     assert os.sched_getscheduler(0) == before

@@ -1,8 +1,5 @@
 """Several sound tracks, and channels that cancel each other."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import av
 import numpy as np
 import pytest
@@ -14,9 +11,7 @@ from stepline.media import MediaSettings, probe, read_sound
 RATE = 16_000
 
 
-def make_tracks(
-    path: Path, tracks: Sequence[np.ndarray], languages: Sequence[str] = (), default: int = 0
-) -> Path:
+def make_tracks(path, tracks, languages=(), default=0):
     """Write sound tracks (channels, N) of 16 kHz; default: the index of the flagged one."""
     with av.open(str(path), "w") as out:
         streams = []
@@ -39,12 +34,12 @@ def make_tracks(
     return path
 
 
-def heard(path: Path, track: int | None = None) -> np.ndarray:
+def heard(path, track=None):
     settings = MediaSettings(audio_track=track)
     return np.concatenate([block.samples for block in read_sound(path, settings)])
 
 
-def loudness(samples: np.ndarray) -> float:
+def loudness(samples):
     return float(np.sqrt(np.mean(np.square(samples))))
 
 
@@ -54,7 +49,7 @@ SILENCE = np.zeros((1, 4 * RATE), np.float32)
 LOW, HIGH = tone(4.0, RATE, 200.0), 0.5 * tone(4.0, RATE, 400.0)
 
 
-def test_a_silent_default_track_is_not_the_one_that_is_heard(tmp_path: Path) -> None:
+def test_a_silent_default_track_is_not_the_one_that_is_heard(tmp_path):
     path = make_tracks(tmp_path / "a.mkv", [SILENCE, LOW])
     assert loudness(heard(path)) == pytest.approx(0.35, abs=0.02)
     info = probe(path)
@@ -62,14 +57,14 @@ def test_a_silent_default_track_is_not_the_one_that_is_heard(tmp_path: Path) -> 
     assert info.default_sound_track == 2
 
 
-def test_of_two_tracks_with_sound_the_default_one_is_heard(tmp_path: Path) -> None:
+def test_of_two_tracks_with_sound_the_default_one_is_heard(tmp_path):
     path = make_tracks(tmp_path / "a.mkv", [LOW, HIGH], ["spa", "eng"], default=1)
     assert loudness(heard(path)) == pytest.approx(0.177, abs=0.02)
     assert probe(path).sound_languages == ("spa", "eng")
     assert probe(path).default_sound_track == 2
 
 
-def test_a_track_that_is_named_is_heard(tmp_path: Path) -> None:
+def test_a_track_that_is_named_is_heard(tmp_path):
     path = make_tracks(tmp_path / "a.mkv", [LOW, HIGH, SILENCE])
     assert loudness(heard(path, 1)) == pytest.approx(0.35, abs=0.02)
     assert loudness(heard(path, 2)) == pytest.approx(0.177, abs=0.02)
@@ -78,17 +73,17 @@ def test_a_track_that_is_named_is_heard(tmp_path: Path) -> None:
         heard(path, 4)
 
 
-def test_an_inverted_channel_does_not_cancel_the_other(tmp_path: Path) -> None:
+def test_an_inverted_channel_does_not_cancel_the_other(tmp_path):
     path = make_tracks(tmp_path / "a.mkv", [np.concatenate([LOW, -LOW])])
     assert heard(path)[800:-800] == pytest.approx(MIXED * LOW[0, 800:-800], abs=0.02)
 
 
-def test_an_inverted_channel_that_is_quieter_does_not_cancel_either(tmp_path: Path) -> None:
+def test_an_inverted_channel_that_is_quieter_does_not_cancel_either(tmp_path):
     path = make_tracks(tmp_path / "a.mkv", [np.concatenate([LOW, -0.8 * LOW])])
     assert loudness(heard(path)) == pytest.approx(MIXED * 0.9 * 0.3535, abs=0.02)
 
 
-def test_only_the_inverted_part_is_mixed_otherwise(tmp_path: Path) -> None:
+def test_only_the_inverted_part_is_mixed_otherwise(tmp_path):
     sign = np.ones_like(LOW)
     sign[:, RATE : 2 * RATE] = -1.0
     path = make_tracks(tmp_path / "a.mkv", [np.concatenate([LOW, sign * LOW])])
@@ -98,17 +93,17 @@ def test_only_the_inverted_part_is_mixed_otherwise(tmp_path: Path) -> None:
         assert loudness(part) == pytest.approx(MIXED * 0.3535, abs=0.02)
 
 
-def test_ordinary_stereo_is_the_mean_of_its_channels(tmp_path: Path) -> None:
+def test_ordinary_stereo_is_the_mean_of_its_channels(tmp_path):
     path = make_tracks(tmp_path / "a.mkv", [np.concatenate([LOW, 0.02 * HIGH])])
     assert heard(path) == pytest.approx(MIXED * (LOW[0] + 0.02 * HIGH[0]) / 2, abs=1e-3)
 
 
-def test_wild_inverted_channel_does_not_cancel_the_speech(wild: Path) -> None:
+def test_wild_inverted_channel_does_not_cancel_the_speech(wild):
     twin = wild.parents[1] / "clips" / "firstaid_burns.mp4"
     samples, other = heard(wild / "phase.mp4"), heard(twin)
     spoken = slice(2 * RATE, 6 * RATE)
     assert loudness(samples[spoken]) == pytest.approx(loudness(other[spoken]), rel=0.1)
 
 
-def test_wild_silent_first_track_is_not_the_one_that_is_heard(wild: Path) -> None:
+def test_wild_silent_first_track_is_not_the_one_that_is_heard(wild):
     assert loudness(heard(wild / "obs_two_tracks.mp4")) > 0.01

@@ -14,21 +14,9 @@ WIDTH = 12  # of the features
 def tiny(**changes):
     """Settings of a network that trains in a second; without dropout, so that equal inputs give
     equal outputs."""
-    sizes = {
-        "video_width": WIDTH,
-        "text_width": WIDTH,
-        "width": 32,
-        "heads": 4,
-        "encoder_layers": 1,
-    }
-    sizes |= {
-        "decoder_layers": 2,
-        "feed_forward": 48,
-        "projection": 8,
-        "text_positions": 16,
-        "dropout": 0.0,
-    }
-    return AlignerNetworkSettings(**(sizes | changes))
+    sizes = {"video_width": WIDTH, "text_width": WIDTH, "width": 32, "heads": 4}
+    sizes |= {"encoder_layers": 1, "decoder_layers": 2, "feed_forward": 48, "projection": 8}
+    return AlignerNetworkSettings(**(sizes | {"text_positions": 16, "dropout": 0.0} | changes))
 
 
 def sample(seed=0, *, seconds=20, texts=4, ordered=False, labelled=True):
@@ -45,9 +33,8 @@ def sample(seed=0, *, seconds=20, texts=4, ordered=False, labelled=True):
 
 def batch(*samples):
     """A batch of the given samples, or of two videos of unlike length."""
-    return collate(
-        samples or (sample(1, ordered=True), sample(2, seconds=14, texts=3, ordered=True))
-    )
+    unlike = sample(1, ordered=True), sample(2, seconds=14, texts=3, ordered=True)
+    return collate(samples or unlike)
 
 
 # Names of the released code and ours; the layers, N, are filled in.
@@ -81,22 +68,17 @@ def released_layout(network):
     of its keys."""
     width, state = network.settings.width, {}
     for ours, value in network.state_dict().items():
-        layer = (
-            next((part for part in ours.split(".") if part.isdigit()), "")
-            if ours.startswith(("enc", "dec"))
-            else ""
-        )
+        numbers = [part for part in ours.split(".") if part.isdigit()]
+        layer = numbers[0] if numbers and ours.startswith(("enc", "dec")) else ""
         for theirs, name in RELEASED_NAMES.items():
             begin = name.replace("N", layer)
             if ours.startswith(begin if begin.endswith(".") else f"{begin}."):
                 state[theirs.replace("N", layer) + ours.removeprefix(begin)] = value
     assert len(state) == len(network.state_dict())
-    angle = torch.arange(5000)[:, None] * torch.exp(
-        torch.arange(0, width, 2) * (-math.log(10000.0) / width)
-    )
-    state["visual_pos_enc.pe"] = torch.stack([angle.sin(), angle.cos()], dim=2).reshape(
-        1, 5000, width
-    )
+    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    angle = torch.arange(5000)[:, None] * rates
+    places = torch.stack([angle.sin(), angle.cos()], dim=2)
+    state["visual_pos_enc.pe"] = places.reshape(1, 5000, width)
     state |= {"alignable_head.weight": torch.zeros(2, width), "alignable_head.bias": torch.zeros(2)}
     sizes = zip(range(3), (width, width // 2, width // 2), (width // 2, width // 2, 1), strict=True)
     for n, inner, outer in sizes:

@@ -25,9 +25,7 @@ def network(**changes):
 
 
 def video(rows, seed=0):
-    return FeatureSequence(
-        np.random.default_rng(seed).normal(size=(rows, WIDTH)).astype(np.float32), 1.0, "drawn"
-    )
+    return FeatureSequence(vectors(rows, seed), 1.0, "drawn")
 
 
 def vectors(texts, seed=1):
@@ -77,11 +75,12 @@ def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():
 def test_the_network_never_sees_more_rows_than_a_window_holds(monkeypatch):
     aligner, seen = network(), []
     forward = Aligner.forward
-    monkeypatch.setattr(
-        Aligner,
-        "forward",
-        lambda self, batch: seen.append(batch.video.shape) or forward(self, batch),
-    )
+
+    def watched(self, batch):
+        seen.append(batch.video.shape)
+        return forward(self, batch)
+
+    monkeypatch.setattr(Aligner, "forward", watched)
     for rows in (100, 1000):
         score_texts(aligner, video(rows), vectors(2), settings=SMALL)
         assert {shape[1] for shape in seen} <= {16, 12, 13, 14, 15}
@@ -110,21 +109,17 @@ def test_no_text_gives_no_row():
     assert score_texts(network(), video(12), vectors(0)).scores.shape == (0, 12)
 
 
+def other(*shape):
+    return FeatureSequence(np.ones(shape, np.float32), 1.0, "other")
+
+
 @pytest.mark.parametrize(
     ("features", "texts", "reason"),
     [
-        (
-            FeatureSequence(np.ones((9, 5), np.float32), 1.0, "other"),
-            vectors(2),
-            "video features have width 5",
-        ),
+        (other(9, 5), vectors(2), "video features have width 5"),
         (video(9), np.ones((2, 5), np.float32), "text features have width 5"),
         (video(9), np.full((2, WIDTH), np.nan, np.float32), "text features hold NaN"),
-        (
-            FeatureSequence(np.ones((0, WIDTH), np.float32), 1.0, "other"),
-            vectors(2),
-            "no feature row",
-        ),
+        (other(0, WIDTH), vectors(2), "no feature row"),
         (video(9), vectors(2)[0], "text vectors must be"),
     ],
 )
@@ -136,26 +131,28 @@ def test_texts_of_a_wrong_shape_are_refused_with_the_reason(features, texts, rea
 PLAIN = AlignerSettings(compete=0.0)
 
 
-def drawn(texts=3, rows=4, seed=0):
-    chance = np.random.default_rng(seed)
-    at = chance.dirichlet(np.ones(rows), size=texts)
-    return at, chance.uniform(0.2, 0.9, texts)
+def best_rows(*given, **more):
+    return estimate_posterior(*given, **more).best_rows.tolist()
+
+
+def chances(*given, **more):
+    return estimate_posterior(*given, **more).row_probabilities
 
 
 def test_order_settles_what_the_pictures_leave_open():
     scores = np.full((2, 9), -0.5, np.float32)
     scores[0, 2] = scores[1, [1, 6]] = 0.5
-    assert estimate_posterior(scores, np.full(2, 0.9), PLAIN).best_rows.tolist() == [2, 1]
+    assert best_rows(scores, np.full(2, 0.9), PLAIN) == [2, 1]
     ordered = PLAIN.model_copy(update={"order": "given"})
-    assert estimate_posterior(scores, np.full(2, 0.9), ordered).best_rows.tolist() == [2, 6]
+    assert best_rows(scores, np.full(2, 0.9), ordered) == [2, 6]
     scores[1, 1] = 0.9  # what is clearly seen is believed
-    assert estimate_posterior(scores, np.full(2, 0.9), ordered).best_rows.tolist() == [2, 1]
+    assert best_rows(scores, np.full(2, 0.9), ordered) == [2, 1]
 
 
 def test_rivals_keep_apart_and_the_more_certain_one_stays():
     scores = np.full((2, 30), -0.5, np.float32)
     scores[0, 5], scores[1, 5], scores[1, 20] = 0.9, 0.55, 0.5
-    assert estimate_posterior(scores, np.array([0.9, 0.9]), PLAIN).best_rows.tolist() == [5, 5]
+    assert best_rows(scores, np.array([0.9, 0.9]), PLAIN) == [5, 5]
     found = estimate_posterior(scores, np.array([0.9, 0.9]), AlignerSettings())
     assert found.best_rows.tolist() == [5, 20]
     assert found.p_shown.tolist() == [0.9, 0.9]
@@ -164,14 +161,12 @@ def test_rivals_keep_apart_and_the_more_certain_one_stays():
 def test_a_dependency_moves_what_must_come_later():
     scores = np.full((3, 20), -0.5, np.float32)
     scores[0, 10] = 0.9
-    scores[1, [4, 15]] = 0.5, 0.45
-    scores[2, [4, 15]] = 0.5, 0.45
+    scores[1, [4, 15]] = scores[2, [4, 15]] = 0.5, 0.45
     before = np.full((3, 3), 0.5)
     before[0, 1], before[1, 0] = 0.99, 0.01
-    assert estimate_posterior(scores, np.full(3, 0.9), PLAIN).best_rows.tolist() == [10, 4, 4]
-    assert estimate_posterior(
-        scores, np.full(3, 0.9), PLAIN, order_probabilities=before
-    ).best_rows.tolist() == [10, 15, 4]
+    assert best_rows(scores, np.full(3, 0.9), PLAIN) == [10, 4, 4]
+    found = best_rows(scores, np.full(3, 0.9), PLAIN, order_probabilities=before)
+    assert found == [10, 15, 4]
 
 
 def test_when_it_is_said_settles_what_looks_alike():
@@ -179,10 +174,8 @@ def test_when_it_is_said_settles_what_looks_alike():
     scores[0, [3, 15]] = 0.5
     prior = np.full((1, 20), 0.02)
     prior[0, 14] = prior[0, 15] = 0.3
-    assert estimate_posterior(scores, np.array([0.5]), prior=prior).best_rows.tolist() == [15]
-    assert estimate_posterior(
-        scores, np.array([0.5]), AlignerSettings(speech=0.0), prior=prior
-    ).best_rows.tolist() == [3]
+    assert best_rows(scores, np.array([0.5]), prior=prior) == [15]
+    assert best_rows(scores, np.array([0.5]), AlignerSettings(speech=0.0), prior=prior) == [3]
 
 
 def test_texts_in_no_order_may_stand_in_any():
@@ -190,15 +183,13 @@ def test_texts_in_no_order_may_stand_in_any():
     scores = chance.uniform(-0.5, 0.5, (5, 40)).astype(np.float32)
     shown = chance.uniform(0.2, 0.9, 5)
     turn = [3, 0, 4, 1, 2]
-    np.testing.assert_allclose(
-        estimate_posterior(scores[turn], shown[turn]).row_probabilities,
-        estimate_posterior(scores, shown).row_probabilities[turn],
-        atol=1e-12,
-    )
+    turned = chances(scores[turn], shown[turn])
+    np.testing.assert_allclose(turned, chances(scores, shown)[turn], atol=1e-12)
 
 
 def test_chances_stay_chances():
-    at, shown = drawn(6, 25)
+    chance = np.random.default_rng(0)
+    at, shown = chance.dirichlet(np.ones(25), size=6), chance.uniform(0.2, 0.9, 6)
     for rows in (
         penalize_overlapping_texts(at, shown, 2.0, 8),
         penalize_unlikely_order(at, shown, np.full((6, 6), 0.9)),
@@ -214,12 +205,8 @@ def test_window_sums_end_where_the_video_ends():
 
 def test_no_text_and_one_text_are_fine():
     ordered = AlignerSettings(order="given")
-    assert estimate_posterior(
-        np.zeros((0, 5), np.float32), np.zeros(0), ordered
-    ).row_probabilities.shape == (0, 5)
-    assert estimate_posterior(
-        np.zeros((1, 1), np.float32), np.ones(1), ordered
-    ).best_rows.tolist() == [0]
+    assert chances(np.zeros((0, 5), np.float32), np.zeros(0), ordered).shape == (0, 5)
+    assert best_rows(np.zeros((1, 1), np.float32), np.ones(1), ordered) == [0]
 
 
 @pytest.mark.parametrize(
@@ -245,27 +232,12 @@ def test_order_costs_nothing_between_texts_that_are_both_said():
     alone = given.model_copy(update={"order": "none"})
     prior = np.full((3, 6), 1 / 6)
     prior[:2] = [[0.1, 0.1, 0.1, 0.1, 0.5, 0.1], [0.1, 0.5, 0.1, 0.1, 0.1, 0.1]]
-    free, ordered = (
-        estimate_posterior(scores, shown, how, prior=prior).row_probabilities
-        for how in (alone, given)
-    )
+    free, ordered = (chances(scores, shown, how, prior=prior) for how in (alone, given))
     assert free[0, 4] - ordered[0, 4] < 0.1 < free[2, 0] - ordered[2, 0]  # nobody says the third
     prior[2] = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
-    np.testing.assert_allclose(
-        *(
-            estimate_posterior(scores, shown, how, prior=prior).row_probabilities
-            for how in (alone, given)
-        ),
-        atol=1e-9,
-    )
-    before = (
-        np.full((3, 3), 0.5)
-        + 0.4 * np.triu(np.ones((3, 3)), 1)
-        - 0.4 * np.tril(np.ones((3, 3)), -1)
-    )
-    believed = estimate_posterior(
-        scores, shown, alone, prior=prior, order_probabilities=before
-    ).row_probabilities
-    np.testing.assert_allclose(
-        believed, estimate_posterior(scores, shown, alone, prior=prior).row_probabilities, atol=1e-9
-    )
+    free, ordered = (chances(scores, shown, how, prior=prior) for how in (alone, given))
+    np.testing.assert_allclose(free, ordered, atol=1e-9)
+    ones = np.ones((3, 3))
+    before = 0.5 * ones + 0.4 * np.triu(ones, 1) - 0.4 * np.tril(ones, -1)
+    believed = chances(scores, shown, alone, prior=prior, order_probabilities=before)
+    np.testing.assert_allclose(believed, free, atol=1e-9)

@@ -99,9 +99,7 @@ def test_whatever_does_not_fit_is_reported_and_nothing_takes_its_place(tmp_path)
         told("good", (5, 6)),
         told("test", (0, 2)),
     ]
-    counts = dict.fromkeys(
-        ("good", "speechless", "unlabelled", "long", "near", "mute", "others", "test"), 8
-    )
+    counts = dict.fromkeys("good speechless unlabelled long near mute others test".split(), 8)
     texts = {"good": 2, "missing": 1, "unlabelled": 2, "long": 1, "near": 1, "others": 3, "test": 1}
     made = gather(tmp_path, *given, counts=counts, texts=texts, excluded=frozenset({"test"}))
     assert [sample.id for sample in made] == ["good (step)", "near (step)"]
@@ -138,23 +136,21 @@ def test_stored_texts_must_be_those_that_are_described(tmp_path):
     features = store(tmp_path / "video", a=8, b=8)
     with FeatureWriter(tmp_path / "texts") as writer:
         for number, id in enumerate("ab"):
-            lines = RowTexts(
-                ("text 0", "left out", "text 1") if id == "a" else ("something", "else", "text 0")
-            )
-            writer.add(id, vectors(3, number), rate=1.0, backbone="clip", texts=lines)
+            lines = {"a": ("text 0", "left out", "text 1"), "b": ("something", "else", "text 0")}[
+                id
+            ]
+            rows = vectors(3, number)
+            writer.add(id, rows, rate=1.0, backbone="clip", texts=RowTexts(lines))
     said = FeatureStore(tmp_path / "texts")
-    made = gather_samples(
-        [told("a", (0, 2), (3, 4)), told("b", (0, 2), (3, 4))], features, {"step": said}
-    )
+    given = [told(id, (0, 2), (3, 4)) for id in "ab"]
+    made = gather_samples(given, features, {"step": said})
     assert_allclose(made[0].text, vectors(3)[[0, 2]], atol=2e-3)
     assert [(each.id, each.reason) for each in made.omitted] == [("b", reasons.OTHER_TEXTS)]
 
 
 def test_nothing_left_is_an_error_that_says_why(tmp_path):
     made = gather(tmp_path, told("missing", (0, 2)), counts={"a": 8})
-    with pytest.raises(
-        ShapeError, match="no sample is left of 1: 1 x there are no features of its video"
-    ):
+    with pytest.raises(ShapeError, match="left of 1: 1 x there are no features of its video"):
         made.get_widths()
 
 
@@ -194,12 +190,8 @@ def test_a_record_reports_what_is_said_and_its_steps_and_never_the_truth():
     assert places(narration) == [[(0, 2)], [(2, 5)]]
     (steps,) = iterate_labelled_texts([record()], "step")
     assert (steps.texts, places(steps)) == (("cut", "mix", "eat"), [[(3, 6)], [(4, 5)], []])
-    assert places(next(iterate_labelled_texts([record()], "step", "said"))) == [
-        [(2, 5)],
-        [(4, 5)],
-        [],
-    ]
-    assert places(next(iterate_labelled_texts([record()], "step", "shown"))) == [[(3, 6)], [], []]
+    (said,), (shown,) = (iterate_labelled_texts([record()], "step", by) for by in ("said", "shown"))
+    assert (places(said), places(shown)) == ([[(2, 5)], [(4, 5)], []], [[(3, 6)], [], []])
     (people,) = iterate_labelled_texts([record()], "step", annotated=True)
     assert (people.texts, places(people)) == (("truth",), [[(0, 1), (3, 4)]])
 
@@ -209,14 +201,13 @@ def test_records_are_read_from_parquet_json_and_folders(tmp_path):
     (tmp_path / "each").mkdir()
     for id in "ab":
         write_record(record(id), tmp_path / "each" / f"{id}.json")
-    for source in ("all.parquet", "each"):
-        assert [each.video for each in read_labelled_texts(str(tmp_path / source), "step")] == [
-            "a",
-            "b",
-        ]
-    assert [
-        each.video for each in read_labelled_texts(str(tmp_path / "each" / "a.json"), "narration")
-    ] == ["a"]
+    for source, kind, ids in (
+        ("all.parquet", "step", "ab"),
+        ("each", "step", "ab"),
+        ("each/a.json", "narration", "a"),
+    ):
+        found = read_labelled_texts(str(tmp_path / source), kind)
+        assert [each.video for each in found] == [*ids]
     with pytest.raises(DatasetError, match="no such file or folder"):
         list(read_labelled_texts(str(tmp_path / "nothing"), "step"))
 
@@ -239,11 +230,7 @@ def test_the_released_formats_become_samples(tmp_path, world):
         import_features(folder / "texts" / backbone / style, tmp_path / style)
     features = FeatureStore(tmp_path / "video")
     vectors = {kind: FeatureStore(tmp_path / kind) for kind in ("narration", "step")}
-    told = [
-        each
-        for kind in ("narration", "step")
-        for each in read_labelled_texts(str(tmp_path / kind), kind)
-    ]
+    told = [text for kind in vectors for text in read_labelled_texts(str(tmp_path / kind), kind)]
     made = gather_samples(told, features, vectors)
     assert (len(made), made.omitted) == (12, ())
     by_name = {sample.id: sample for sample in made}
@@ -261,9 +248,8 @@ def test_a_dataset_is_read_by_its_name(tmp_path, world):
     assert {each.video for each in from_reader} == {sample.id for sample in simulation.videos}
     truth = list(read_labelled_texts(f"ht-step:{folder / 'ht-step'}", "step"))
     assert any(len(spans) > 0 for each in truth for spans in each.spans)
-    assert [
-        each.kind for each in read_labelled_texts(f"howto100m:{folder / 'whisperx'}", "narration")
-    ] == ["narration"] * 6
+    said = read_labelled_texts(f"howto100m:{folder / 'whisperx'}", "narration")
+    assert [each.kind for each in said] == ["narration"] * 6
 
 
 def test_vectors_are_made_once(tmp_path):

@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from training_data import WIDTH, command, write_stores
 
 from stepline.cli import main
-from stepline.features import FeatureStore, FeatureWriter
+from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.features.store import shard_path
 from stepline.models.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.models.nasva.dataset import gather_samples
@@ -89,12 +89,8 @@ def stores(tmp_path_factory):
 
 def recall(network, stores):
     """R@1 of a network on what it was trained on."""
-    told = [
-        each
-        for kind in ("narration", "step")
-        for each in read_labelled_texts(str(stores / kind), kind)
-    ]
     vectors = {kind: FeatureStore(stores / kind) for kind in ("narration", "step")}
+    told = [text for kind in vectors for text in read_labelled_texts(str(stores / kind), kind)]
     batch = collate(list(gather_samples(told, FeatureStore(stores / "video"), vectors)))
     with torch.no_grad():
         hit, count = count_recall(network(batch), batch)
@@ -130,9 +126,8 @@ def test_the_folder_reports_what_the_run_is(tmp_path, stores, stepline):
     held = ("--set", "data.held_out=0.3", "--json")
     made = stepline(*command(stores, tmp_path, *QUICK_RUN, options=held))
     told = json.loads(made.stdout)
-    assert told["files"] == [
-        str(tmp_path / name) for name in ("aligner.safetensors", "best.safetensors")
-    ]
+    files = ("aligner.safetensors", "best.safetensors")
+    assert told["files"] == [str(tmp_path / name) for name in files]
     run = json.loads((tmp_path / "run.json").read_text())
     assert run["settings"]["model"]["video_width"] == WIDTH
     assert run["versions"]["torch"] == torch.__version__
@@ -174,15 +169,16 @@ def kill(child):
 @pytest.mark.slow
 def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stores, stepline):
     settings = ("epochs=16", "batch=3", "learning_rate=1e-3", "save_every=1")  # 96 steps
-    arguments = command(
-        stores, tmp_path / "killed", *settings, options=("--set", "model.attention_dropout=0.1")
-    )
-    child = started(arguments)
+    dropout = ("--set", "model.attention_dropout=0.1")
     folder = tmp_path / "killed"
+    arguments = command(stores, folder, *settings, options=dropout)
+    child = started(arguments)
     begun = folder / CHECKPOINT_FILE
-    wait_until(
-        lambda: begun.exists() and log(folder)[10:] and list(folder.glob(".last*.partial*")), child
-    )
+
+    def writes_checkpoint():
+        return begun.exists() and log(folder)[10:] and list(folder.glob(".last*.partial*"))
+
+    wait_until(writes_checkpoint, child)
     kill(child)
     assert load_file(begun)  # whole: the one before, or the new one
     assert len(log(folder)) < 96  # it was killed on its way
@@ -190,9 +186,7 @@ def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stor
     assert made.exit_code == 0, made.stderr
     assert not list(folder.glob(".*partial*"))
     assert [line["step"] for line in log(folder)] == list(range(1, 97))
-    whole = command(
-        stores, tmp_path / "whole", *settings, options=("--set", "model.attention_dropout=0.1")
-    )
+    whole = command(stores, tmp_path / "whole", *settings, options=dropout)
     assert stepline(*whole).exit_code == 0
     for name in (CHECKPOINT_FILE, LOG_FILE, "aligner.safetensors"):
         assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
@@ -210,13 +204,8 @@ def test_a_checkpoint_is_at_most_its_interval_behind(tmp_path, stores):
     with safe_open(folder / CHECKPOINT_FILE, framework="pt") as file:
         step = json.loads(file.metadata()["stepline"])["step"]
     assert step % 7 == 0
-    lines = [
-        line
-        for line in (folder / LOG_FILE).read_text().splitlines(keepends=True)
-        if line.endswith("\n")
-    ]
     # killed between the log's 7 lines and the checkpoint: they are taken again
-    assert step <= len(lines) <= step + 7
+    assert step <= (folder / LOG_FILE).read_text().count("\n") <= step + 7
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
@@ -237,16 +226,12 @@ def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
 def test_training_goes_on_from_a_network(tmp_path, stores, stepline):
     assert stepline(*command(stores, tmp_path / "first", *QUICK_RUN)).exit_code == 0
     first = tmp_path / "first" / "aligner.safetensors"
-    assert (
-        stepline(
-            *command(stores, tmp_path / "second", *QUICK_RUN, options=("--start", first))
-        ).exit_code
-        == 0
-    )
+    start = ("--start", first)
+    second = stepline(*command(stores, tmp_path / "second", *QUICK_RUN, options=start))
+    assert second.exit_code == 0
     assert log(tmp_path / "second")[0]["loss"] < log(tmp_path / "first")[0]["loss"]
-    other = stepline(
-        *command(stores, tmp_path / "third", options=("--start", first, "--set", "model.width=64"))
-    )
+    wide = (*start, "--set", "model.width=64")
+    other = stepline(*command(stores, tmp_path / "third", options=wide))
     assert "model.width=64" in other.stderr
     assert "leave it out, or leave --start out" in other.stderr
 
@@ -260,44 +245,34 @@ def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
     settings, weights = read_released_weights(path)
     with_widths(tmp_path / "video", settings.video_width)
     with_widths(tmp_path / "step", settings.text_width, texts=True)
-    made = stepline(
-        "train",
-        "nasva",
-        *option_words(
-            features=tmp_path / "video",
-            steps=tmp_path / "step",
-            start=path,
-            out=tmp_path / "run",
-            set=["train.epochs=1", "train.learning_rate=1e-9", "train.device=cpu"],
-        ),
-    )
+    files = option_words(features=tmp_path / "video", steps=tmp_path / "step", start=path)
+    given = ["train.epochs=1", "train.learning_rate=1e-9", "train.device=cpu"]
+    made = stepline("train", "nasva", *files, *option_words(out=tmp_path / "run", set=given))
     assert made.exit_code == 0, made.stderr
     trained = load_file(tmp_path / "run" / "aligner.safetensors")
-    torch.testing.assert_close(
-        trained, {name: weights[name] for name in trained}, atol=1e-6, rtol=0
-    )
+    expected = {name: weights[name] for name in trained}
+    torch.testing.assert_close(trained, expected, atol=1e-6, rtol=0)
 
 
 def with_widths(folder, width, *, texts=False):
-    from stepline.features import RowTexts
-
+    lines = RowTexts(tuple("abcd"), (0.0, 4.0, 8.0, 12.0), (2.0, 6.0, 10.0, 14.0))
     with FeatureWriter(folder) as writer:
         for number in range(3):
-            values = (
-                np.random.default_rng(number)
-                .normal(size=(4 if texts else 20, width))
-                .astype(np.float32)
-            )
-            starts = tuple(4.0 * k for k in range(4))
-            lines = (
-                RowTexts(("a", "b", "c", "d"), starts, tuple(start + 2 for start in starts))
-                if texts
-                else None
-            )
-            writer.add(f"v{number}", values, rate=1.0, backbone="drawn", texts=lines)
+            shape = (4 if texts else 20, width)
+            values = np.random.default_rng(number).normal(size=shape).astype(np.float32)
+            told = {"texts": lines} if texts else {}
+            writer.add(f"v{number}", values, rate=1.0, backbone="drawn", **told)
 
 
-@pytest.mark.parametrize("kind", ["noise", "text", "another", "narrow"])
+WRONG_CHECKPOINTS = {
+    "noise": "cannot be read as weights",
+    "another": "not NaSVA's released network",
+    "text": "not a grounding network of Stepline",
+    "narrow": "give the features that it was trained on",
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_CHECKPOINTS)
 def test_a_wrong_checkpoint_is_named(tmp_path, stores, stepline, kind):
     path = tmp_path / ("start.pth" if kind in ("noise", "another") else "start.safetensors")
     if kind == "noise":
@@ -307,18 +282,10 @@ def test_a_wrong_checkpoint_is_named(tmp_path, stores, stepline, kind):
     elif kind == "text":
         path.write_text("no weights")
     else:
-        from aligner_samples import tiny
-
         write_aligner(Aligner(tiny(video_width=WIDTH + 1)), path)
     made = stepline(*command(stores, tmp_path / "run", options=("--start", path)))
     assert made.exit_code == 1
-    expected = {
-        "noise": "cannot be read as weights",
-        "another": "not NaSVA's released network",
-        "text": "not a grounding network of Stepline",
-        "narrow": "give the features that it was trained on",
-    }
-    assert expected[kind] in made.stderr
+    assert WRONG_CHECKPOINTS[kind] in made.stderr
     assert made.stderr.count("\n") == 1
     assert not (tmp_path / "run" / "aligner.safetensors").exists()
 
@@ -351,17 +318,14 @@ def test_what_is_left_out_is_reported_and_listed(tmp_path, stores, stepline):
     assert "6 samples of 3 videos" in made.stderr
     assert "left out 8: there are no features of its video" in made.stderr
     assert "left out 2: it is excluded" in made.stderr
-    omitted = [
-        json.loads(line) for line in (tmp_path / "run" / "omitted.jsonl").read_text().splitlines()
-    ]
-    assert len(omitted) == 10
+    omitted = (tmp_path / "run" / "omitted.jsonl").read_text().splitlines()
+    assert len([*map(json.loads, omitted)]) == 10
 
 
 def test_a_list_that_excludes_nothing_is_warned_of(tmp_path, stores, stepline):
     (tmp_path / "test.txt").write_text("elsewhere\tht-step\n")
-    made = stepline(
-        *command(stores, tmp_path / "run", *QUICK_RUN, options=("--exclude", tmp_path / "test.txt"))
-    )
+    exclude = ("--exclude", tmp_path / "test.txt")
+    made = stepline(*command(stores, tmp_path / "run", *QUICK_RUN, options=exclude))
     assert "warning: no video of the sources is in the lists of --exclude" in made.stderr
     assert "is excluded" not in made.stderr
 
@@ -379,10 +343,8 @@ def test_no_sample_left_and_no_store_are_errors(tmp_path, stores, stepline):
     mistaken = stepline(*arguments)
     assert "holds features of texts, not of videos" in mistaken.stderr
     arguments[arguments.index("--features") + 1] = str(choose_other_videos(tmp_path / "other"))
-    assert (
-        "no sample is left of 16: 16 x there are no features of its video"
-        in stepline(*arguments).stderr
-    )
+    others = stepline(*arguments).stderr
+    assert "no sample is left of 16: 16 x there are no features of its video" in others
     arguments[arguments.index("--features") + 1] = str(tmp_path / "nothing")
     missing = stepline(*arguments)
     assert missing.exit_code == 1
@@ -414,13 +376,8 @@ def run(arguments):
 def one_of_two(rank, port, arguments):
     """What torchrun would start: train, be stopped between checkpoints, and take the run up
     again."""
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-    }
-    os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     torch.set_num_threads(1)
     import stepline.models.training.loop as loop
 
@@ -446,16 +403,14 @@ def compare(one, two):
     found, expected = log(two), log(one)
     assert [line["step"] for line in found] == list(range(1, 25))
     assert len(expected) == 24
-    assert [line["loss"] for line in found] == pytest.approx(
-        [line["loss"] for line in expected], abs=LOSSES
-    )
+    losses = [[line["loss"] for line in lines] for lines in (found, expected)]
+    assert losses[0] == pytest.approx(losses[1], abs=LOSSES)
     scores = [[line["score"] for line in lines if "score" in line] for lines in (found, expected)]
     assert scores[0] == pytest.approx(scores[1], abs=LOSSES)
     weights = [load_file(folder / CHECKPOINT_FILE) for folder in (two, one)]
     names = [name for name in weights[1] if name.startswith("model.")]
-    torch.testing.assert_close(
-        *({name: each[name] for name in names} for each in weights), atol=WEIGHTS, rtol=0
-    )
+    networks = ({name: each[name] for name in names} for each in weights)
+    torch.testing.assert_close(*networks, atol=WEIGHTS, rtol=0)
 
 
 @pytest.fixture
@@ -467,9 +422,8 @@ def fresh_stores(tmp_path):
 def test_two_processes_train_as_one_also_when_stopped_and_resumed(tmp_path, fresh_stores, stepline):
     held = (*STILL, "--set", "data.held_out=0.3")
     settings = ("epochs=6", *SETTINGS)  # 12 samples are left: 24 steps
-    assert (
-        stepline(*command(fresh_stores, tmp_path / "one", *settings, options=held)).exit_code == 0
-    )
+    one = stepline(*command(fresh_stores, tmp_path / "one", *settings, options=held))
+    assert one.exit_code == 0
     arguments = command(fresh_stores, tmp_path / "two", *settings, options=held)
     torch.multiprocessing.spawn(one_of_two, (free_port(), arguments), nprocs=2)
     compare(tmp_path / "one", tmp_path / "two")
@@ -481,15 +435,11 @@ def test_torchrun_killed_in_mid_epoch_and_started_again_ends_as_one_process(
 ):
     # 16 samples: 24 steps; of the last batch of an epoch, one process has nothing
     settings = ("epochs=4", *SETTINGS)
-    assert (
-        stepline(*command(fresh_stores, tmp_path / "one", *settings, options=STILL)).exit_code == 0
-    )
+    one = stepline(*command(fresh_stores, tmp_path / "one", *settings, options=STILL))
+    assert one.exit_code == 0
     arguments = command(fresh_stores, tmp_path / "two", *settings, options=STILL)
-    launcher = (
-        "-m",
-        "torch.distributed.run",
-        *option_words(nproc_per_node="2", master_port=str(free_port())),
-    )
+    processes = option_words(nproc_per_node="2", master_port=str(free_port()))
+    launcher = ("-m", "torch.distributed.run", *processes)
     child = started(arguments, *launcher)
     checkpoint = tmp_path / "two" / CHECKPOINT_FILE
     wait_until(checkpoint.exists, child)

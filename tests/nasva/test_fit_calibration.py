@@ -1,6 +1,5 @@
 import json
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from stepline.models.nasva.fit_calibration import (
     compute_shown_probability,
     cross_validate,
 )
-from stepline.models.nasva.model import Aligner
 
 
 def test_evidence_is_what_a_row_looks_like():
@@ -36,12 +34,9 @@ def test_evidence_is_what_a_row_looks_like():
 
 
 def test_evidence_of_one_text_in_one_row_is_finite():
-    assert np.isfinite(
-        compute_calibration_features(TextScores(np.full((1, 1), 0.2, np.float32), None, 1.0))
-    ).all()
-    assert compute_calibration_features(
-        TextScores(np.zeros((0, 7), np.float32), None, 1.0)
-    ).shape == (0, 6)
+    one, none = np.full((1, 1), 0.2, np.float32), np.zeros((0, 7), np.float32)
+    assert np.isfinite(compute_calibration_features(TextScores(one, None, 1.0))).all()
+    assert compute_calibration_features(TextScores(none, None, 1.0)).shape == (0, 6)
 
 
 def test_without_a_fit_the_head_or_the_best_cosine_stands_in():
@@ -75,9 +70,8 @@ def test_a_damaged_calibration_is_named(tmp_path, change):
 
 def look(shown, absent):
     """A video of texts that are shown, which rise by 1 in one row, and of texts that are not."""
-    scores = (
-        np.random.default_rng(shown).normal(scale=0.1, size=(shown + absent, 30)).astype(np.float32)
-    )
+    scores = np.random.default_rng(shown).normal(scale=0.1, size=(shown + absent, 30))
+    scores = scores.astype(np.float32)
     scores[:shown, 3] += 1.0
     return TextScores(scores, None, 1.0), np.arange(shown + absent) < shown
 
@@ -85,19 +79,14 @@ def look(shown, absent):
 def test_each_half_of_the_videos_needs_twenty_texts_of_each_kind():
     assert cross_validate([look(10, 12)] * 4).videos == 4  # 20 shown and 24 not in each half
     videos = [look(10, 12), look(10, 9), look(10, 12), look(10, 10)]  # 19 not in the second half
-    with pytest.raises(
-        DatasetError,
-        match=r"20 texts shown and 19 not in a half of the videos; each half.* needs 20",
-    ):
+    with pytest.raises(DatasetError, match=r"20 texts shown and 19 not in a half .* needs 20"):
         cross_validate(videos)
 
 
-NETWORK = LoadedAligner(
-    Path("aligner.safetensors"), "abc", NO_SPACE, 0, True, cast(Aligner, None), None
-)
+NETWORK = LoadedAligner(Path("aligner.safetensors"), "abc", NO_SPACE, 0, True, None, None)
 
 
-def fit(shown: list[bool], rng: np.random.Generator) -> TextScores:
+def fit(shown, rng):
     """Scores of texts over 30 rows: noise, and where a text is shown a peak that is high enough
     half of the times."""
     scores = rng.normal(0.0, 0.1, (len(shown), 30)).astype(np.float32)
@@ -107,9 +96,7 @@ def fit(shown: list[bool], rng: np.random.Generator) -> TextScores:
     return TextScores(np.clip(scores, -1, 1), None, 1.0)
 
 
-def made(
-    videos: int, share: float, seed: int
-) -> tuple[list[tuple[TextScores, TextScores]], list[bool]]:
+def made(videos, share, seed):
     rng = np.random.default_rng(seed)
     truth = [[bool(rng.random() < share) for _ in range(5)] for _ in range(videos)]
     fits = []
@@ -119,22 +106,21 @@ def made(
     return fits, [one for texts in truth for one in texts]
 
 
-def test_the_share_is_read_from_how_many_own_texts_look_foreign() -> None:
+def test_the_share_is_read_from_how_many_own_texts_look_foreign():
     foreign = np.linspace(0.0, 0.4, 101)  # median 0.2
     own = np.array([0.1, 0.9, 0.9, 0.9])  # a quarter of them below it
     assert estimate_shown_fraction(own, foreign) == pytest.approx(0.5)
     assert estimate_shown_fraction(foreign, foreign) == pytest.approx(0.0, abs=0.02)
 
 
-def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share() -> None:
-    assert compute_shown_probability(np.array([1.0]), 1.0, 0.6)[0] == pytest.approx(1.0, abs=1e-2)
-    assert compute_shown_probability(np.array([0.5]), 1.0, 0.6)[0] == pytest.approx(
-        0.6
-    )  # own and foreign look alike: the prior
-    assert compute_shown_probability(np.array([0.1]), 1.0, 0.6)[0] == 0.0
+def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share():
+    most, alike, least = compute_shown_probability(np.array([1.0, 0.5, 0.1]), 1.0, 0.6)
+    assert most == pytest.approx(1.0, abs=1e-2)
+    assert alike == pytest.approx(0.6)  # own and foreign look alike: the prior
+    assert least == 0.0
 
 
-def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
+def test_p_shown_means_what_it_says_though_no_one_gave_the_truth():
     fits, _ = made(200, 0.6, seed=0)
     calibration, share = calibrate_on_foreign_texts(NETWORK, fits)
     assert share == pytest.approx(0.6, abs=0.12)
@@ -147,7 +133,7 @@ def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
     assert calibration.aligner_sha256 == "abc"
 
 
-def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_estimated_is_an_error() -> None:
+def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_estimated_is_an_error():
     fits, _ = made(40, 0.6, seed=2)
     assert calibrate_on_foreign_texts(NETWORK, fits, shown_fraction=0.3)[1] == 0.3
     twice = [(own, TextScores(np.concatenate([own.scores] * 2), None, 1.0)) for own, _ in fits]

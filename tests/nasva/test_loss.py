@@ -1,3 +1,4 @@
+import json
 import math
 from dataclasses import replace
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from aligner_samples import batch, sample, tiny
+from torch.nn.functional import pad
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
@@ -63,12 +65,16 @@ def test_nothing_to_learn_gives_exactly_no_loss_and_no_gradient(case, form):
     assert gradients.abs().max() == 0
 
 
+def keeping(*labels):
+    """A sample that keeps the labels of those of its texts whose place has a 1."""
+    kept = np.array(labels, bool)[:, None]
+    return replace(sample(1), positive=sample(1).positive & kept)
+
+
 PARTLY = {
     "one video without texts": collate([NEVER, sample(1)]),
     "one video without labels": collate([sample(2, labelled=False), sample(1)]),
-    "one text without a label": collate(
-        [replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0)]
-    ),
+    "one text without a label": collate([keeping(1, 0, 1, 1)]),
     "a video all padding": replace(batch(), video_pad=torch.tensor([[False] * 20, [True] * 20])),
     "rows of zeros": replace(
         batch(), video=batch().video * (torch.arange(20) > 8)[:, None], text=batch().text * HALF
@@ -111,18 +117,10 @@ def test_more_padding_changes_nothing_but_the_rows_that_release_counts(form):
     model = Aligner(tiny())
     data = batch()
     wide = collate([sample(1, ordered=True), sample(2, seconds=14, texts=3, ordered=True)])
-    wide = replace(
-        wide,
-        text=torch.nn.functional.pad(wide.text, (0, 0, 0, 3)),
-        text_pad=torch.nn.functional.pad(wide.text_pad, (0, 3), value=True),
-        positive=torch.nn.functional.pad(wide.positive, (0, 0, 0, 3)),
-    )
-    assert_close(
-        grounding_loss(model(wide), wide, settings(form)).total,
-        grounding_loss(model(data), data, settings(form)).total,
-        atol=2e-5,
-        rtol=0,
-    )
+    more = {name: pad(getattr(wide, name), (0, 0, 0, 3)) for name in ("text", "positive")}
+    wide = replace(wide, text_pad=pad(wide.text_pad, (0, 3), value=True), **more)
+    there, here = (grounding_loss(model(one), one, settings(form)).total for one in (wide, data))
+    assert_close(there, here, atol=2e-5, rtol=0)
 
 
 def hand_made():
@@ -171,8 +169,6 @@ def test_forms_differ_by_rivals_rows_and_layers():
 
 
 def test_the_official_case_gives_the_official_loss(shared):
-    import json
-
     case = json.loads((shared / "metric_cases" / "nasva_loss.json").read_text())
     cosines = torch.tensor(case["sim(before/0.07) rows=B*S cols=B*T"])  # (6, 8)
     # (8, 8), unit rows, so that text = cosines @ video
@@ -191,16 +187,13 @@ def test_the_official_case_gives_the_official_loss(shared):
         masks["time_mask"],
         torch.zeros(2, dtype=torch.bool),
     )
-    official = case[
-        "loss_official_code(batch-wide negatives, mean over B*S incl. null/padded rows)"
-    ]
-    assert grounding_loss(aligned, data, settings("release")).mean.item() == pytest.approx(
-        official, abs=2e-5
-    )
-    own = case["mean_over_valid(paper eq)"]
-    assert grounding_loss(aligned, data, settings("paper")).mean.item() == pytest.approx(
-        own, abs=2e-5
-    )
+    expected = {
+        "release": "loss_official_code(batch-wide negatives, mean over B*S incl. null/padded rows)",
+        "paper": "mean_over_valid(paper eq)",
+    }
+    for form, name in expected.items():
+        found = grounding_loss(aligned, data, settings(form)).mean.item()
+        assert found == pytest.approx(case[name], abs=2e-5)
 
 
 def test_sums_of_two_processes_make_the_mean_of_one():
@@ -213,12 +206,7 @@ def test_sums_of_two_processes_make_the_mean_of_one():
 
 
 def test_kept_labels_are_the_alignable_texts():
-    data = collate(
-        [
-            replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0),
-            sample(2, texts=2),
-        ]
-    )
+    data = collate([keeping(1, 0, 1, 1), sample(2, texts=2)])
     sure = torch.tensor([[20.0, -20.0, 20.0, 20.0], [20.0, 20.0, 0.0, 0.0]])  # padding counts not
     loss = alignability_loss(AlignerOutput(data.text[None], data.video, sure), data)
     assert int(loss.count) == 6
@@ -228,12 +216,7 @@ def test_kept_labels_are_the_alignable_texts():
 def test_the_alignability_head_learns_from_its_targets():
     torch.manual_seed(0)
     model = Aligner(tiny(alignability=True))
-    data = collate(
-        [
-            replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [0]] > 0),
-            sample(2, texts=2),
-        ]
-    )
+    data = collate([keeping(1, 0, 1, 0), sample(2, texts=2)])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     first = None
     for _ in range(40):
@@ -255,13 +238,10 @@ def test_without_the_head_its_loss_is_refused():
 def test_rivals_block_by_block_equal_the_whole_matrix(monkeypatch):
     monkeypatch.setattr(layers, "LOG_SUM_EXP_ROWS", 3)
     torch.manual_seed(0)
-    text, video = (
-        torch.randn(2, 2, 4, 5, requires_grad=True),
-        torch.randn(2, 6, 5, requires_grad=True),
-    )
-    pad = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
-    found = loss_module._log_sum_exp_over_batch(text, video, pad)  # (2, 2, 4)
-    logits = torch.einsum("lbkd,csd->lbkcs", text, video).masked_fill(pad, -1e4)
+    text, video = (torch.randn(*shape, requires_grad=True) for shape in ((2, 2, 4, 5), (2, 6, 5)))
+    padded = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
+    found = loss_module._log_sum_exp_over_batch(text, video, padded)  # (2, 2, 4)
+    logits = torch.einsum("lbkd,csd->lbkcs", text, video).masked_fill(padded, -1e4)
     expected = logits.flatten(3).logsumexp(dim=3)
     assert_close(found, expected)
     weights = torch.randn(2, 2, 4)

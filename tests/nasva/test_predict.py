@@ -53,9 +53,8 @@ def test_a_step_that_is_said_but_not_shown_says_so():
 def test_without_calibration_no_step_counts_as_seen_and_a_doubt_says_so():
     placing = place_steps(steps(), fit())
     assert not placing.calibrated
-    assert [(step.status, step.basis, step.doubt) for step in placing.steps] == [
-        ("placed", None, NOT_CALIBRATED)
-    ] * 2
+    for step in placing.steps:
+        assert (step.status, step.basis, step.doubt) == ("placed", None, NOT_CALIBRATED)
     assert placing.steps[0].at == 12.5
 
 

@@ -28,9 +28,8 @@ def peaks(*seconds, height=0.5, length=10):
 def test_the_best_second_starts_a_label_or_is_its_middle():
     at_start = RefineSettings(position="start", seconds=4.0)
     assert place_label(ROW, 1.0, at_start) == Span(3.0, 7.0)
-    assert place_label(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(
-        1.5, 5.5
-    )
+    centered = at_start.model_copy(update={"position": "center"})
+    assert place_label(ROW, 1.0, centered) == Span(1.5, 5.5)
     assert place_label(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
 
 
@@ -68,9 +67,7 @@ def test_teachers_are_averaged_and_may_have_to_agree():
 
 def test_a_threshold_that_keeps_nothing_is_an_error_that_says_so():
     high = RefineSettings(threshold=0.8, threshold_kind="cosine")
-    with pytest.raises(
-        ShapeError, match=r"0 of 2 texts keep a label.*refine.threshold_kind=quantile"
-    ):
+    with pytest.raises(ShapeError, match=r"0 of 2 texts keep a label.*threshold_kind=quantile"):
         relabel([[peaks(1, 2)]], [1.0], high)
     with pytest.raises(ShapeError, match="0 of 0 texts"):
         relabel([[]], [], RefineSettings())
@@ -86,17 +83,14 @@ def test_a_threshold_that_keeps_hardly_anything_warns(caplog):
 
 
 def test_a_video_without_texts_has_no_labels():
-    assert relabel([[np.zeros((0, 5), np.float32), peaks(1)]], [1.0, 1.0]) == (
-        (),
-        (Span(0.0, 5.5),),
-    )
+    labels = relabel([[np.zeros((0, 5), np.float32), peaks(1)]], [1.0, 1.0])
+    assert labels == ((), (Span(0.0, 5.5),))
 
 
 def test_likeness_is_the_cosine_and_0_of_nothing():
     video = np.array([[2.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=np.float32)
-    np.testing.assert_allclose(
-        cosine_matrix(np.array([[5.0, 0.0]], np.float32), video), [[1.0, 0.6, 0.0]], atol=1e-6
-    )
+    found = cosine_matrix(np.array([[5.0, 0.0]], np.float32), video)
+    np.testing.assert_allclose(found, [[1.0, 0.6, 0.0]], atol=1e-6)
 
 
 BEFORE = ((Span(0.0, 4.0), None, Span(10.0, 14.0)),)

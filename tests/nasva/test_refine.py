@@ -70,9 +70,8 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
     assert len(refined) == 11
     for record in refined:
         assert len(record.steps) == len(given[record.id].steps)  # nothing is dropped by default
-        assert all(
-            step.status == "seen" and 0 < step.spans[0].duration <= 8.0 for step in record.steps
-        )
+        assert {step.status for step in record.steps} == {"seen"}
+        assert all(0 < step.spans[0].duration <= 8.0 for step in record.steps)
         assert record.transcript == given[record.id].transcript
     assert read_aligner(out / "aligner.safetensors").settings.video_width == 128
     assert load_aligner(out / "aligner.safetensors").space.video == "world-usual"
@@ -90,21 +89,18 @@ def test_narrations_are_learnt_next_to_the_steps(dataset, tmp_path):
     with FeatureWriter(tmp_path / "said") as said:
         for sample in samples:
             lines = RowTexts(tuple(one.text for one in sample.record.transcript.sentences))
-            said.add(
-                sample.id, sample.vectors("narration"), rate=1.0, backbone="world", texts=lines
-            )
+            rows = sample.vectors("narration")
+            said.add(sample.id, rows, rate=1.0, backbone="world", texts=lines)
     records = str(dataset / "records.parquet")
-    sources = RefineSources(
-        records, dataset / "features", str(dataset / "steps"), records, str(tmp_path / "said")
-    )
+    vectors = (str(dataset / "steps"), records, str(tmp_path / "said"))
     steps = {}
+
+    def note(name, told):
+        steps[name] = told.step_count
+
     settings = load_settings(RefineRunSettings, None, [*SMALL, "rounds.rounds=0"])
-    refine_dataset(
-        sources,
-        tmp_path / "out",
-        settings,
-        lambda name, told: steps.update({name: told.step_count}),
-    )
+    sources = RefineSources(records, dataset / "features", *vectors)
+    refine_dataset(sources, tmp_path / "out", settings, note)
     assert steps == {"aligner": 2 * 3}  # 22 samples in batches of 8, 2 epochs
 
 
@@ -120,20 +116,11 @@ def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, 
     with FeatureWriter(tmp_path / "said") as said:
         vectors = np.ones((2, 5), dtype=np.float32)
         lines = RowTexts(("Chop.", "Boil."), (1.0, 4.0), (3.0, 6.0))
-        said.add(
-            next(iter(FeatureStore(dataset / "features"))),
-            vectors,
-            rate=1.0,
-            backbone="minilm",
-            texts=lines,
-        )
-    told = []
-    sources = RefineSources(
-        str(dataset / "records.parquet"),
-        dataset / "features",
-        str(dataset / "steps"),
-        str(tmp_path / "said"),
-    )
+        id = next(iter(FeatureStore(dataset / "features")))
+        said.add(id, vectors, rate=1.0, backbone="minilm", texts=lines)
+    told, records = [], str(dataset / "records.parquet")
+    texts = (str(dataset / "steps"), str(tmp_path / "said"))
+    sources = RefineSources(records, dataset / "features", *texts)
     with pytest.raises(ShapeError, match="of 'minilm', 5 wide, the steps' of 'world', 128 wide"):
         refine_dataset(sources, tmp_path / "out", progress=lambda *given: told.append(given))
     assert told == []
@@ -142,16 +129,12 @@ def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, 
 def test_evaluation_videos_are_in_no_round(dataset, tmp_path):
     barred = sorted(FeatureStore(dataset / "features"))[:2]
     (tmp_path / "excluded.txt").write_text("".join(f"{id}\tht-step\n" for id in barred))
-    done = CliRunner().invoke(
-        main, command(dataset, tmp_path / "out", "--exclude", str(tmp_path / "excluded.txt"))
-    )
+    exclude, out = ("--exclude", str(tmp_path / "excluded.txt")), tmp_path / "out"
+    done = CliRunner().invoke(main, command(dataset, out, *exclude))
     assert done.exit_code == 0, done.stderr
-    assert not {
-        record.video.id for record in read_parquet(tmp_path / "out" / "refined.parquet")
-    } & set(barred)
-    told = [
-        json.loads(line) for line in (tmp_path / "out" / "omitted.jsonl").read_text().splitlines()
-    ]
+    refined = {record.video.id for record in read_parquet(out / "refined.parquet")}
+    assert refined.isdisjoint(barred)
+    told = [json.loads(line) for line in (out / "omitted.jsonl").read_text().splitlines()]
     assert {one["video"] for one in told if one["reason"] == "it is excluded"} == set(barred)
 
 
@@ -169,11 +152,8 @@ def test_steps_are_linked_to_the_narration_by_the_text_encoder_that_is_named(mon
         """Return an encoder: one direction per last word, of length 3 but for MiniLM."""
         loaded.append(name)
         words = ["onion", "rice"]
-        length = 1.0 if name == "minilm" else 3.0
-        return lambda texts: (
-            np.eye(2, dtype=np.float32)[[words.index(text.split()[-1]) for text in texts]]
-            * np.float32(length)
-        )
+        rows = np.eye(2, dtype=np.float32) * np.float32(1.0 if name == "minilm" else 3.0)
+        return lambda texts: rows[[words.index(text.split()[-1]) for text in texts]]
 
     monkeypatch.setattr(refine, "load_text_encoder", load)
     steps = (Step(id="0", text="boil rice"), Step(id="1", text="chop the onion"))

@@ -35,11 +35,9 @@ TABLE_9 = (
 
 def test_the_rounds_of_table_9_can_be_typed():
     typed = rounds(*TABLE_9)
-    assert [labelling(typed.get_round_settings(number)) for number in (1, 2, 3)] == [
-        (0.8, "start", 8.0),
-        (0.7, "center", None),
-        (0.8, "center", None),
-    ]
+    first, second, third = (labelling(typed.get_round_settings(n)) for n in (1, 2, 3))
+    assert (first, second) == ((0.8, "start", 8.0), (0.7, "center", None))
+    assert third == (0.8, "center", None)
 
 
 def test_rounds_of_a_settings_file_are_those_of_the_options(tmp_path):
@@ -56,9 +54,8 @@ def test_what_is_written_down_is_read_back():
     settings = load_settings(RefineRunSettings, None, TABLE_9, preset=PAPER)
     written = settings.model_dump(mode="json")
     assert written["rounds"]["by_round"]["3"] == {"position": "center", "seconds": None}
-    assert validate(RefineRunSettings, written).rounds.get_round_settings(
-        3
-    ) == settings.rounds.get_round_settings(3)
+    again = validate(RefineRunSettings, written).rounds
+    assert again.get_round_settings(3) == settings.rounds.get_round_settings(3)
     assert "by_round" not in RefineRunSettings().model_dump()["rounds"]
 
 

@@ -7,14 +7,13 @@ from stepline.models.nasva.fit_calibration import (
     choose_other_videos,
     find_least_similar,
 )
-from stepline.records import Matrix
 
 EYE = np.eye(6, dtype=np.float32)
 VIDEOS = [EYE[[0, 1]], EYE[[0, 2]], EYE[[3, 4]], EYE[[3, 5]], EYE[[1, 2]]]
 TASKS = ["tea", "tea", "soup", "soup", "tea"]
 
 
-def read(index: int) -> Matrix:
+def read(index):
     return VIDEOS[index]
 
 

@@ -25,11 +25,8 @@ def write_stores(folder, videos=8, seed=0, texts=4):
             starts = [4.0 * k + (kind == "step") for k in range(texts)]
             for start, vector in zip(starts, vectors, strict=True):
                 video[int(start) : int(start) + 3] += 1.5 * vector
-            lines = RowTexts(
-                tuple(f"{kind} {k}" for k in range(texts)),
-                tuple(starts),
-                tuple(s + 3.0 for s in starts),
-            )
+            names = tuple(f"{kind} {k}" for k in range(texts))
+            lines = RowTexts(names, tuple(starts), tuple(start + 3.0 for start in starts))
             kinds[kind].add(f"v{number}", vectors, rate=1.0, backbone="drawn", texts=lines)
         kinds["video"].add(f"v{number}", video, rate=1.0, backbone="drawn")
     for writer in kinds.values():
@@ -44,14 +41,5 @@ def command(stores, out, *settings, kinds=("narrations", "steps"), options=()):
     ]
     chosen = [f"model.{each}" for each in SMALL] + [f"train.{each}" for each in settings]
     sets = [part for each in (*chosen, "train.device=cpu") for part in ("--set", each)]
-    return [
-        "train",
-        "nasva",
-        "--features",
-        str(stores / "video"),
-        *sources,
-        "--out",
-        str(out),
-        *sets,
-        *options,
-    ]
+    features = ["--features", str(stores / "video")]
+    return ["train", "nasva", *features, *sources, "--out", str(out), *sets, *options]

@@ -1,5 +1,5 @@
 import pytest
-from output_samples import hostile_record, make_alignment, picture_of, sample_record
+from output_samples import hostile_record, make_alignment, sample_keyframes, sample_record
 
 
 @pytest.fixture
@@ -14,11 +14,7 @@ def alignment(record):
 
 @pytest.fixture
 def keyframes(record):
-    return {
-        step.id: picture_of(number)
-        for number, step in enumerate(record.steps, start=1)
-        if step.spans
-    }
+    return sample_keyframes(record)
 
 
 @pytest.fixture

@@ -34,41 +34,20 @@ SPOKEN = (
     (61.6, 66.2, "Thanks for watching, and don't forget to subscribe."),
 )
 
-# text, spans, said, status, score, sources
+# text, spans, said, score, sources
 STEPS = (
-    ("bring a cup of water to the boil", ((6.0, 10.0),), (5.6, 8.4), "seen", 0.91, (1,)),
-    ("stir in the sugar until it dissolves", ((10.0, 15.0),), (8.4, 11.9), "seen", 0.88, (1,)),
-    ("set the syrup aside to cool", ((15.0, 18.0),), (12.3, 16.0), "seen", 0.63, (2,)),
-    ("cut the lemons in half", ((19.0, 23.0), (52.0, 54.0)), (17.1, 21.8), "seen", 0.94, (3,)),
-    ("squeeze out the juice", ((23.0, 30.0),), (22.0, 26.4), "seen", 0.97, (3, 4)),
-    (
-        "tear up the mint and bruise it with a spoon",
-        ((32.0, 38.0),),
-        (31.0, 36.5),
-        "seen",
-        0.9,
-        (6,),
-    ),
-    (
-        "pour the juice and the syrup over the mint",
-        ((38.0, 43.0),),
-        (37.2, 41.6),
-        "seen",
-        0.86,
-        (7,),
-    ),
-    ("strain the lemonade", ((54.0, 57.5),), (42.0, 45.1), "seen", 0.58, (8,)),
-    ("top it up with cold water", ((46.0, 52.0),), (46.3, 50.8), "seen", 0.82, (9,)),
-    ("chill the lemonade in the fridge for an hour", (), (51.5, 55.9), "said_only", 0.12, (10,)),
-    (
-        "fill a tall glass with ice and pour it in",
-        ((57.5, 64.0),),
-        (56.4, 61.0),
-        "seen",
-        0.93,
-        (11,),
-    ),
-    ("garnish with a slice of lemon", (), None, "not_found", 0.04, ()),
+    ("bring a cup of water to the boil", ((6.0, 10.0),), (5.6, 8.4), 0.91, (1,)),
+    ("stir in the sugar until it dissolves", ((10.0, 15.0),), (8.4, 11.9), 0.88, (1,)),
+    ("set the syrup aside to cool", ((15.0, 18.0),), (12.3, 16.0), 0.63, (2,)),
+    ("cut the lemons in half", ((19.0, 23.0), (52.0, 54.0)), (17.1, 21.8), 0.94, (3,)),
+    ("squeeze out the juice", ((23.0, 30.0),), (22.0, 26.4), 0.97, (3, 4)),
+    ("tear up the mint and bruise it with a spoon", ((32.0, 38.0),), (31.0, 36.5), 0.9, (6,)),
+    ("pour the juice and the syrup over the mint", ((38.0, 43.0),), (37.2, 41.6), 0.86, (7,)),
+    ("strain the lemonade", ((54.0, 57.5),), (42.0, 45.1), 0.58, (8,)),
+    ("top it up with cold water", ((46.0, 52.0),), (46.3, 50.8), 0.82, (9,)),
+    ("chill the lemonade in the fridge for an hour", (), (51.5, 55.9), 0.12, (10,)),
+    ("fill a tall glass with ice and pour it in", ((57.5, 64.0),), (56.4, 61.0), 0.93, (11,)),
+    ("garnish with a slice of lemon", (), None, 0.04, ()),
 )
 
 REFERENCE = (
@@ -112,50 +91,51 @@ def make_step(number, text, spans=(), said=None, status=None, score=None, source
     )
 
 
+def record_of(*steps, id="r", **video):
+    """A record of some steps; video: fields of its video."""
+    return Record(id=id, video=Video(id=id, **video), steps=steps)
+
+
+def sample_step(number, text, spans, said, score, sources):
+    status = "seen" if spans else "said_only" if said else "not_found"
+    return make_step(number, text, spans, said, status, score, sources)
+
+
 def sample_record():
     """A minute of lemonade: ten seen steps, one only said, one that is nowhere; four sentences
     that are no step."""
+    sentences = [Sentence(text=text, span=Span(a, b), confidence=0.9) for a, b, text in SPOKEN]
+    name, path = "mint-lemonade", "videos/mint-lemonade.mp4"
+    music = "a stock phrase over music, 66.2-66.9 s"
+    channel = "it speaks to the viewer about the channel"
+    asr, vision = {"beam": 5, "model": "tiny.en"}, {"rate": 1.0, "size": None}
+    curve = {"curve": "whenact", "weight": 0.42}
     return Record(
-        id="mint-lemonade",
-        video=Video(
-            id="mint-lemonade",
-            path="videos/mint-lemonade.mp4",
-            duration=67.0,
-            title="Iced mint lemonade",
-        ),
+        id=name,
+        video=Video(id=name, path=path, duration=67.0, title="Iced mint lemonade"),
         transcript=Transcript(
-            language="en",
-            recogniser="whisper-tiny.en",
-            sentences=tuple(
-                Sentence(text=text, span=Span(a, b), confidence=0.9) for a, b, text in SPOKEN
-            ),
+            language="en", recogniser="whisper-tiny.en", sentences=tuple(sentences)
         ),
-        steps=tuple(make_step(number, *row) for number, row in enumerate(STEPS, start=1)),
+        steps=tuple(sample_step(number, *row) for number, row in enumerate(STEPS, start=1)),
         reference=tuple(
             make_step(f"r{number}", text, (span,)) for number, (text, span) in enumerate(REFERENCE)
         ),
         dropped=(
-            Rejected(
-                what="sentence",
-                text="Thank you. Thank you.",
-                reason="a stock phrase over music, 66.2-66.9 s",
-            ),
-            Rejected(
-                what="step", text="subscribe", reason="it speaks to the viewer about the channel"
-            ),
+            Rejected(what="sentence", text="Thank you. Thank you.", reason=music),
+            Rejected(what="step", text="subscribe", reason=channel),
         ),
         warnings=("the file's header claims 71.0 s, but its data ends at 67.0 s",),
-        settings={
-            "asr": {"beam": 5, "model": "tiny.en"},
-            "vision": {"rate": 1.0, "size": None},
-            "formats": ["html"],
-        },
-        models={
-            "asr": "whisper-tiny.en",
-            "vision": "conse",
-            "grounding": {"curve": "whenact", "weight": 0.42},
-        },
+        settings={"asr": asr, "vision": vision, "formats": ["html"]},
+        models={"asr": "whisper-tiny.en", "vision": "conse", "grounding": curve},
     )
+
+
+def sample_keyframes(record):
+    return {
+        step.id: picture_of(number)
+        for number, step in enumerate(record.steps, start=1)
+        if step.spans
+    }
 
 
 def make_alignment(record, rate=1.0):

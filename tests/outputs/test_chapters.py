@@ -1,19 +1,19 @@
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from output_samples import make_step
+from output_samples import make_step, record_of
 
 from stepline.outputs import chapters, plan_chapters
-from stepline.records import Record, Video
 
 
 def steps_at(*starts, duration=None, text="step"):
-    rows = tuple(
+    rows = (
         make_step(i, f"{text} {i}", ((s, s + 1.0),), status="placed")
         for i, s in enumerate(starts, start=1)
     )
-    return Record(id="r", video=Video(id="r", duration=duration), steps=rows)
+    return record_of(*rows, duration=duration)
 
 
 def read_chapters(text):
@@ -29,46 +29,37 @@ def read_chapters(text):
     return rows
 
 
-def test_an_intro_stands_before_a_first_step_that_starts_after_ten_seconds():
-    assert (
-        chapters(steps_at(12.7, 30.0, 45.0, duration=60.0))
-        == "0:00 Intro\n0:12 Step 1\n0:30 Step 2\n0:45 Step 3\n"
-    )
+@pytest.mark.parametrize(
+    ("starts", "duration", "expected"),
+    [
+        # an intro comes before a first step that starts at ten seconds
+        ((10.7, 30.0, 45.0), 60.0, "0:00 Intro\n0:10 Step 1\n0:30 Step 2\n0:45 Step 3\n"),
+        ((9.9, 20.0, 31.0), 60.0, "0:00 Step 1\n0:20 Step 2\n0:31 Step 3\n"),
+        # steps too close to the one before or to the end join it
+        (
+            (0.0, 4.0, 12.0, 25.0, 52.0),
+            60.0,
+            "0:00 Step 1; Step 2\n0:12 Step 3\n0:25 Step 4; Step 5\n",
+        ),
+        ((0.0, 600.0, 3723.0), 4000.0, "0:00 Step 1\n10:00 Step 2\n1:02:03 Step 3\n"),
+        ((0.0, 10.0, 20.0), 29.0, None),
+    ],
+)
+def test_chapters_begin_at_zero_and_last_ten_seconds(starts, duration, expected):
+    assert chapters(steps_at(*starts, duration=duration)) == expected
 
 
-def test_a_first_step_within_ten_seconds_begins_at_zero():
-    assert (
-        chapters(steps_at(9.9, 20.0, 31.0, duration=60.0))
-        == "0:00 Step 1\n0:20 Step 2\n0:31 Step 3\n"
-    )
-
-
-def test_steps_too_close_to_the_one_before_or_to_the_end_join_it():
-    found = chapters(steps_at(0.0, 4.0, 12.0, 25.0, 52.0, duration=60.0))
-    assert found == "0:00 Step 1; step 2\n0:12 Step 3\n0:25 Step 4; step 5\n".replace("; s", "; S")
-
-
-def test_hours_are_written_when_they_are_needed():
-    assert (
-        chapters(steps_at(0.0, 600.0, 3723.0, duration=4000.0)).splitlines()[-1] == "1:02:03 Step 3"
-    )
-
-
-def test_a_short_video_has_none_and_the_reason_is_given():
-    assert chapters(steps_at(0.0, 10.0, 20.0, duration=29.0)) is None
-    assert (
-        plan_chapters(steps_at(0.0, duration=29.0)).reason
-        == "29 s of video; 3 chapters of 10 s need 30 s"
-    )
-    assert (
-        plan_chapters(steps_at(0.0, 15.0, duration=60.0)).reason
-        == "only 2 chapters of at least 10 s; 3 are needed"
-    )
-    assert (
-        plan_chapters(steps_at(0.0, duration=60.0)).reason
-        == "only 1 chapter of at least 10 s; 3 are needed"
-    )
-    assert plan_chapters(steps_at(duration=60.0)).chapters == ()
+@pytest.mark.parametrize(
+    ("starts", "duration", "reason"),
+    [
+        ((0.0,), 29.0, "29 s of video; 3 chapters of 10 s need 30 s"),
+        ((0.0, 15.0), 60.0, "only 2 chapters of at least 10 s; 3 are needed"),
+        ((0.0,), 60.0, "only 1 chapter of at least 10 s; 3 are needed"),
+    ],
+)
+def test_a_short_video_has_none_and_the_reason_is_given(starts, duration, reason):
+    assert plan_chapters(steps_at(*starts, duration=duration)).reason == reason
+    assert plan_chapters(steps_at(duration=duration)).chapters == ()
 
 
 def test_only_steps_that_are_shown_become_chapters(record):
@@ -84,9 +75,8 @@ def test_angle_brackets_and_newlines_never_reach_the_description():
 
 
 def test_many_long_titles_fit_into_a_description():
-    found = chapters(
-        steps_at(*(float(12 * i) for i in range(200)), duration=2500.0, text="word " * 60)
-    )
+    starts = [float(12 * i) for i in range(200)]
+    found = chapters(steps_at(*starts, duration=2500.0, text="word " * 60))
     assert len(found) <= 5000
     assert len(found.splitlines()) == 200
 
@@ -108,19 +98,14 @@ def test_a_long_step_is_cut_in_its_title_with_an_ellipsis():
     texts = (
         "lower the bar down until it comes into contact with your chest above your sternum",
         "keep the arms straight",
-        "hold them",
+        *("hold them",) * 2,
         "supercalifragilisticexpialidocious " * 3,
     )
-    starts = (0.0, 12.0, 14.0, 30.0)
-    steps = tuple(
-        make_step(k, text, ((start, start + 1),), status="placed")
-        for k, (text, start) in enumerate(zip(texts, starts, strict=True))
-    )
-    found = read_chapters(chapters(Record(id="r", video=Video(id="r", duration=60.0), steps=steps)))
-    assert [title for _, title in found[:2]] == [
-        "Lower the bar down until it comes into…",
-        "Keep the arms straight; Hold them",
-    ]
+    steps = steps_at(0.0, 12.0, 14.0, 16.0, 30.0, duration=60.0).steps
+    told = [step.model_copy(update={"text": text}) for step, text in zip(steps, texts, strict=True)]
+    found = read_chapters(chapters(record_of(*told, duration=60.0)))
+    assert found[0][1] == "Lower the bar down until it comes into…"
+    assert found[1][1] == "Keep the arms straight; Hold them"
     assert len(found[2][1]) <= 44
 
 

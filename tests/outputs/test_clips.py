@@ -29,16 +29,16 @@ def test_every_shown_step_is_cut_into_a_file_named_by_its_place_and_words(tmp_pa
     assert sorted(clips) == sorted(path for path in tmp_path.rglob("*") if path.is_file())
 
 
+CUT = "pour-in-the-eggs-when-the-butter"
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
         # the 40th character is within "minute", which is left out
-        (
-            "Pour in the eggs when the butter melts minute by minute",
-            "pour-in-the-eggs-when-the-butter-melts",
-        ),
-        ("Pour in the eggs when the butter melts it up", "pour-in-the-eggs-when-the-butter-melts"),
-        ("Pour in the eggs when the butter has set up", "pour-in-the-eggs-when-the-butter-has-set"),
+        ("Pour in the eggs when the butter melts minute by minute", f"{CUT}-melts"),
+        ("Pour in the eggs when the butter melts it up", f"{CUT}-melts"),
+        ("Pour in the eggs when the butter has set up", f"{CUT}-has-set"),
         ("x" * 50, "x" * 40),
     ],
 )

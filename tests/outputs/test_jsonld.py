@@ -6,19 +6,13 @@ from stepline.records import Record, Video
 
 def test_a_shown_step_has_a_clip_with_its_seconds(record):
     tree = json.loads(jsonld(record))
-    assert (tree["@type"], tree["name"], tree["inLanguage"]) == (
-        "HowTo",
-        "Iced mint lemonade",
-        "en",
-    )
+    assert (tree["@type"], tree["inLanguage"]) == ("HowTo", "en")
+    assert tree["name"] == "Iced mint lemonade"
     assert tree["video"]["duration"] == "PT67S"
     clips = {clip["@id"]: clip for clip in tree["video"]["hasPart"]}
     first = tree["step"][0]
-    assert (first["@type"], first["position"], first["text"]) == (
-        "HowToStep",
-        1,
-        "Bring a cup of water to the boil",
-    )
+    assert (first["@type"], first["position"]) == ("HowToStep", 1)
+    assert first["text"] == "Bring a cup of water to the boil"
     clip = clips[first["video"]["@id"]]
     assert (clip["@type"], clip["startOffset"], clip["endOffset"]) == ("Clip", 6.0, 10.0)
 
@@ -33,10 +27,6 @@ def test_nothing_in_it_can_end_a_script_element(hostile):
     text = jsonld(hostile)
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text)["step"][2]["text"] == "</script><script>alert(3)</script>"
-
-
-def test_no_path_of_this_machine_is_in_it(record):
-    assert "videos/" not in jsonld(record)
 
 
 def test_a_record_without_anything_is_still_a_howto():

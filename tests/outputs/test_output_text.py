@@ -51,16 +51,8 @@ NETWORK = {"describer": {"network": "0" * 64, "speech": False}}
 
 
 def record(models, *, said=None, captions=(), sentences=(), steps=1):
-    told = Step(
-        id="1",
-        text="fry the bacon",
-        status="seen",
-        basis="network",
-        spans=(Span(2.0, 8.0),),
-        at=5.0,
-        score=0.31,
-        said=said,
-    )
+    times = {"spans": (Span(2.0, 8.0),), "at": 5.0, "said": said}
+    told = Step(id="1", text="fry the bacon", status="seen", basis="network", score=0.31, **times)
     heard = tuple(Sentence(text=text, span=Span(1.0, 2.0)) for text in sentences)
     return Record(
         id="v",

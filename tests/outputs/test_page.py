@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from output_samples import HOSTILE, make_alignment, make_step
+from output_samples import HOSTILE, make_alignment, make_step, record_of
 
 from stepline.outputs import page
 from stepline.outputs.page.timeline import (
@@ -81,29 +81,14 @@ def test_every_step_is_listed_with_its_words_times_and_status(record):
 
 def test_a_click_goes_to_where_it_is_shown_else_to_where_it_is_said_else_nowhere(record):
     buttons = read_page(page(record)).all("button", "go")
-    assert [button.get("data-seek") for button in buttons[7:]] == [
-        "54.0",
-        "46.0",
-        "51.5",
-        "57.5",
-        None,
-    ]
+    seconds = [button.get("data-seek") for button in buttons[7:]]
+    assert seconds == ["54.0", "46.0", "51.5", "57.5", None]
 
 
 def test_sentences_say_whether_they_are_shown_by_the_steps_that_cite_them(record):
     marks = [sentence["mark"] for sentence in page_view(record, None, {})["sentences"]]
-    assert marks == [
-        "none",
-        "seen",
-        "seen",
-        "seen",
-        "seen",
-        "none",
-        *["seen"] * 4,
-        "said_only",
-        "seen",
-        "none",
-    ]
+    expected = ["none", *["seen"] * 4, "none", *["seen"] * 4, "said_only", "seen", "none"]
+    assert marks == expected
 
 
 def test_a_sentence_is_marked_as_the_most_certain_of_its_steps():
@@ -121,29 +106,18 @@ def test_a_sentence_is_marked_as_the_most_certain_of_its_steps():
 
 
 def test_a_step_shown_far_from_its_words_says_so(record):
-    drifts = {
-        step["number"]: step["drift"]
-        for step in page_view(record, None, {})["steps"]
-        if step["drift"]
-    }
+    steps = page_view(record, None, {})["steps"]
+    drifts = {step["number"]: step["drift"] for step in steps if step["drift"]}
     assert drifts == {8: "12 s after its words"}  # 55.75 - 43.55 = 12.2
 
 
 def test_a_step_in_the_very_seconds_of_another_says_so():
     spans = ((1.0, 4.0), (1.0, 4.0), (2.0, 4.0))
     rows = tuple(make_step(number, "cut", (span,)) for number, span in enumerate(spans, start=1))
-    rows += (
-        make_step(4, "fold", (), (1.0, 4.0), "said_only"),
-        make_step(5, "fold", (), (1.0, 4.0), "said_only"),
-    )
-    record = Record(id="r", video=Video(id="r"), steps=rows)
-    assert [step["together"] for step in page_view(record, None, {})["steps"]] == [
-        None,
-        1,
-        None,
-        None,
-        None,
-    ]
+    rows += tuple(make_step(number, "fold", (), (1.0, 4.0), "said_only") for number in (4, 5))
+    record = record_of(*rows)
+    together = [step["together"] for step in page_view(record, None, {})["steps"]]
+    assert together == [None, 1, None, None, None]
     (note,) = read_page(page(record)).all("p", "notes")
     assert " ".join(note["text"].split()) == "together with step 1"
 
@@ -153,9 +127,9 @@ def test_a_little_confidence_is_not_called_none():
         make_step(n, "cut", ((1.0, 4.0),), status="seen", score=score)
         for n, score in enumerate((0.0031, 0.0, 0.0068, 1.0))
     )
-    shown = page_view(Record(id="r", video=Video(id="r"), steps=rows), None, {})
+    shown = page_view(record_of(*rows), None, {})
     assert [step["percent_text"] for step in shown["steps"]] == ["<1", "0", "1", "100"]
-    assert "&lt;1 %" in page(Record(id="r", video=Video(id="r"), steps=rows))
+    assert "&lt;1 %" in page(record_of(*rows))
 
 
 def test_what_the_picture_says_of_a_step_is_next_to_it(record):
@@ -175,15 +149,11 @@ def test_a_page_without_steps_points_only_at_what_it_has(record):
         told["text"]
         == "No step was found in this video. What was left out, and why, is listed below."
     )
-    elements = read_page(page(Record(id="r", video=Video(id="r"))))
+    elements = read_page(page(record_of()))
     (told,) = elements.all("p", "empty")
     assert told["text"] == "No step was found in this video. No speech was recognised in it."
-    for shown in (
-        page(record),
-        page(record.model_copy(update={"steps": ()})),
-        page(Record(id="r", video=Video(id="r"))),
-    ):
-        found = read_page(shown).found
+    for shown in (record, record.model_copy(update={"steps": ()}), record_of()):
+        found = read_page(page(shown)).found
         links = {e["href"][1:] for e in found if e.get("href", "").startswith("#")} - {"t=0"}
         assert links <= {e["id"] for e in found if "id" in e}
 
@@ -201,13 +171,8 @@ def test_badges_can_be_read(record, scheme):
     colours = dict(
         re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", style["text"].split(":root {")[1 + scheme])
     )
-    pairs = (
-        ("shown", "shown-soft"),
-        ("shown", "none-soft"),
-        ("said", "said-soft"),
-        ("none", "none-soft"),
-    )
-    for ink, paper in pairs:
+    pairs = "shown shown-soft", "shown none-soft", "said said-soft", "none none-soft"
+    for ink, paper in map(str.split, pairs):
         dark, light = sorted((luminance(colours[ink]), luminance(colours[paper])))
         assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)
 
@@ -250,12 +215,8 @@ def test_hostile_text_adds_no_element_and_is_shown_as_it_is(hostile):
     assert [step["text"] for step in elements.all("bdi", "text")] == [
         sentence_case(one_line(text)) for text in HOSTILE
     ]
-    assert not any(
-        name.startswith("on")
-        for element in elements.found
-        for name in element
-        if element["tag"] != "html"
-    )
+    attributes = {name for e in elements.found if e["tag"] != "html" for name in e}
+    assert not any(name.startswith("on") for name in attributes)
 
 
 def test_a_path_can_never_be_read_as_another_scheme_or_host():
@@ -267,7 +228,7 @@ def test_a_path_can_never_be_read_as_another_scheme_or_host():
 
 
 def test_an_empty_record_has_a_page_without_player_or_picture():
-    elements = read_page(page(Record(id="r", video=Video(id="r"))))
+    elements = read_page(page(record_of()))
     assert "No step was found" in elements.all("section", "steps")[0]["text"]
     assert elements.all("video") == elements.all("image") == []
 
@@ -283,34 +244,21 @@ def test_captions_are_next_to_what_is_said_only_where_there_are_some(record):
     told = record.model_copy(
         update={"captions": (make_step(1, "pour <the> juice", ((37.0, 44.0),)),)}
     )
-    assert [row["name"] for row in timeline(told, 67.0)["rows"]] == [
-        "Said",
-        "Steps",
-        "Described",
-        "Reference",
-    ]
+    names = [row["name"] for row in timeline(told, 67.0)["rows"]]
+    assert names == ["Said", "Steps", "Described", "Reference"]
     assert "Pour &lt;the&gt; juice" in page(told)
     assert "Described from the picture" not in page(record)
 
 
 def test_bars_lie_where_their_seconds_are():
-    record = Record(
-        id="r",
-        video=Video(id="r"),
-        steps=(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "placed"),),
-    )
+    record = record_of(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "placed"))
     (row,) = timeline(record, 40.0)["rows"]
     assert tuple(row["bars"][0][key] for key in ("x", "width", "seek")) == (25.0, 12.5, 10.0)
 
 
 def test_bars_that_overlap_get_lanes_of_their_own():
-    assert assign_lanes([Span(0, 4), Span(1, 3), Span(2, 6), Span(4, 5), Span(4.5, 7)]) == [
-        0,
-        1,
-        2,
-        0,
-        1,
-    ]
+    spans = [Span(0, 4), Span(1, 3), Span(2, 6), Span(4, 5), Span(4.5, 7)]
+    assert assign_lanes(spans) == [0, 1, 2, 0, 1]
     assert max(assign_lanes([Span(0, 10)] * 20)) == 5
 
 
@@ -353,14 +301,8 @@ def test_long_alignments_are_pooled_by_their_maximum():
 
 def test_settings_become_rows():
     tree = {"asr": {"beam": 5, "model": None}, "empty": {}, "none": [], "list": ["a", 1]}
-    rows = [
-        ("asr.beam", "5"),
-        ("asr.model", "not set"),
-        ("empty", "{}"),
-        ("none", "none"),
-        ("list", "a, 1"),
-    ]
-    assert flatten(tree) == rows
+    rows = {"asr.beam": "5", "asr.model": "not set", "empty": "{}", "none": "none", "list": "a, 1"}
+    assert flatten(tree) == [*rows.items()]
 
 
 def test_words_and_times_for_people():
@@ -372,9 +314,9 @@ def test_words_and_times_for_people():
 
 def test_a_bar_too_narrow_for_its_number_has_none():
     rows = (make_step(1, "cut", ((0.0, 20.0),)), make_step(2, "fold", ((50.0, 60.0),)))
-    (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 1000.0)["rows"]
+    (row,) = timeline(record_of(*rows), 1000.0)["rows"]
     assert [bar["label"] for bar in row["bars"]] == ["", ""]
-    (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 500.0)["rows"]
+    (row,) = timeline(record_of(*rows), 500.0)["rows"]
     assert [bar["label"] for bar in row["bars"]] == ["1", ""]  # 4 and 2 per cent
 
 

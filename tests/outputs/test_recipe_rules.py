@@ -191,13 +191,8 @@ def test_nothing_is_claimed_that_no_one_says(record):
     tree = json.loads(recipe_jsonld(record, RecordLinks(video="v.mp4")))
     unknown = {"author", "datePublished", "totalTime", "prepTime", "cookTime", "recipeYield"}
     assert not unknown & tree.keys()
-    assert faults(tree, level="required") == [
-        "Recipe.image",
-        "VideoObject.thumbnailUrl",
-        "VideoObject.uploadDate",
-        *["Clip.url"] * 10,
-        *["Clip.url"] * 10,
-    ]
+    lacking = ["Recipe.image", "VideoObject.thumbnailUrl", "VideoObject.uploadDate"]
+    assert faults(tree, level="required") == lacking + ["Clip.url"] * 20
 
 
 def test_a_recipe_without_a_picture_says_so_and_the_page_holds_a_howto(record, tmp_path, caplog):
@@ -214,14 +209,8 @@ def test_a_recipe_without_a_picture_says_so_and_the_page_holds_a_howto(record, t
 
 def test_a_whole_recipe_says_nothing(dish, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        write_outputs(
-            dish,
-            tmp_path,
-            keyframes={"1": picture_of(1)},
-            media=tmp_path / "v.mp4",
-            formats=["recipe"],
-            web=WebAddresses(BASE),
-        )
+        files = {"keyframes": {"1": picture_of(1)}, "media": tmp_path / "v.mp4"}
+        write_outputs(dish, tmp_path, formats=["recipe"], web=WebAddresses(BASE), **files)
     assert caplog.records == []
 
 
@@ -234,13 +223,9 @@ def test_other_addresses_are_another_output(dish, tmp_path):
     web = WebAddresses(BASE)
     write(web)
     assert missing_outputs(dish, tmp_path, formats, web) == []
-    assert missing_outputs(dish, tmp_path, formats, WebAddresses(f"{BASE}/2")) == [
-        "jsonld",
-        "recipe",
-        "labelstudio",
-        "html",
-    ]
-    assert missing_outputs(dish, tmp_path, formats) == ["jsonld", "recipe", "labelstudio", "html"]
+    changed = ["jsonld", "recipe", "labelstudio", "html"]
+    assert missing_outputs(dish, tmp_path, formats, WebAddresses(f"{BASE}/2")) == changed
+    assert missing_outputs(dish, tmp_path, formats) == changed
     write(None)
     assert missing_outputs(dish, tmp_path, formats) == []
     assert missing_outputs(dish, tmp_path, ["html"]) == []
@@ -286,4 +271,4 @@ def test_a_time_is_written_as_iso_8601(seconds, text):
 
 
 def test_a_file_without_a_base_holds_no_path(record):
-    assert "mp4" not in jsonld(record)
+    assert not re.search("mp4|videos/", jsonld(record))

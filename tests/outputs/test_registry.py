@@ -5,7 +5,7 @@ import av
 import docx
 import opentimelineio
 import pytest
-from output_samples import make_step, make_video, picture_of
+from output_samples import make_step, make_video, picture_of, record_of
 from PIL import Image
 from test_chapters import read_chapters
 from test_page import read_page
@@ -31,6 +31,11 @@ def read_times(text):
 def read_media_chapters(path, form=None):
     with av.open(str(path), format=form) as container:
         return [float(chapter["start"] * chapter["time_base"]) for chapter in container.chapters()]
+
+
+def picture_times(container):
+    times = [p.pts * p.time_base for p in container.demux(video=0) if p.pts is not None]
+    return sorted(round(float(time), 3) for time in times)
 
 
 def read_editor_markers(path):
@@ -79,8 +84,25 @@ def text_of(read):
     return lambda path: read(path.read_text(encoding="utf-8"))
 
 
+def step_starts(text):
+    return [step.spans[0].start for step in from_json(text).steps if step.spans]
+
+
 def cue_starts(text):
     return [start for _, start, _, line in read_cues(text) if not line.startswith("[said")]
+
+
+def chapter_starts(text):
+    return [start for start, _ in read_chapters(text)]
+
+
+def clip_starts(text):
+    return [clip["startOffset"] for clip in json.loads(text)["video"]["hasPart"]]
+
+
+def row_starts(text):
+    rows = read_page(text).all("li", "step")
+    return [float(row["data-start"]) for row in rows if "data-start" in row]
 
 
 # of each step, how many stretches of seconds fit it by .5 or more
@@ -89,40 +111,20 @@ SURE_RUNS = [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
 # One row an output that holds the steps of `record`: what reads it back, and the seconds that must
 # come out of it.
 READERS = {
-    "json": (
-        text_of(lambda text: [step.spans[0].start for step in from_json(text).steps if step.spans]),
-        STARTS,
-    ),
+    "json": (text_of(step_starts), STARTS),
     "vtt": (text_of(cue_starts), STARTS),
     "srt": (text_of(cue_starts), STARTS),
-    "chapters": (text_of(lambda text: [start for start, _ in read_chapters(text)]), CHAPTERS),
-    "jsonld": (
-        text_of(
-            lambda text: [clip["startOffset"] for clip in json.loads(text)["video"]["hasPart"]]
-        ),
-        STARTS,
-    ),
-    "html": (
-        text_of(
-            lambda text: [
-                float(s["data-start"])
-                for s in read_page(text).all("li", "step")
-                if "data-start" in s
-            ]
-        ),
-        STARTS,
-    ),
+    "chapters": (text_of(chapter_starts), CHAPTERS),
+    "jsonld": (text_of(clip_starts), STARTS),
+    "html": (text_of(row_starts), STARTS),
     "markdown": (read_markdown, WHOLE),
     "recipe": (read_recipe, STARTS),
     "docx": (read_docx, WHOLE),
     "otio": (read_editor_markers, STARTS),
     "alignment": (lambda path: sorted(map(len, read_alignment(path).spans(0.5))), SURE_RUNS),
-    # one has two
-    "labelstudio": (
-        read_regions,
-        [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 52.0, 54.0, 57.5],
-    ),
+    "labelstudio": (read_regions, sorted([*STARTS, 52.0])),  # one has two
 }
+
 FROM_VIDEO = ("mp4", "mkv")
 
 
@@ -164,20 +166,9 @@ def test_chapters_stand_in_a_copy_whose_streams_are_the_videos_own(form, film, t
     (path,) = write_outputs(record, tmp_path / "out", media=video, formats=[form])
     assert read_media_chapters(path) == [0.0, 1.0, 4.0]
     with av.open(str(path)) as copy, av.open(str(video)) as source:
-        assert [chapter["metadata"]["title"] for chapter in copy.chapters()] == [
-            "Intro",
-            "Cut",
-            "Fold = press",
-        ]
-        stamps = [
-            sorted(
-                round(float(p.pts * p.time_base), 3)
-                for p in container.demux(video=0)
-                if p.pts is not None
-            )
-            for container in (copy, source)
-        ]
-    assert stamps[0] == stamps[1]
+        titles = [chapter["metadata"]["title"] for chapter in copy.chapters()]
+        assert titles == ["Intro", "Cut", "Fold = press"]
+        assert picture_times(copy) == picture_times(source)
     (again,) = write_outputs(record, tmp_path / "again", media=video, formats=[form])
     assert again.read_bytes() == path.read_bytes()
 
@@ -204,14 +195,8 @@ def test_an_output_that_stands_is_known_and_one_of_another_record_is_not(
         record, video = film
     else:
         video = tmp_path / "v.mp4"
-    write_outputs(
-        record,
-        tmp_path,
-        alignment=alignment,
-        media=video,
-        keyframes={"1": picture_of(1)},
-        formats=[name, "json"],
-    )
+    extras = {"alignment": alignment, "keyframes": {"1": picture_of(1)}}
+    write_outputs(record, tmp_path, media=video, formats=[name, "json"], **extras)
     assert missing_outputs(record, tmp_path, [name]) == []
     other = record.model_copy(
         update={"steps": (record.steps[0], make_step(2, "bend", ((20.0, 40.0),)))}
@@ -226,12 +211,12 @@ def test_an_output_that_stands_is_known_and_one_of_another_record_is_not(
 
 @pytest.mark.parametrize(
     ("name", "cure"),
-    [
-        ("pdf", "print the page"),
-        ("edl", "otioconvert"),
-        ("gif", "--clips"),
-        ("ffmetadata", "mp4 or mkv"),
-    ],
+    {
+        "pdf": "print the page",
+        "edl": "otioconvert",
+        "gif": "--clips",
+        "ffmetadata": "mp4 or mkv",
+    }.items(),
 )
 def test_an_output_of_an_earlier_release_is_refused_with_its_cure(
     name, cure, record, stepline, tmp_path
@@ -295,11 +280,7 @@ def test_the_page_links_the_video_from_where_it_stands(record, tmp_path):
 
 def test_chapters_that_cannot_be_are_left_out_and_older_ones_removed(record, tmp_path):
     write_outputs(record, tmp_path, formats=["chapters"])
-    short = Record(
-        id=record.id,
-        video=Video(id="v", duration=20.0),
-        steps=(make_step(1, "cut", ((1.0, 2.0),)),),
-    )
+    short = record_of(make_step(1, "cut", ((1.0, 2.0),)), id=record.id, duration=20.0)
     assert write_outputs(short, tmp_path, formats=["chapters"]) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -324,15 +305,8 @@ def test_a_folder_that_is_a_file_is_an_error_in_one_line(record, tmp_path):
 
 
 def test_the_same_record_gives_the_same_bytes(record, alignment, keyframes, tmp_path):
+    extras = {"alignment": alignment, "keyframes": keyframes, "media": tmp_path / "v.mp4"}
     one, two = (
-        write_outputs(
-            record,
-            tmp_path / name,
-            alignment=alignment,
-            keyframes=keyframes,
-            media=tmp_path / "v.mp4",
-            formats=list(READERS),
-        )
-        for name in ("a", "b")
+        write_outputs(record, tmp_path / name, formats=list(READERS), **extras) for name in "ab"
     )
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]

@@ -5,12 +5,11 @@ import av
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from output_samples import make_step
+from output_samples import make_step, record_of
 
 from stepline.outputs import srt, webvtt
 from stepline.outputs.subtitles import WORD_JOINER, spoken_srt, spoken_vtt
 from stepline.outputs.text import one_line, sentence_case
-from stepline.records import Record, Video
 from stepline.speech import read_captions
 
 TIMES = re.compile(r"(\d\d+):(\d\d):(\d\d)[.,](\d{3}) --> (\d\d+):(\d\d):(\d\d)[.,](\d{3})")
@@ -32,9 +31,7 @@ def read_cues(text):
 
 
 def one(text, span=(1.0, 2.0)):
-    return Record(
-        id="r", video=Video(id="r"), steps=(make_step(1, text, (span,), status="placed"),)
-    )
+    return record_of(make_step(1, text, (span,), status="placed"))
 
 
 def test_one_cue_for_every_step_that_is_shown_or_said_in_the_order_of_time(record):
@@ -51,7 +48,7 @@ def test_a_cue_ends_where_a_later_one_begins():
         make_step(number, "stir", (span,), status="placed")
         for number, span in enumerate(spans, start=1)
     )
-    record = Record(id="r", video=Video(id="r"), steps=steps)
+    record = record_of(*steps)
     times = [(start, end) for _, start, end, _ in read_cues(srt(record))]
     assert times == [(4.224, 5.1), (5.1, 8.0), (5.1, 6.0), (8.0, 8.5)]
 
@@ -69,7 +66,7 @@ def test_srt_counts_its_cues_by_time(record):
 
 def test_candidates_of_a_step_that_is_not_shown_are_not_cued():
     step = make_step(1, "wait", ((3.0, 4.0),), (7.0, 8.0), "said_only")
-    record = Record(id="r", video=Video(id="r"), steps=(step,))
+    record = record_of(step)
     assert read_cues(webvtt(record)) == [("1", 7.0, 8.0, "[said only] Wait")]
 
 
@@ -80,10 +77,8 @@ def test_a_cue_past_an_hour_and_one_shorter_than_a_millisecond():
 
 def test_webvtt_escapes_what_a_player_would_read_as_markup_or_as_times():
     text = webvtt(one("a --> b & <i>c</i>\n\nNOTE d"))
-    assert (
-        text
-        == "WEBVTT\n\n1\n00:00:01.000 --> 00:00:02.000\nA --&gt; b &amp; &lt;i&gt;c&lt;/i&gt; NOTE d\n"
-    )
+    cue = "1\n00:00:01.000 --> 00:00:02.000\nA --&gt; b &amp; &lt;i&gt;c&lt;/i&gt; NOTE d\n"
+    assert text == f"WEBVTT\n\n{cue}"
 
 
 def test_srt_breaks_up_markup_without_changing_what_is_seen():
@@ -93,19 +88,16 @@ def test_srt_breaks_up_markup_without_changing_what_is_seen():
 
 
 def test_no_steps_give_an_empty_but_valid_file():
-    assert webvtt(Record(id="r", video=Video(id="r"))) == "WEBVTT\n"
-    assert srt(Record(id="r", video=Video(id="r"))) == ""
+    assert webvtt(record_of()) == "WEBVTT\n"
+    assert srt(record_of()) == ""
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=60))
 def test_any_text_reads_back_from_both_formats(text):
     said = sentence_case(one_line(text)) or "Step 1"
     ((_, start, end, line),) = read_cues(webvtt(one(text)))
-    assert (start, end, html.unescape(line)) == (
-        1.0,
-        2.0,
-        html.unescape(html.escape(said, quote=False)),
-    )
+    assert (start, end) == (1.0, 2.0)
+    assert html.unescape(line) == html.unescape(html.escape(said, quote=False))
     ((_, _, _, line),) = read_cues(srt(one(text)))
     assert line.replace(WORD_JOINER, "") == said.replace(WORD_JOINER, "")
 
@@ -116,7 +108,7 @@ def test_the_transcript_has_a_cue_for_every_sentence(record, write):
     assert [
         (start, end, html.unescape(line)) for _, start, end, line in read_cues(write(record))
     ] == said
-    assert read_cues(write(Record(id="r", video=Video(id="r")))) == []
+    assert read_cues(write(record_of())) == []
 
 
 @pytest.mark.parametrize("name", ["vtt", "srt"])

@@ -59,11 +59,8 @@ def test_the_terminal_marks_it_too(warned):
 
 def test_a_warning_is_a_tip_of_the_how_to(warned):
     steps = json.loads(OUTPUTS["jsonld"].write(warned, OutputExtras()))["step"]
-    assert [step.get("itemListElement", [{}])[0].get("@type") for step in steps] == [
-        None,
-        "HowToTip",
-        None,
-    ]
+    kinds = [step.get("itemListElement", [{}])[0].get("@type") for step in steps]
+    assert kinds == [None, "HowToTip", None]
 
 
 def test_the_json_holds_the_kind_and_an_older_record_without_one_says_do(warned):
@@ -74,35 +71,26 @@ def test_the_json_holds_the_kind_and_an_older_record_without_one_says_do(warned)
     assert [step.kind for step in from_json(json.dumps(tree)).steps] == ["do"] * 3
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "don't move the person unless necessary",
-        "do not use ice",
-        "Never lift with your back",
-        "avoid touching the wires",
-        "be careful not to burn the sugar",
-        "make sure you don't overmix",
-        "try not to tear it",
-        "don’t stir",
-    ],
-)
-def test_an_order_not_to_do_is_one_to_avoid(text):
-    assert instruction_kind(text) == "avoid"
+ORDERS = """\
+avoid: don't move the person unless necessary
+avoid: do not use ice
+avoid: Never lift with your back
+avoid: avoid touching the wires
+avoid: be careful not to burn the sugar
+avoid: make sure you don't overmix
+avoid: try not to tear it
+avoid: don’t stir
+do: don't forget to stir
+do: do the dishes
+do: notch the edge
+do: stir, but don't beat it
+do: never forget the salt""".splitlines()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "don't forget to stir",
-        "do the dishes",
-        "notch the edge",
-        "stir, but don't beat it",
-        "never forget the salt",
-    ],
-)
-def test_other_orders_are_to_be_done(text):
-    assert instruction_kind(text) == "do"
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_not_to_do_is_one_to_avoid(order):
+    kind, _, text = order.partition(": ")
+    assert instruction_kind(text) == kind
 
 
 def test_a_step_without_words_keeps_no_mark_alone():

@@ -83,17 +83,11 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
     )
     assert sum(1 for _ in reader)
     seconds = [start + second for second in (0.5, 4.5, 9.5)]
-    rows = tuple(
-        Step(
-            id=str(at),
-            text="cut",
-            spans=(Span(at - 0.5, at + 0.5),),
-            at=round(at, 6),
-            status="placed",
-        )
-        for at in seconds
-    )
-    record = Record(id="v", video=Video(id="v"), steps=rows)
+    rows = []
+    for at in seconds:
+        placed = {"spans": (Span(at - 0.5, at + 0.5),), "at": round(at, 6), "status": "placed"}
+        rows.append(Step(id=str(at), text="cut", **placed))
+    record = Record(id="v", video=Video(id="v"), steps=tuple(rows))
     decoded = extract_keyframes(record, small_video)
     reads = []
     monkeypatch.setattr(
@@ -122,10 +116,8 @@ def test_pictures_have_at_most_that_many_pixels_and_bytes(tmp_path, size, expect
         Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="placed")
         for n in range(2)
     )
-    for count, longest in (
-        (1, KEYFRAME_PIXELS),
-        (MIN_STEPS_FOR_SMALL_KEYFRAMES, SMALL_KEYFRAME_PIXELS),
-    ):
+    sizes = {1: KEYFRAME_PIXELS, MIN_STEPS_FOR_SMALL_KEYFRAMES: SMALL_KEYFRAME_PIXELS}
+    for count, longest in sizes.items():
         many = [
             row.model_copy(update={"id": f"{row.id} {n}"}) for n in range(count) for row in rows
         ]

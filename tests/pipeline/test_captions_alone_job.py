@@ -6,6 +6,7 @@ from small_video import CAPTIONS
 
 from stepline.grounding.correspondence import TALK_WARNING
 from stepline.outputs import USUAL
+from stepline.outputs.verdict import VERDICT_TEXTS
 from stepline.pipeline.sources import CAPTIONS_ALONE, find_inputs, find_videos
 from stepline.storage import read_record
 
@@ -50,6 +51,10 @@ def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
     assert not any(step.spans for step in record.steps)
     assert CAPTIONS_ALONE in record.warnings
     assert CAPTIONS_ALONE in result.stderr
+    # the warning names the verdict of the table, and no other
+    count = len(record.steps)
+    assert f"talk: {count} steps, {count} said only," in result.stdout
+    assert [text for text in VERDICT_TEXTS.values() if text in CAPTIONS_ALONE] == ["said only"]
     assert TALK_WARNING not in record.warnings
 
 

@@ -24,18 +24,14 @@ from stepline.records import FeatureSequence
 from stepline.storage import from_json, read_record
 
 WIDTH = 384  # of conse's features
+CAPTIONER = {"width": 16, "heads": 2, "text_layers": 1, "joint_layers": 1, "feed_forward": 32}
+SIZES = {"rows": 16, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 32, "queries": 5}
 SIZES = ModelSettings(
     features=WIDTH,
-    rows=16,
     attention=AttentionSettings(width=16, heads=2, levels=2, points=2),
-    encoder_layers=1,
-    decoder_layers=1,
-    feed_forward=32,
-    queries=5,
+    captioner=CaptionerSettings(longest=6, **CAPTIONER),
     most_steps=4,
-    captioner=CaptionerSettings(
-        width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=32, longest=6
-    ),
+    **SIZES,
 )
 
 
@@ -48,12 +44,8 @@ def network(tmp_path_factory):
     torch.manual_seed(0)
     words = train_vocabulary(["slice the lemons"], VocabularySettings(size=300))
     folder = tmp_path_factory.mktemp("network")
-    write_model(
-        ProcX(SIZES, len(words)),
-        words,
-        folder / "procx.safetensors",
-        TrainingFeatures("conse", unit=True),
-    )
+    network, path = ProcX(SIZES, len(words)), folder / "procx.safetensors"
+    write_model(network, words, path, TrainingFeatures("conse", unit=True))
     return folder
 
 
@@ -73,10 +65,8 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
     record = read_record(tmp_path / "silent.json")
     assert record.steps
     assert all(step.status == "seen" and step.spans[0].end <= 16.0 for step in record.steps)
-    assert record.models["describer"] == {
-        "network": sha256(network / "procx.safetensors"),
-        "speech": False,
-    }
+    digest = sha256(network / "procx.safetensors")
+    assert record.models["describer"] == {"network": digest, "speech": False}
     assert any("describes the steps from the pictures" in warning for warning in record.warnings)
     assert (tmp_path / "silent.html").is_file()  # every output takes it as it is
     assert "done before" in stepline(*job, "--describe", network).stderr
@@ -114,22 +104,15 @@ def test_the_network_is_part_of_what_decides_the_result(network, silent):
     ]["describer"]
     assert before == sha256(network / "procx.safetensors")
     settings = StepsSettings()
-    assert (
-        describe_inputs(Request(silent, "silent"), settings, load_networks(settings))["inputs"][
-            "describer"
-        ]
-        is None
-    )
+    told = describe_inputs(Request(silent, "silent"), settings, load_networks(settings))
+    assert told["inputs"]["describer"] is None
 
 
 def test_speech_goes_before_pictures_unless_both_are_asked_for(
     stepline, network, small_video, captions_file, tmp_path
 ):
-    job = (
-        "steps",
-        small_video,
-        *option_words(captions=captions_file, format="json", describe=network),
-    )
+    given = option_words(captions=captions_file, format="json", describe=network)
+    job = ("steps", small_video, *given)
     assert stepline(*job, "--out", tmp_path / "one").exit_code == 0
     spoken = read_record(tmp_path / "one" / "small.json")
     assert spoken.models["describer"] is None
@@ -207,10 +190,7 @@ def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one
         ("NaN", ("steps", nan, "--describe", network)),
         ("are 3 wide", ("steps", narrow, "--describe", network)),
         ("have no picture", ("steps", narrow, "--describe", network, "--clips")),
-        (
-            "--captions is for one video",
-            (*describe, network, sound, "--captions", tmp_path / "c.srt"),
-        ),
+        ("--captions is for one video", (*describe, network, sound, "--captions", "c.srt")),
         ("did you mean", (*describe, network, "--set", "procx.whem=alone")),
         ("procx.path is not set", ("steps", silent, "--set", "procx.when=alone")),
         ("needs pictures", ("steps", silent, "--describe", network, "--backbone", "none")),
@@ -251,9 +231,7 @@ def test_several_videos_share_one_network_which_is_read_and_hashed_once(
     options = ("--describe", network, "--format", "json", "--jobs", "1")
     made = stepline("steps", *videos, *options, "--out", tmp_path / "out")
     assert made.exit_code == 0, made.stderr
-    digests = [
-        read_record(tmp_path / "out" / f"{name}.json").settings["inputs"]["describer"]
-        for name in "ab"
-    ]
+    records = [read_record(tmp_path / "out" / f"{name}.json") for name in "ab"]
+    digests = [record.settings["inputs"]["describer"] for record in records]
     assert digests == [sha256(network / "procx.safetensors")] * 2
     assert len(loads) == 1

@@ -32,14 +32,8 @@ from stepline.storage import from_json, read_record
 from stepline.text import embed
 
 DEMO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
-SIZES = {
-    "width": 32,
-    "heads": 4,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "feed_forward": 64,
-    "projection": 16,
-}
+SIZES = {"video_width": 384, "text_width": 384, "width": 32, "heads": 4, "projection": 16}
+SIZES |= {"encoder_layers": 1, "decoder_layers": 1, "feed_forward": 64}
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +57,9 @@ def trained(truth, features, tmp_path_factory):
         [[any(second in span for span in step.spans) for second in middles] for step in truth]
     )
     samples = [Sample("demo", features.values, embed(texts), shown, ordered=True)]
-    network = train_aligner(
-        samples,
-        folder / "run",
-        model=AlignerNetworkSettings(video_width=384, text_width=384, dropout=0.0, **SIZES),
-        settings=TrainSettings(epochs=150, batch=1, learning_rate=3e-3, save_every=1000),
-    )
+    model = AlignerNetworkSettings(dropout=0.0, **SIZES)
+    settings = TrainSettings(epochs=150, batch=1, learning_rate=3e-3, save_every=1000)
+    network = train_aligner(samples, folder / "run", model=model, settings=settings)
     file = folder / "aligner.safetensors"
     write_aligner(network, file, FeatureSpace("conse", "minilm"))
     by_rise = LogisticRegression((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -5.0)
@@ -93,11 +84,8 @@ def hits(steps, truth):
 def test_the_main_job_uses_a_trained_network(
     stepline, trained, lines, truth, captions_file, tmp_path
 ):
-    job = (
-        "steps",
-        DEMO,
-        *option_words(out=tmp_path, format="json", texts=lines, captions=captions_file),
-    )
+    given = option_words(out=tmp_path, format="json", texts=lines, captions=captions_file)
+    job = ("steps", DEMO, *given)
     result = stepline(*job, "--aligner", trained)
     assert result.exit_code == 0, result.output
     record = read_record(tmp_path / "demo.json")
@@ -156,32 +144,15 @@ def test_lines_are_found_in_a_video(stepline, trained, small_video, lines):
 def test_a_network_of_other_features_is_refused_before_the_video_is_read(
     stepline, trained, small_video, tmp_path
 ):
-    network = Aligner(AlignerNetworkSettings(video_width=384, text_width=384, **SIZES))
+    network = Aligner(AlignerNetworkSettings(**SIZES))
+    raw = Aligner(AlignerNetworkSettings(feature_scale="none", **SIZES))
+    spaces = FeatureSpace("s3d", "s3d"), FeatureSpace("conse", "mpnet")
+    quick = FeatureSpace("conse", "minilm", 4.0)
     other = {
-        "s3d": (
-            network,
-            FeatureSpace("s3d", "s3d"),
-            "trained on features of 's3d', given are 'conse'",
-        ),
-        "mpnet": (
-            network,
-            FeatureSpace("conse", "mpnet"),
-            "trained on texts of 'mpnet', given are 'minilm'",
-        ),
-        "quick": (
-            network,
-            FeatureSpace("conse", "minilm", 4.0),
-            "trained at 4 rows per second, given are 1",
-        ),
-        "raw": (
-            Aligner(
-                AlignerNetworkSettings(
-                    video_width=384, text_width=384, feature_scale="none", **SIZES
-                )
-            ),
-            None,
-            "not on rows of length 1",
-        ),
+        "s3d": (network, spaces[0], "trained on features of 's3d', given are 'conse'"),
+        "mpnet": (network, spaces[1], "trained on texts of 'mpnet', given are 'minilm'"),
+        "quick": (network, quick, "trained at 4 rows per second, given are 1"),
+        "raw": (raw, None, "not on rows of length 1"),
     }
     for name, (model, space, reason) in other.items():
         write_aligner(model, tmp_path / f"{name}.safetensors", space)
@@ -236,11 +207,8 @@ def test_ready_vectors_stand_for_an_encoder(stepline, trained, features, lines, 
     torch.save(
         {"text": texts[1:], "features": torch.from_numpy(embed(texts[1:]))}, tmp_path / "some.pth"
     )
-    result = stepline(
-        "ground",
-        file,
-        *option_words(texts=lines, aligner=trained, text_features=tmp_path / "some.pth"),
-    )
+    given = option_words(texts=lines, aligner=trained, text_features=tmp_path / "some.pth")
+    result = stepline("ground", file, *given)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert f"no features for {texts[0]!r}" in result.stderr
 

@@ -33,14 +33,8 @@ def test_a_sentence_is_judged_as_the_steps_that_rest_on_it(
 ):
     given = [small_video, "--captions", captions_file]
     detector = [] if log_odds is None else [detector_of(tmp_path, log_odds)]
-    judged = stepline(
-        "judge",
-        *given,
-        "--out",
-        tmp_path / "judge",
-        "--json",
-        *(("--detector", *detector) if detector else ()),
-    )
+    judging = ("judge", *given, *(("--detector", *detector) if detector else ()))
+    judged = stepline(*judging, "--out", tmp_path / "judge", "--json")
     assert judged.exit_code == 0, judged.stderr
     settings = [part for path in detector for part in ("--set", f"judge.detector={path}")]
     found = stepline("steps", *given, "--out", tmp_path / "steps", *settings)
@@ -59,13 +53,7 @@ def test_a_sentence_is_judged_as_the_steps_that_rest_on_it(
     chat = [row for row in rows if not row["steps"]]
     assert {row["status"] for row in chat} <= {None if log_odds is None else status}
     assert all((row["shown"] is None) == (log_odds is None) for row in rows)
-    table = stepline(
-        "judge",
-        *given,
-        "--out",
-        tmp_path / "judge",
-        *(("--detector", *detector) if detector else ()),
-    )
+    table = stepline(*judging, "--out", tmp_path / "judge")
     assert {"placed": "?", "seen": "●", "said_only": "○"}[status] in table.stdout
 
 

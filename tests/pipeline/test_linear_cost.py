@@ -85,17 +85,14 @@ def test_captions_hours_past_the_end_are_not_read_for_steps(small_video, tmp_pat
 
     given = []
     write = understand.write_steps
-    monkeypatch.setattr(
-        understand,
-        "write_steps",
-        lambda transcript, *rest, **more: (
-            given.append(transcript) or write(transcript, *rest, **more)
-        ),
-    )
-    path, settings = (
-        tmp_path / "c.srt",
-        load_settings(StepsSettings, None, ["vision.backbone=none"]),
-    )
+
+    def noted(transcript, *rest, **more):
+        given.append(transcript)
+        return write(transcript, *rest, **more)
+
+    monkeypatch.setattr(understand, "write_steps", noted)
+    path = tmp_path / "c.srt"
+    settings = load_settings(StepsSettings, None, ["vision.backbone=none"])
     path.write_text(srt(1000, "Now stir the soup."))
     record = steps(small_video, captions=path, settings=settings)
     assert len(given[0].sentences) == 26  # those that begin within 16 + 60 seconds
@@ -131,11 +128,8 @@ def test_logarithms_and_products_give_the_same_shares(monkeypatch):
     products = fusion.probability_unclaimed(held, score)
     monkeypatch.setattr(fusion, "MIN_PRODUCT", 1.0)
     logarithms = fusion.probability_unclaimed(held, score)
-    np.testing.assert_allclose(
-        logarithms / logarithms.sum(axis=1, keepdims=True),
-        products / products.sum(axis=1, keepdims=True),
-        rtol=1e-9,
-    )
+    shares = (rows / rows.sum(axis=1, keepdims=True) for rows in (logarithms, products))
+    np.testing.assert_allclose(*shares, rtol=1e-9)
 
 
 def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
@@ -223,25 +217,19 @@ def test_the_page_of_very_many_lines_is_one_that_a_browser_opens(monkeypatch):
     spoken = tuple(
         Sentence(text=f"now stir it {n} times", span=Span(n, n + 1.0)) for n in range(200)
     )
-    lines = tuple(
-        Step(
-            id=str(n),
-            text=f"stir it {n} times",
-            spans=(Span(n / 9, n / 9 + 5),),
-            at=n / 9 + 1,
-            said=Span(1, 2),
-            sources=(n % 200,),
-            status="placed",
-            score=0.5,
-        )
-        for n in range(count)
-    )
-    heard, left_out = (
-        Transcript(sentences=spoken),
-        (Rejected(what="step", text="x", reason="y"),) * count,
-    )
+    common = {"said": Span(1, 2), "status": "placed", "score": 0.5}
+    lines = []
+    for n in range(count):
+        own = {"id": str(n), "text": f"stir it {n} times", "at": n / 9 + 1, "sources": (n % 200,)}
+        lines.append(Step(spans=(Span(n / 9, n / 9 + 5),), **own, **common))
+    heard = Transcript(sentences=spoken)
+    left_out = (Rejected(what="step", text="x", reason="y"),) * count
     record = Record(
-        id="v", video=Video(id="v", duration=400.0), steps=lines, transcript=heard, dropped=left_out
+        id="v",
+        video=Video(id="v", duration=400.0),
+        steps=tuple(lines),
+        transcript=heard,
+        dropped=left_out,
     )
     found = Alignment(
         tuple(step.text for step in lines), np.zeros((count, 2), np.float32), 1.0, "cosine"

@@ -79,21 +79,12 @@ def test_the_steps_of_a_part_are_those_of_the_whole_there(
     assert [step.text for step in part.steps] == [
         step.text for step in whole.steps if step.said.start >= 7
     ]
-    for found, known in (
-        (part.sentences, late),
-        (
-            [word for s in part.sentences for word in s.words],
-            [word for s in late for word in s.words],
-        ),
-    ):
-        assert [(one.text, one.span.start, one.span.end) for one in found] == [
-            (
-                one.text,
-                pytest.approx(one.span.start, abs=1e-5),
-                pytest.approx(one.span.end, abs=1e-5),
-            )
-            for one in known
-        ]
+    words = ([word for s in told for word in s.words] for told in (part.sentences, late))
+    for found, known in ((part.sentences, late), words):
+        for one, other in zip(found, known, strict=True):
+            assert one.text == other.text
+            times = ((told.span.start, told.span.end) for told in (one, other))
+            assert next(times) == pytest.approx(next(times), abs=1e-5)
     assert part.video.duration == pytest.approx(whole.video.duration, abs=0.1)
     assert part.settings["inputs"] == whole.settings["inputs"] | {"part": [7.0, 14.0]}
     again = stepline(*given, "--from", "7", "--to", "0:14", "--out", tmp_path / "part")
@@ -130,22 +121,10 @@ def test_times_are_read_as_clocks_show_them():
 
 def test_every_time_of_a_record_moves_and_its_alignment_with_them():
     sentence = Sentence(text="cut", span=Span(1.0, 2.0))
-    step = Step(
-        id="1",
-        text="cut",
-        spans=(Span(1.5, 3.0),),
-        at=2.0,
-        said=Span(1.0, 2.0),
-        status="placed",
-        score=0.9,
-    )
-    record = Record(
-        id="v",
-        video=Video(id="v"),
-        transcript=Transcript(sentences=(sentence,)),
-        steps=(step,),
-        captions=(step,),
-    )
+    placed = {"spans": (Span(1.5, 3.0),), "at": 2.0, "said": Span(1.0, 2.0)}
+    step = Step(id="1", text="cut", status="placed", score=0.9, **placed)
+    told = {"transcript": Transcript(sentences=(sentence,)), "steps": (step,), "captions": (step,)}
+    record = Record(id="v", video=Video(id="v"), **told)
     alignment = Alignment(("cut",), np.array([[0.0, 1.0]], np.float32), 1.0, "probability")
     moved, drawn = to_whole_video_times(record, alignment, 10.0)
     assert moved.sentences[0].span == Span(11.0, 12.0)
@@ -165,10 +144,8 @@ def test_the_steps_heard_in_a_part_of_the_demo_are_those_heard_in_all_of_it(tmp_
     demo = Path(package.__file__).parent / "cli" / "demo" / "demo.mp4"
     given = ("steps", demo, "--backbone", "none")
     assert stepline(*given, "--out", tmp_path / "whole").exit_code == 0
-    assert (
-        stepline(*given, "--from", "0:21", "--to", "1:08", "--out", tmp_path / "part").exit_code
-        == 0
-    )
+    part = stepline(*given, "--from", "0:21", "--to", "1:08", "--out", tmp_path / "part")
+    assert part.exit_code == 0
     whole, part = (read_record(tmp_path / name / "demo.json") for name in ("whole", "part"))
     inside = [step for step in whole.steps if 21 <= step.said.start < 68]
     assert len(part.steps) == len(inside) == 6

@@ -9,8 +9,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from small_video import draw_video
 
+from stepline.media import Thumbnails
 from stepline.networks.weights import weights_fetched
-from stepline.pipeline.output_files import draw_target_box, extract_keyframes
+from stepline.pipeline.output_files import KEYFRAME_PIXELS, draw_target_box, extract_keyframes
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import understand
 from stepline.records import Record, ScreenTarget, Span, Step, Video
@@ -86,7 +87,7 @@ def test_steps_of_a_screen_stand_where_it_changes_with_their_label(screencast):
     assert (first.target.label, second.target.label) == ("File", "Export as")
     assert abs(first.at - 6.0) <= 0.5
     assert abs(second.at - 14.0) <= 0.5
-    assert first.target.at < first.at
+    assert first.target.at == first.at < 6.0
     left, top, right, bottom = first.target.box
     assert left < 30 / SIZE[0] < right
     assert top < 20 / SIZE[1] < bottom
@@ -124,10 +125,8 @@ def test_captions_typed_on_a_silent_screen_become_steps(tmp_path):
         (11.0, 13.0, "Select export as."),
     ]
     record = run(film_screens(tmp_path / "silent.mp4", captions))
-    assert [step.text.lower() for step in record.steps] == [
-        "open the file menu",
-        "select export as",
-    ]
+    texts = [step.text.lower() for step in record.steps]
+    assert texts == ["open the file menu", "select export as"]
     assert [step.target.label for step in record.steps] == ["File", "Export as"]
     assert record.transcript.recogniser == "captions on the screen"
 
@@ -153,6 +152,19 @@ def test_the_place_of_a_click_is_marked_in_its_picture(screencast):
     rows, columns = np.nonzero(red)
     assert columns.max() < 0.2 * picture.shape[1]
     assert rows.max() < 0.2 * picture.shape[0]
+
+
+def test_the_picture_of_a_click_shows_the_screen_before_it(screencast, monkeypatch):
+    thumbnails = Thumbnails(KEYFRAME_PIXELS)
+    monkeypatch.setattr(thumbnails, "nearest_jpeg", lambda *_: b"a frame near the click")
+    spans, at = (Span(5.0, 7.5),), 5.7
+    step = Step(id="1", text="open it", spans=spans, at=at, status="seen", basis="screen")
+    record = Record(id="screen", video=Video(id="screen"), steps=(step,))
+    jpeg = extract_keyframes(record, screencast, thumbnails)["1"]
+    picture = np.asarray(Image.open(io.BytesIO(jpeg)).convert("L"))
+    menu = picture[45 * picture.shape[0] // SIZE[1] :, : 200 * picture.shape[1] // SIZE[0]]
+    # two of the three lines of the menu are not there yet
+    assert menu[: menu.shape[0] // 6].min() > 200
 
 
 def test_a_mark_keeps_the_size_of_the_picture():

@@ -19,28 +19,15 @@ DEMO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 # None of them shares its verb with a step that is told. Such a line is taken for that step where the
 # list leaves the step out.
 UNSAID = (
-    "Sharpen the big knife",
-    "Steam the broccoli",
-    "Roll out the pastry",
-    "Rinse the lentils",
-    "Toast some sesame seeds",
-    "Peel the carrots",
-    "Drain a jar of olives",
-)
+    "Sharpen the big knife, Steam the broccoli, Roll out the pastry, Rinse the lentils, "
+    "Toast some sesame seeds, Peel the carrots, Drain a jar of olives"
+).split(", ")
 RECIPE = (
-    "Crack two eggs into a bowl",
-    "Add the flour to the eggs",
-    "Whisk the batter with a fork",
-    "Heat the pan on the stove",
-    "Pour the batter into the hot pan",
-    "Flip the pancake with a spatula",
-    "Slice the strawberries",
-    "Melt the chocolate in the microwave",
-    "Spread the chocolate on the pancake",
-    "Put the strawberries on top",
-    "Fold the pancake in half",
-    "Dust it with powdered sugar",
-)
+    "Crack two eggs into a bowl, Add the flour to the eggs, Whisk the batter with a fork, "
+    "Heat the pan on the stove, Pour the batter into the hot pan, Flip the pancake with a spatula, "
+    "Slice the strawberries, Melt the chocolate in the microwave, Spread the chocolate on the "
+    "pancake, Put the strawberries on top, Fold the pancake in half, Dust it with powdered sugar"
+).split(", ")
 TALK = (
     "Both of my brothers play in the same band.",
     "It rained all through our holiday last year.",

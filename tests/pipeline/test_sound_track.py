@@ -16,26 +16,19 @@ RATE = 16_000
 
 
 @pytest.fixture(scope="module")
-def speech() -> np.ndarray:
+def speech():
     samples = np.concatenate([block.samples for block in read_sound(DEMO)])
     return samples[: 20 * RATE]
 
 
-def music(count: int) -> np.ndarray:
+def music(count):
     """A chord, louder than speech."""
     time = np.arange(count) / RATE
     chord = sum(np.sin(2 * np.pi * hertz * time) for hertz in (220.0, 277.2, 329.6))
     return np.asarray(0.2 * chord, np.float32)
 
 
-def choice(
-    path: Path,
-    tracks: list[np.ndarray],
-    languages: list[str],
-    *,
-    language: str | None = None,
-    number: int | None = None,
-) -> tuple[int | None, str]:
+def choice(path, tracks, languages, *, language=None, number=None):
     with av.open(str(path), "w") as out:
         for mark in languages:
             stream = out.add_stream("pcm_s16le", rate=RATE, layout="mono")
@@ -54,7 +47,7 @@ def choice(
     return media.audio_track, " ".join(notes)
 
 
-def test_the_track_in_which_someone_speaks_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
+def test_the_track_in_which_someone_speaks_is_heard(tmp_path, speech):
     tracks = [music(len(speech)), speech]
     number, note = choice(tmp_path / "a.mkv", tracks, ["und", "und"])
     assert number == 2
@@ -63,31 +56,31 @@ def test_the_track_in_which_someone_speaks_is_heard(tmp_path: Path, speech: np.n
     )
 
 
-def test_the_language_named_comes_first(tmp_path: Path, speech: np.ndarray) -> None:
+def test_the_language_named_comes_first(tmp_path, speech):
     tracks = [speech, 0.5 * speech]
     number, note = choice(tmp_path / "a.mkv", tracks, ["eng", "spa"], language="es")
     assert number == 2
     assert "of language es" in note
 
 
-def test_where_all_speak_the_default_track_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
+def test_where_all_speak_the_default_track_is_heard(tmp_path, speech):
     number, note = choice(tmp_path / "a.mkv", [speech, speech], ["eng", "fra"])
     assert number == 1
     assert "the default one" in note
 
 
-def test_the_track_that_is_named_is_heard(tmp_path: Path, speech: np.ndarray) -> None:
+def test_the_track_that_is_named_is_heard(tmp_path, speech):
     tracks = [music(len(speech)), speech]
     number, note = choice(tmp_path / "a.mkv", tracks, ["eng", "eng"], number=1)
     assert number == 1
     assert note == "2 sound tracks: track 1 is used, as named"
 
 
-def test_one_track_leaves_nothing_to_say(tmp_path: Path, speech: np.ndarray) -> None:
+def test_one_track_leaves_nothing_to_say(tmp_path, speech):
     assert choice(tmp_path / "a.mkv", [speech], ["eng"]) == (None, "")
 
 
-def test_wild_recording_of_two_tracks_is_heard_on_the_second(shared: Path) -> None:
+def test_wild_recording_of_two_tracks_is_heard_on_the_second(shared):
     path = shared / "cases" / "wild" / "obs_two_tracks.mp4"
     if not path.is_file():
         pytest.skip("the odd files of ../shared/cases/wild are not here")

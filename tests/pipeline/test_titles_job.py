@@ -36,11 +36,8 @@ Then pour the juice into the bowl.
 @pytest.mark.parametrize(
     ("stem", "title"),
     [
-        ("my_lemonade-v2", "My lemonade v2"),
-        ("talk.en", "Talk en"),
-        ("2024-05-06_oil change", "2024-05-06 oil change"),
-        ("__", ""),
-        ("Übung_3.5mm", "Übung 3.5mm"),
+        *(("my_lemonade-v2", "My lemonade v2"), ("talk.en", "Talk en"), ("__", "")),
+        *(("2024-05-06_oil change", "2024-05-06 oil change"), ("Übung_3.5mm", "Übung 3.5mm")),
     ],
 )
 def test_a_file_name_is_made_readable(stem, title):
@@ -86,12 +83,8 @@ def test_the_metadata_of_a_file_give_its_title(tmp_path):
 @pytest.mark.parametrize(
     ("text", "day"),
     [
-        ("20240506", "2024-05-06"),
-        ("2024-05-06T12:00:00Z", "2024-05-06"),
-        ("2024", None),
-        ("2024-13-06", None),
-        ("2024-W01-1", None),
-        ("", None),
+        *(("20240506", "2024-05-06"), ("2024-05-06T12:00:00Z", "2024-05-06")),
+        *((text, None) for text in ("2024", "2024-13-06", "2024-W01-1", "")),
     ],
 )
 def test_a_day_is_read_where_it_is_a_whole_one(text, day):

@@ -77,11 +77,8 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
     monkeypatch.setattr(pictures, "MediaReader", Endless)
     monkeypatch.setattr(pictures, "KeyFrameReader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
-    monkeypatch.setattr(
-        pipeline,
-        "recognise_speech",
-        lambda *_arguments, **_options: Speech(transcript=Transcript()),
-    )
+    silence = Speech(transcript=Transcript())
+    monkeypatch.setattr(pipeline, "recognise_speech", lambda *_, **__: silence)
     monkeypatch.setattr(pipeline, "propose_steps", nothing_to_do)
     # a background process may ignore it
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -267,10 +264,8 @@ def test_sentences_after_the_end_go_with_the_steps_that_rest_on_nothing_else():
     assert [sentence.span.start for sentence in kept.transcript.sentences] == [0.0, 8.0]
     assert [one.sources for one in kept.steps] == [(1,), (0,)]
     assert kept.steps[1].said == Span(0.0, 3.0)
-    assert [(item.what, item.text) for item in kept.dropped] == [
-        ("sentence", "said at 12.0"),
-        ("step", "cut"),
-    ]
+    dropped = [(item.what, item.text) for item in kept.dropped]
+    assert dropped == [("sentence", "said at 12.0"), ("step", "cut")]
     assert "1 of 3 sentences" in kept.warnings[0]
 
 

@@ -217,12 +217,8 @@ def test_a_bar_says_how_many_failed_and_how_long_it_takes(clock):
 
 
 def test_the_progress_of_a_folder_is_in_minutes_of_film(clock, monkeypatch):
-    durations = {
-        "a/short.mp4": 60.0,
-        "a/done.mp4": 300.0,
-        "a/unknown.mp4": None,
-        "a/long.mp4": 540.0,
-    }
+    durations = {"a/short.mp4": 60.0, "a/done.mp4": 300.0}
+    durations |= {"a/unknown.mp4": None, "a/long.mp4": 540.0}
     folder = progress.FolderProgress(list(durations), list(durations.values()))
     # the unknown one counts as the mean of the others, 300 s
     assert folder.text() == "0 of 4 videos, 0.0 of 20.0 min of film"

@@ -6,16 +6,12 @@ M, H, L, P, D.
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
-from stepline.models.procx.deformable_attention import DeformableAttention
 
 
-def sampled(table: Tensor, locations: Tensor, lengths: Sequence[int]) -> Tensor:
+def sampled(table, locations, lengths):
     """Return rows of a table (B, M, H, D) at locations (B, N, H, L, P): (B H, D, N, L P)."""
     videos, _, heads, width = table.shape
     levels = []
@@ -35,7 +31,7 @@ def sampled(table: Tensor, locations: Tensor, lengths: Sequence[int]) -> Tensor:
     return torch.stack(levels, dim=-2).flatten(-2)
 
 
-def deformable(value: Tensor, locations: Tensor, weights: Tensor, lengths: Sequence[int]) -> Tensor:
+def deformable(value, locations, weights, lengths):
     """Return (B, N, H, D): sampled values, weighted by weights (B, N, H, L, P)."""
     values = sampled(value, locations, lengths)  # (B H, D, N, L P)
     shares = weights.transpose(1, 2).flatten(0, 1)  # (B H, N, L, P)
@@ -45,15 +41,7 @@ def deformable(value: Tensor, locations: Tensor, weights: Tensor, lengths: Seque
     return by_head.permute(0, 3, 1, 2)
 
 
-def key_aware(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    locations: Tensor,
-    lengths: Sequence[int],
-    *,
-    together: bool = False,
-) -> Tensor:
+def key_aware(query, key, value, locations, lengths, *, together=False):
     """Return (B, N, H, D): sampled values, weighted by softmax(query sampled key / sqrt(D)).
 
     together: keys and values are sampled in one call. Else in two, as in Lite-DETR.
@@ -75,13 +63,7 @@ def key_aware(
     return by_head.transpose(1, 2)
 
 
-def layer(
-    attend: DeformableAttention,
-    query: Tensor,
-    references: Tensor,
-    memory: Tensor,
-    lengths: Sequence[int],
-) -> Tensor:
+def layer(attend, query, references, memory, lengths):
     """Return what a layer gives, (B, N, C), its points sampled."""
     settings = attend.settings
     heads = (settings.heads, -1)

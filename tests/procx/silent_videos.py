@@ -8,32 +8,12 @@ from option_words import option_words
 
 from stepline.features import FeatureWriter
 from stepline.models.procx.batch import StepSample
-from stepline.models.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
+from stepline.models.procx.settings import ProcxRunSettings
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+from stepline.settings import load_settings
 
 WIDTH, SECONDS = 8, 24
 DOINGS = ("cut the onion", "fry the bacon", "boil the water", "add the salt")
-TINY = ModelSettings(
-    features=WIDTH,
-    rows=16,
-    attention=AttentionSettings(width=16, heads=2, levels=2, points=2),
-    encoder_layers=1,
-    decoder_layers=2,
-    feed_forward=32,
-    dropout=0.0,
-    queries=6,
-    most_steps=4,
-    captioner=CaptionerSettings(
-        width=16,
-        heads=2,
-        text_layers=1,
-        joint_layers=1,
-        feed_forward=32,
-        projection=8,
-        dropout=0.0,
-        longest=12,
-    ),
-)
 OPTIONS = (
     "model.rows=16 model.attention.width=16 model.attention.heads=2 model.attention.levels=2 "
     "model.attention.points=2 model.encoder_layers=1 model.decoder_layers=2 "
@@ -43,6 +23,7 @@ OPTIONS = (
     "model.captioner.projection=8 model.captioner.dropout=0.0 model.captioner.longest=12 "
     "train.device=cpu"
 ).split()
+TINY = load_settings(ProcxRunSettings, None, OPTIONS).model.model_copy(update={"features": WIDTH})
 
 
 def records(count=6, seed=0):
@@ -54,33 +35,16 @@ def records(count=6, seed=0):
         kinds = chance.permutation(len(DOINGS))[:2]
         starts = (2.0 + number % 3, 13.0 + number % 2)
         spans = [Span(start, start + 6.0) for start in starts]
-        texts = [DOINGS[kind] for kind in kinds]
-        said = [
-            Sentence(text=f"now we {text}", span=span)
-            for text, span in zip(texts, spans, strict=True)
-        ]
-        both = list(enumerate(zip(texts, spans, said, strict=True)))
-        made.append(
-            Record(
-                id=f"v{number}",
-                video=Video(id=f"v{number}", duration=float(SECONDS)),
-                transcript=Transcript(language="en", sentences=tuple(said)),
-                reference=tuple(
-                    Step(id=str(k), text=text, spans=(span,)) for k, (text, span, _) in both
-                ),
-                steps=tuple(
-                    Step(
-                        id=str(k),
-                        text=text,
-                        spans=(span,),
-                        said=span,
-                        alternatives=(one.text,),
-                        sources=(k,),
-                    )
-                    for k, (text, span, one) in both
-                ),
-            )
-        )
+        said, marked, steps = [], [], []
+        for k, (kind, span) in enumerate(zip(kinds, spans, strict=True)):
+            said.append(Sentence(text=f"now we {DOINGS[kind]}", span=span))
+            marked.append(Step(id=str(k), text=DOINGS[kind], spans=(span,)))
+            told = {"said": span, "alternatives": (said[-1].text,), "sources": (k,)}
+            steps.append(marked[-1].model_copy(update=told))
+        transcript = Transcript(language="en", sentences=tuple(said))
+        video = Video(id=f"v{number}", duration=float(SECONDS))
+        told = {"transcript": transcript, "reference": tuple(marked), "steps": tuple(steps)}
+        made.append(Record(id=video.id, video=video, **told))
     return made
 
 
@@ -96,16 +60,12 @@ def features(record):
 
 def samples(count=6):
     """Return the videos as a network takes them, in memory."""
-    return [
-        StepSample(
-            record.id,
-            features(record).values,
-            float(SECONDS),
-            tuple((step.spans[0].start, step.spans[0].end) for step in record.reference),
-            tuple(step.text for step in record.reference),
-        )
-        for record in records(count)
-    ]
+    made = []
+    for record in records(count):
+        spans = tuple((step.spans[0].start, step.spans[0].end) for step in record.reference)
+        texts = tuple(step.text for step in record.reference)
+        made.append(StepSample(record.id, features(record).values, float(SECONDS), spans, texts))
+    return made
 
 
 def write_videos(folder, count=6):
@@ -126,10 +86,5 @@ def write_videos(folder, count=6):
 def train_command(store, steps, out, *settings, options=()):
     """Return the arguments of `stepline train procx`; settings: key=value."""
     sets = [part for each in (*OPTIONS, *settings) for part in ("--set", each)]
-    return [
-        "train",
-        "procx",
-        *option_words(features=str(store), steps=str(steps), out=str(out)),
-        *sets,
-        *options,
-    ]
+    files = option_words(features=str(store), steps=str(steps), out=str(out))
+    return ["train", "procx", *files, *sets, *options]

@@ -23,40 +23,20 @@ SENTENCES = (
 )
 VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
 WIDTH = 16  # of a feature row
-PDVC_LOSSES = LossSettings(  # as its release trains YouCook2
-    confidence="focal",
-    text_layers="every",
-    caption_mean="captions",
-    l1_weight=0.0,
-    caption_weight=2.0,
-    contrast_weight=0.0,
-    label_smoothing=0.0,
-)
+# as its release trains YouCook2
+PDVC_FORMS = {"confidence": "focal", "text_layers": "every", "caption_mean": "captions"}
+PDVC_WEIGHTS = {"l1_weight": 0.0, "caption_weight": 2.0, "contrast_weight": 0.0}
+PDVC_LOSSES = LossSettings(**PDVC_FORMS, **PDVC_WEIGHTS, label_smoothing=0.0)
 
 
 def tiny(form="key-aware", kind="transformer", **changes):
-    sizes = {
-        "width": 32,
-        "heads": 4,
-        "text_layers": 1,
-        "joint_layers": 1,
-        "feed_forward": 64,
-        "projection": 16,
-    }
-    captioner = CaptionerSettings(kind=kind, **sizes, dropout=0.0, longest=16)
-    settings = ModelSettings(
-        features=WIDTH,
-        rows=32,
-        attention=AttentionSettings(width=32, heads=4, form=form),
-        encoder_layers=1,
-        decoder_layers=2,
-        feed_forward=64,
-        dropout=0.0,
-        queries=8,
-        most_steps=6,
-        longest_duration=64,
-        captioner=captioner,
-    )
+    common = {"feed_forward": 64, "dropout": 0.0}
+    sizes = {"width": 32, "heads": 4, "text_layers": 1, "joint_layers": 1, "projection": 16}
+    captioner = CaptionerSettings(kind=kind, longest=16, **sizes, **common)
+    attention = AttentionSettings(width=32, heads=4, form=form)
+    sizes = {"features": WIDTH, "rows": 32, "encoder_layers": 1, "decoder_layers": 2, "queries": 8}
+    sizes |= {"most_steps": 6, "longest_duration": 64} | common
+    settings = ModelSettings(attention=attention, captioner=captioner, **sizes)
     return settings.model_copy(update=changes)
 
 
@@ -74,9 +54,8 @@ def network(settings=None, seed=0, stirred=False):
 def sample(name="a", rows=40, duration=100.0, steps=3, seed=0):
     """Steps that fill four fifths of the video, evenly."""
     values = np.random.default_rng(seed).standard_normal((rows, WIDTH)).astype(np.float32)
-    spans = tuple(
-        (duration * step / steps, duration * (step + 0.8) / steps) for step in range(steps)
-    )
+    length = duration / max(steps, 1)
+    spans = tuple((length * step, length * (step + 0.8)) for step in range(steps))
     sentences = tuple(SENTENCES[step % len(SENTENCES)] for step in range(steps))
     return StepSample(name, values, duration, spans, sentences)
 

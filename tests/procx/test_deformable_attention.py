@@ -1,7 +1,7 @@
 import json
 import math
 
-import plain_deformable
+import plain_deformable as plain
 import pytest
 import torch
 from torch.testing import assert_close
@@ -15,11 +15,6 @@ from stepline.models.procx.settings import AttentionSettings
 
 LENGTHS = {"ordinary": (8, 4, 2), "unequal": (5, 11, 3), "of one": (6, 1, 1), "empty": (0, 7, 0)}
 FORMS = ("vanilla", "key-aware")
-
-
-@pytest.fixture
-def plain():
-    return plain_deformable
 
 
 def line(*values):
@@ -51,16 +46,11 @@ def inputs(lengths, *, dtype=torch.float32, heads=2, width=4, queries=5, count=3
     total, shape = sum(lengths), (2, queries, heads, len(lengths), count)
     # some outside
     locations = (0.5 + 0.7 * torch.randn(*shape, generator=chance, dtype=dtype)).requires_grad_()
-    return (
-        draw(2, queries, heads, width),
-        draw(2, total, heads, width),
-        draw(2, total, heads, width),
-        locations,
-        shape,
-    )
+    query, key, value = (draw(2, rows, heads, width) for rows in (queries, total, total))
+    return query, key, value, locations, shape
 
 
-def both_ways(form, plain, lengths, dtype=torch.float32):
+def both_ways(form, lengths, dtype=torch.float32):
     """Outputs and gradients of the fast form and of the sampling one."""
     query, key, value, locations, shape = inputs(lengths, dtype=dtype)
     if form == "vanilla":
@@ -93,9 +83,8 @@ def rows(count, width=16):
 
 def test_a_centre_reads_its_position_and_between_two_it_is_linear():
     # centres of 4 positions: 1/8, 3/8, 5/8, 7/8; 0.4 is 0.1 of a step past 3/8
-    assert read(line(10.0, 20.0, 40.0, 80.0), points(0.125, 0.5, 0.4)) == pytest.approx(
-        [10, 30, 22]
-    )
+    found = read(line(10.0, 20.0, 40.0, 80.0), points(0.125, 0.5, 0.4))
+    assert found == pytest.approx([10, 30, 22])
 
 
 def test_beyond_the_ends_values_fade_to_zero():
@@ -108,9 +97,8 @@ def test_each_level_of_attention_reads_its_own_rows():
     value = line(1.0, 2.0, 30.0)  # a level of two positions and one of one
     locations = torch.tensor([0.75, 0.5]).view(1, 1, 1, 2, 1)
     for weights, wanted in (([1.0, 0.0], 2.0), ([0.0, 1.0], 30.0)):
-        mixed = deformable_attention(
-            value, locations, torch.tensor(weights).view(1, 1, 1, 2, 1), (2, 1)
-        )
+        weights = torch.tensor(weights).view(1, 1, 1, 2, 1)
+        mixed = deformable_attention(value, locations, weights, (2, 1))
         assert mixed.item() == pytest.approx(wanted)
 
 
@@ -131,9 +119,7 @@ def test_key_aware_weights_are_the_softmax_of_scaled_products():
 
 def test_a_point_in_padding_takes_part_in_the_softmax():
     ones = torch.ones(1, 1, 1, 1)
-    mixed = key_aware_attention(
-        torch.tensor([math.log(3)]).view(1, 1, 1, 1), ones, ones, points(0.5, 9.0), (1,)
-    )
+    mixed = key_aware_attention(math.log(3) * ones, ones, ones, points(0.5, 9.0), (1,))
     assert mixed.item() == pytest.approx(0.75)  # exp(ln 3) of 3 + exp(0)
 
 
@@ -154,21 +140,19 @@ def test_attention_over_time_gives_the_recorded_values(shared):
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 @pytest.mark.parametrize("form", FORMS)
-def test_outputs_and_gradients_equal_those_of_sampling(plain, form, lengths):
-    for ours, theirs in zip(*both_ways(form, plain, lengths), strict=True):
-        assert_close(
-            ours, theirs, rtol=1e-5, atol=1e-5 * max(1.0, float(theirs.detach().abs().max()))
-        )
-    for ours, theirs in zip(*both_ways(form, plain, lengths, torch.float64), strict=True):
+def test_outputs_and_gradients_equal_those_of_sampling(form, lengths):
+    for ours, theirs in zip(*both_ways(form, lengths), strict=True):
+        largest = max(1.0, float(theirs.detach().abs().max()))
+        assert_close(ours, theirs, rtol=1e-5, atol=1e-5 * largest)
+    for ours, theirs in zip(*both_ways(form, lengths, torch.float64), strict=True):
         assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_are_those_of_finite_differences(form):
     lengths = (4, 1, 0, 2)
-    query, key, value, locations, shape = inputs(
-        lengths, dtype=torch.float64, queries=2, width=2, count=2
-    )
+    few = {"queries": 2, "width": 2, "count": 2}
+    query, key, value, locations, shape = inputs(lengths, dtype=torch.float64, **few)
     if form == "vanilla":
         given = (value, locations, torch.rand(shape, dtype=torch.float64).requires_grad_())
         assert torch.autograd.gradcheck(lambda *some: deformable_attention(*some, lengths), given)
@@ -177,7 +161,7 @@ def test_gradients_are_those_of_finite_differences(form):
         assert torch.autograd.gradcheck(lambda *some: key_aware_attention(*some, lengths), given)
 
 
-def test_on_a_centre_the_slope_is_that_to_the_right(plain):
+def test_on_a_centre_the_slope_is_that_to_the_right():
     """Where points start; a slope of zero there would never move them."""
     value, weights = line(10.0, 20.0, 50.0), torch.ones(1, 1, 1, 1, 1)
     for way in (deformable_attention, plain.deformable):
@@ -193,9 +177,8 @@ def test_padding_is_read_as_zeros(form):
     pad[0, 6:8] = pad[1, 11] = True
     places = torch.rand(2, 5, 3, 2)
     before = attend(rows(5), places, memory, (8, 4, 2), pad)
-    assert_close(
-        attend(rows(5), places, memory.masked_fill(pad[..., None], 1e4), (8, 4, 2), pad), before
-    )
+    filled = memory.masked_fill(pad[..., None], 1e4)
+    assert_close(attend(rows(5), places, filled, (8, 4, 2), pad), before)
     assert not torch.allclose(attend(rows(5), places, memory, (8, 4, 2)), before)
     nothing = attend(rows(5), places, memory, (8, 4, 2), torch.ones_like(pad))
     assert_close(nothing, attend.out.bias.expand_as(nothing))
@@ -223,7 +206,7 @@ def test_points_start_on_both_sides_of_the_reference():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_layer_equals_its_parts_sampled(plain, form):
+def test_the_layer_equals_its_parts_sampled(form):
     attend, given = layer(form), (rows(5), torch.rand(2, 5, 3, 1), rows(14), (8, 4, 2))
     assert_close(attend(*given), plain.layer(attend, *given), rtol=1e-5, atol=1e-5)
 

@@ -29,8 +29,14 @@ class Chain:
         return self.table[tokens].log()
 
 
-def one(count=1):
-    return CaptionContext(torch.zeros(count, 8), torch.zeros(count, dtype=torch.int64))
+def one(count=1, width=8):
+    return CaptionContext(torch.zeros(count, width), torch.zeros(count, dtype=torch.int64))
+
+
+def alone(context, caption):
+    """The context of one of its captions."""
+    own = (context.queries[[caption]], context.video[[caption]])
+    return CaptionContext(*own, context.features, context.feature_pad)
 
 
 TRAP = Chain(
@@ -53,21 +59,14 @@ def test_a_caption_that_never_ends_is_cut():
 
 
 def test_the_end_does_not_come_too_soon_and_marks_are_never_said():
-    writer = Chain(
-        {
-            BEGIN_TOKEN: {END_TOKEN: 0.5, PAD_TOKEN: 0.3, BEGIN_TOKEN: 0.1, A: 0.1},
-            A: {END_TOKEN: 1.0},
-        }
-    )
+    first = {END_TOKEN: 0.5, PAD_TOKEN: 0.3, BEGIN_TOKEN: 0.1, A: 0.1}
+    writer = Chain({BEGIN_TOKEN: first, A: {END_TOKEN: 1.0}})
     assert generate(writer, one())[0].tokens == (A,)
 
 
 def test_no_query_gives_no_caption():
     assert generate(TRAP, one(0)) == []
-    assert (
-        generate(made(), CaptionContext(torch.zeros(0, 32), torch.zeros(0, dtype=torch.int64)))
-        == []
-    )
+    assert generate(made(), one(0, 32)) == []
 
 
 def test_other_captions_of_the_batch_change_none():
@@ -76,13 +75,7 @@ def test_other_captions_of_the_batch_change_none():
     network.longest = 10
     whole = generate(network, context)
     for caption in range(4):
-        alone = CaptionContext(
-            context.queries[[caption]],
-            context.video[[caption]],
-            context.features,
-            context.feature_pad,
-        )
-        (written,) = generate(network, alone)
+        (written,) = generate(network, alone(context, caption))
         assert written.tokens == whole[caption].tokens
         assert written.log_probability == pytest.approx(whole[caption].log_probability, abs=1e-4)
 
@@ -93,13 +86,8 @@ def test_the_reported_probability_is_that_of_the_tokens():
     for caption, written in enumerate(generate(network, context)):
         wanted = torch.tensor([written.tokens])
         tokens = torch.cat([torch.tensor([[BEGIN_TOKEN]]), wanted[:, :-1]], dim=1)
-        alone = CaptionContext(
-            context.queries[[caption]],
-            context.video[[caption]],
-            context.features,
-            context.feature_pad,
-        )
+        pad, own = torch.zeros_like(tokens).bool(), alone(context, caption)
         with torch.no_grad():
-            scores = network(tokens, torch.zeros_like(tokens).bool(), alone).logits.log_softmax(-1)
+            scores = network(tokens, pad, own).logits.log_softmax(-1)
         total = scores.gather(2, wanted[..., None]).sum().item()
         assert written.log_probability == pytest.approx(total, abs=1e-3)

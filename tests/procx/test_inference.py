@@ -72,19 +72,14 @@ def fresh():
 def trained(tmp_path_factory):
     """A network that has learned where the steps of six videos are."""
     torch.set_num_threads(1)
-    settings = TrainSettings(
-        epochs=60, batch=6, learning_rate=1e-2, warmup=0.1, readers=0, save_every=1000
-    )
-    return train_procx(
-        samples(), tmp_path_factory.mktemp("run"), vocabulary=WORDS, model=TINY, settings=settings
-    )
+    settings = TrainSettings(epochs=60, batch=6, learning_rate=1e-2, readers=0, save_every=1000)
+    given = {"model": TINY, "settings": settings.model_copy(update={"warmup": 0.1})}
+    return train_procx(samples(), tmp_path_factory.mktemp("run"), vocabulary=WORDS, **given)
 
 
 def clips(count=6):
-    return [
-        VideoToDescribe(features(one).values, float(SECONDS), float(SECONDS))
-        for one in records(count)
-    ]
+    seconds = (float(SECONDS), float(SECONDS))
+    return [VideoToDescribe(features(one).values, *seconds) for one in records(count)]
 
 
 def test_a_trained_network_finds_the_steps(trained):
@@ -126,32 +121,27 @@ def test_an_empty_video_in_a_batch_has_no_steps_and_harms_none(fresh):
     empty = VideoToDescribe(np.zeros((0, WIDTH), np.float32), 1.0, 1.0)
     both = describe_videos(fresh, WORDS, [clips(1)[0], empty])
     assert both[1] == Description()
-    assert [step.spans for step in both[0].steps] == [
-        step.spans for step in describe_videos(fresh, WORDS, clips(1))[0].steps
-    ]
+    (alone,) = describe_videos(fresh, WORDS, clips(1))
+    assert [step.spans for step in both[0].steps] == [step.spans for step in alone.steps]
     assert describe_videos(fresh, WORDS, [empty]) == [Description()]
     assert describe_videos(fresh, WORDS, []) == []
 
 
 def test_the_count_can_be_set_and_nothing_is_an_answer(fresh):
-    assert (
-        len(describe_videos(fresh, WORDS, clips(1), DescribeSettings(count=100))[0].steps)
-        <= TINY.queries
-    )
-    assert describe_videos(fresh, WORDS, clips(1), DescribeSettings(count=0))[0].steps == ()
-    assert describe_videos(fresh, WORDS, clips(1), DescribeSettings(floor=1.0))[0].steps == ()
+    def steps(**settings):
+        return describe_videos(fresh, WORDS, clips(1), DescribeSettings(**settings))[0].steps
+
+    assert len(steps(count=100)) <= TINY.queries
+    assert steps(count=0) == steps(floor=1.0) == ()
 
 
 def test_a_hundred_steps_can_be_described():
     torch.manual_seed(0)
     crowded = TINY.model_copy(update={"queries": 120})
-    found = describe_videos(
-        ProcX(crowded, len(WORDS)).eval(), WORDS, clips(1), DescribeSettings(count=100)
-    )[0]
+    network = ProcX(crowded, len(WORDS)).eval()
+    (found,) = describe_videos(network, WORDS, clips(1), DescribeSettings(count=100))
     assert len(found.steps) + len(found.dropped) == 100
-    assert [step.id for step in found.steps] == [
-        str(number) for number in range(1, len(found.steps) + 1)
-    ]
+    assert [int(step.id) for step in found.steps] == [*range(1, len(found.steps) + 1)]
 
 
 def test_a_video_that_ends_before_its_features_has_no_step_past_its_end(fresh):
@@ -170,9 +160,8 @@ def test_a_captions_likelihood_ranks_as_pdvc_does(fresh):
     output, [found] = propose(fresh, [clips(1)[0].values], [24.0])
     assert found.caption_log_likelihood is None
     (captions,) = generate_captions(fresh, output, [range(TINY.queries)])
-    assert best.text == WORDS.decode(
-        captions[compute_caption_likelihood(captions, 1.0).argmax()].tokens
-    )
+    likeliest = captions[compute_caption_likelihood(captions, 1.0).argmax()]
+    assert best.text == WORDS.decode(likeliest.tokens)
 
 
 def test_features_that_do_not_fit_are_refused(fresh):

@@ -43,14 +43,10 @@ def cases(shared):
 
 def test_focal_is_pdvcs(cases):
     case = cases["focal"]
-    logits, matched = (
-        torch.tensor(case["logits"])[..., 0],
-        torch.tensor(case["targets"])[..., 0] > 0,
-    )
-    losses = focal_loss(logits, matched)
-    assert losses.sum().item() / case["num_boxes"] == pytest.approx(
-        case["loss_ce_as_used"], abs=1e-6
-    )
+    logits, targets = (torch.tensor(case[name])[..., 0] for name in ("logits", "targets"))
+    losses = focal_loss(logits, targets > 0)
+    used = losses.sum().item() / case["num_boxes"]
+    assert used == pytest.approx(case["loss_ce_as_used"], abs=1e-6)
     official = case["loss(sigmoid_focal_loss, mean over queries,sum over batch,/num_boxes)"]
     assert losses.mean(dim=1).sum().item() / case["num_boxes"] == pytest.approx(official, abs=1e-6)
 
@@ -100,9 +96,8 @@ def test_the_plain_count_loss_is_a_cross_entropy():
 @pytest.mark.parametrize("form", ["pdvc", "cross_entropy"])
 def test_more_steps_than_counts_are_the_greatest_count(form):
     logits = torch.tensor([[0.3, -1.0, 0.5]])
-    assert_close(
-        count_loss(logits, torch.tensor([100]), form), count_loss(logits, torch.tensor([2]), form)
-    )
+    many, most = (count_loss(logits, torch.tensor([count]), form) for count in (100, 2))
+    assert_close(many, most)
 
 
 def test_rates_are_shares_of_the_training_videos():
@@ -114,9 +109,8 @@ def test_rates_are_shares_of_the_training_videos():
 def test_infonce_by_hand():
     """Two orthogonal pairs at temperature 1: each surprise is log(e + 1) - 1."""
     same = torch.eye(2)
-    assert info_nce(
-        same, same, torch.eye(2, dtype=torch.bool), torch.tensor(1.0)
-    ).item() == pytest.approx(2 * (math.log(math.e + 1) - 1), abs=1e-6)
+    found = info_nce(same, same, same.bool(), torch.tensor(1.0)).item()
+    assert found == pytest.approx(2 * (math.log(math.e + 1) - 1), abs=1e-6)
 
 
 def test_more_positives_are_a_share_in_the_logarithm():
@@ -124,17 +118,13 @@ def test_more_positives_are_a_share_in_the_logarithm():
     query, texts = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
     right = torch.tensor([[True, True, False]])
     to_text = math.log(math.e + 1 + 1 / math.e) - math.log(math.e + 1)
-    assert info_nce(query, texts, right, torch.tensor(1.0)).item() == pytest.approx(
-        0.5 * to_text, abs=1e-6
-    )
+    found = info_nce(query, texts, right, torch.tensor(1.0)).item()
+    assert found == pytest.approx(0.5 * to_text, abs=1e-6)
 
 
 def test_the_surprise_falls_as_learning_goes_right():
-    wrong = torch.eye(2).flip(0)
-    pairs, cold = torch.eye(2, dtype=torch.bool), torch.tensor(0.1)
-    assert info_nce(wrong, torch.eye(2), pairs, cold) > info_nce(
-        torch.eye(2), torch.eye(2), pairs, cold
-    )
+    eye, cold = torch.eye(2), torch.tensor(0.1)
+    assert info_nce(eye.flip(0), eye, eye.bool(), cold) > info_nce(eye, eye, eye.bool(), cold)
 
 
 def test_the_temperature_begins_at_cocas_and_never_vanishes():
@@ -147,30 +137,21 @@ def test_the_temperature_begins_at_cocas_and_never_vanishes():
 def drawn_outputs(layers=2, counts=(2, 0, 3), queries=6, classes=5, seed=0):
     chance = torch.Generator().manual_seed(seed)
     shapes = ((queries,), (queries, 2), (classes,))
-    raw = [
-        torch.randn(layers, len(counts), *shape, generator=chance).requires_grad_()
-        for shape in shapes
-    ]
+    raw = []
+    for shape in shapes:
+        drawn = torch.randn(layers, len(counts), *shape, generator=chance)
+        raw.append(drawn.requires_grad_())
     spans = [[(i * 90.0 / n, (i + 0.6) * 90.0 / n) for i in range(n)] for n in counts]
-    return (
-        raw,
-        Predictions(raw[0], raw[1].sigmoid(), raw[2]),
-        build_targets(spans, [90.0] * len(counts)),
-    )
+    predictions = Predictions(raw[0], raw[1].sigmoid(), raw[2])
+    return raw, predictions, build_targets(spans, [90.0] * len(counts))
 
 
 def units(count, seed=0):
-    return torch.nn.functional.normalize(
-        torch.randn(count, 8, generator=torch.Generator().manual_seed(seed)), dim=1
-    )
+    drawn = torch.randn(count, 8, generator=torch.Generator().manual_seed(seed))
+    return nn.functional.normalize(drawn, dim=1)
 
 
-COUNTS = {
-    "one empty": (2, 0, 3),
-    "no steps": (0, 0),
-    "100 steps": (100, 1),
-    "more steps than queries": (7, 20),
-}
+COUNTS = {"one empty": (2, 0, 3), "no steps": (0, 0), "100 steps": (100, 1), "too many": (7, 20)}
 
 
 @pytest.mark.parametrize(
@@ -193,26 +174,27 @@ def test_the_parts_are_sums_over_layers_divided_by_steps():
     _, proposed, wanted = drawn_outputs()
     whole, pairs = compute_localization_losses(proposed, wanted)
     assert len(pairs) == 10
-    single = [
-        compute_localization_losses(
-            Predictions(*(v[[layer]] for v in (proposed.logits, proposed.boxes, proposed.counts))),
-            wanted,
-        )[0]
-        for layer in range(2)
-    ]
+    single = []
+    for layer in range(2):
+        parts = (proposed.logits[[layer]], proposed.boxes[[layer]], proposed.counts[[layer]])
+        single.append(compute_localization_losses(Predictions(*parts), wanted)[0])
     for name, loss in whole.items():
         assert_close(loss.mean, single[0][name].mean + single[1][name].mean)
     assert whole["giou"].count == 5
     assert whole["count"].count == 3
 
 
-def test_a_perfect_box_has_almost_no_loss_and_teaches_full_confidence():
+@pytest.mark.parametrize(
+    ("box", "logit", "expected"),
+    # a perfect box teaches full confidence, one that overlaps by a third two thirds of it
+    [((0.2, 0.2), 9.0, (0, 0, 0)), ((0.3, 0.2), 0.0, (2 / 3, 0.1, 2 / 3 * math.log(2)))],
+)
+def test_a_box_is_as_confident_as_it_fits(box, logit, expected):
     wanted = build_targets([[(10.0, 30.0)]], [100.0])
-    proposed = Predictions(torch.full((1, 1, 1), 9.0), wanted.boxes[None], torch.zeros(1, 1, 3))
-    losses, _ = compute_localization_losses(proposed, wanted)
-    assert losses["l1"].mean == 0
-    assert losses["giou"].mean.item() == pytest.approx(0, abs=1e-4)
-    assert losses["confidence"].mean.item() == pytest.approx(0, abs=1e-3)
+    proposed = torch.full((1, 1, 1), logit), torch.tensor([[[box]]]), torch.zeros(1, 1, 3)
+    losses, _ = compute_localization_losses(Predictions(*proposed), wanted)
+    found = [losses[name].mean.item() for name in ("giou", "l1", "confidence")]
+    assert found == pytest.approx(expected, abs=1e-3)
 
 
 def test_padding_of_targets_changes_nothing():
@@ -245,11 +227,8 @@ def test_smoothing_spreads_a_fifth_over_all_tokens():
 @pytest.mark.parametrize("captions", [0, 2])
 def test_no_caption_or_only_padding_gives_no_loss(captions):
     logits = torch.randn(captions, 3, 7, requires_grad=True)
-    loss = caption_loss(
-        logits,
-        torch.zeros(captions, 3, dtype=torch.int64),
-        torch.ones(captions, 3, dtype=torch.bool),
-    )
+    targets = torch.zeros(captions, 3, dtype=torch.int64)
+    loss = caption_loss(logits, targets, torch.ones_like(targets, dtype=torch.bool))
     loss.mean.backward()
     assert loss.mean == 0
     assert (logits.grad == 0).all()
@@ -287,30 +266,19 @@ def test_layers_are_contrasted_apart_and_summed():
     vectors = units(len(pairs))
     temperature = torch.tensor(0.1)
     whole = contrastive_loss(vectors, vectors, pairs, temperature, settings).mean
-    apart = [
-        contrastive_loss(
-            vectors[pairs.layer == n],
-            vectors[pairs.layer == n],
-            pairs.select_layer(n),
-            temperature,
-            settings,
-        ).mean
-        for n in range(2)
-    ]
-    assert_close(whole, apart[0] + apart[1])
+    apart = 0
+    for n in range(2):
+        own = vectors[pairs.layer == n]
+        apart += contrastive_loss(own, own, pairs.select_layer(n), temperature, settings).mean
+    assert_close(whole, apart)
+
+
+WEIGHTS = {"giou": 4, "l1": 0.5, "confidence": 2, "count": 0.5, "caption": 5, "contrast": 0.8}
 
 
 def test_weights_are_those_of_section_e2():
-    losses = dict.fromkeys(("giou", "l1", "confidence", "count", "caption", "contrast"))
-    weights = {name: getattr(LossSettings(), f"{name}_weight") for name in losses}
-    assert weights == {
-        "giou": 4,
-        "l1": 0.5,
-        "confidence": 2,
-        "count": 0.5,
-        "caption": 5,
-        "contrast": 0.8,
-    }
+    for name, weight in WEIGHTS.items():
+        assert getattr(LossSettings(), f"{name}_weight") == weight
     # PDVC leaves l1 and the contrast out
     settings = tiny("vanilla", "lstm")
     assert len(compute_weighted_losses(network(settings), made(three(), settings), PDVC)) == 4
@@ -325,16 +293,12 @@ def total(model, batch, settings=LossSettings()):
 
 def broken(model):
     """Names of the parameters without a finite gradient, and of those with a gradient of zeros."""
-    none = [
-        name
-        for name, one in model.named_parameters()
-        if one.grad is None or not one.grad.abs().sum()
-    ]
-    odd = [
-        name
-        for name, one in model.named_parameters()
-        if one.grad is not None and not one.grad.isfinite().all()
-    ]
+    none, odd = [], []
+    for name, one in model.named_parameters():
+        if one.grad is None or not one.grad.abs().sum():
+            none.append(name)
+        elif not one.grad.isfinite().all():
+            odd.append(name)
     return none, odd
 
 
@@ -377,26 +341,16 @@ def test_hard_batches_are_defined(form, kind, settings, samples):
 def test_parts_are_weighted_as_the_paper_has_them():
     model, batch = network(), made(three())
     parts = compute_batch_losses(model, batch)
-    weights = {
-        "giou": 4.0,
-        "l1": 0.5,
-        "confidence": 2.0,
-        "count": 0.5,
-        "caption": 5.0,
-        "contrast": 0.8,
-    }
-    assert set(parts) == set(weights)
-    expected = sum(weight * float(parts[name].mean.detach()) for name, weight in weights.items())
+    assert set(parts) == set(WEIGHTS)
+    expected = sum(weight * float(parts[name].mean.detach()) for name, weight in WEIGHTS.items())
     assert float(total(model, batch).detach()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_baseline_captions_every_layer_and_counts_each():
     settings = tiny("vanilla", "lstm")
     model, batch = network(settings), made(three(), settings)
-    last = compute_batch_losses(model, batch, PDVC.model_copy(update={"text_layers": "last"}))[
-        "caption"
-    ]
-    every = compute_batch_losses(model, batch, PDVC)["caption"]
+    only = PDVC.model_copy(update={"text_layers": "last"})
+    last, every = (compute_batch_losses(model, batch, form)["caption"] for form in (only, PDVC))
     assert int(every.count) == 2 * int(last.count)
     assert float(every.mean.detach()) > 1.5 * float(last.mean.detach())  # a sum over both layers
 
@@ -436,21 +390,15 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
         seen = model(batch.videos)
     said = seen.predictions
     pairs = hungarian_match(said.logits, said.boxes, batch.targets).select_layer(1)
-    assert (
-        giou(
-            boxes_to_spans(pairs.gather_queries(said.boxes)),
-            boxes_to_spans(pairs.gather_steps(batch.targets.boxes)),
-        ).min()
-        > 0.9
-    )
+    boxes = pairs.gather_queries(said.boxes), pairs.gather_steps(batch.targets.boxes)
+    assert giou(*map(boxes_to_spans, boxes)).min() > 0.9
     assert said.counts[-1].argmax(dim=-1).tolist() == [3, 2, 0]
     found = []
     for video, count in enumerate((3, 2, 0)):
         surest = said.logits[-1, video].topk(count).indices
         queries = surest[said.boxes[-1, video, surest, 0].argsort()]  # in time
-        context = model.caption_context(
-            seen, QueryIndex.last_layer(torch.full_like(queries, video), queries)
-        )
+        index = QueryIndex.last_layer(torch.full_like(queries, video), queries)
+        context = model.caption_context(seen, index)
         found += [VOCABULARY.decode(one.tokens) for one in generate(model.captioner, context)]
     assert found == list(SENTENCES)
     assert (said.logits[-1, 2] < 0).all()  # no step: sure of nothing

@@ -29,21 +29,16 @@ def test_the_official_values_are_met(shared):
     case = json.loads((shared / "metric_cases" / "pdvc_losses.json").read_text())["box_1d"]
     first, second = torch.tensor(case["A_xy"])[:, None], torch.tensor(case["B_xy"])[None]
     assert_close(giou(first, second), torch.tensor(case["giou"]), atol=1e-6, rtol=0)
-    assert_close(
-        0.5 * (1 + giou(first, second)),
-        torch.tensor(case["g_scaled=0.5*(1+giou)"]),
-        atol=1e-6,
-        rtol=0,
-    )
+    scaled = torch.tensor(case["g_scaled=0.5*(1+giou)"])
+    assert_close(0.5 * (1 + giou(first, second)), scaled, atol=1e-6, rtol=0)
 
 
 def test_giou_by_hand():
     # a gap of 0.4 in a hull of 1
     apart = giou(torch.tensor([0.0, 0.2]), torch.tensor([0.6, 1.0])).item()
     assert apart == pytest.approx(-0.4, abs=1e-4)
-    assert giou(torch.tensor([0.0, 0.5]), torch.tensor([0.25, 0.75])).item() == pytest.approx(
-        1 / 3, abs=1e-4
-    )
+    across = giou(torch.tensor([0.0, 0.5]), torch.tensor([0.25, 0.75])).item()
+    assert across == pytest.approx(1 / 3, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +57,8 @@ def drawn(layers=2, videos=3, queries=5, counts=(2, 0, 4), seed=0):
     logits = torch.randn(layers, videos, queries, generator=chance)
     boxes = torch.rand(layers, videos, queries, 2, generator=chance) * 0.5 + 0.1
     starts = [(torch.rand(count, generator=chance) * 50).tolist() for count in counts]
-    return (
-        logits,
-        boxes,
-        build_targets(
-            [[(start, start + 20) for start in each] for each in starts], [100.0] * videos
-        ),
-    )
+    spans = [[(start, start + 20) for start in each] for each in starts]
+    return logits, boxes, build_targets(spans, [100.0] * videos)
 
 
 def test_the_official_pairs_are_met(shared):
@@ -76,9 +66,8 @@ def test_the_official_pairs_are_met(shared):
     logits = torch.tensor(case["logits"])[None, ..., 0]  # (1, 1, 4)
     wanted = Targets(torch.tensor([case["targets_cl"]]), torch.zeros(1, 2, dtype=torch.bool))
     pairs = hungarian_match(logits, torch.tensor(case["boxes_cl"])[None], wanted)
-    assert list(zip(pairs.query.tolist(), pairs.step.tolist(), strict=True)) == [
-        tuple(pair) for pair in case["indices(query,target)"]
-    ]
+    found = torch.stack([pairs.query, pairs.step], dim=1).tolist()
+    assert found == case["indices(query,target)"]
 
 
 def test_no_other_pairing_is_cheaper():
@@ -99,9 +88,7 @@ def test_each_query_and_each_step_comes_once_and_padding_never():
     pairs = hungarian_match(logits, boxes, wanted)
     assert len(pairs) == 2 * 6
     for row in (pairs.query, pairs.step):
-        assert (
-            len({*zip(pairs.layer.tolist(), pairs.video.tolist(), row.tolist(), strict=True)}) == 12
-        )
+        assert len(torch.stack([pairs.layer, pairs.video, row]).unique(dim=1).T) == 12
     assert not wanted.box_pad[pairs.video, pairs.step].any()
 
 
@@ -141,9 +128,8 @@ def test_targets_are_fractions_and_no_step_is_dropped():
     made = build_targets([[(10.0, 30.0), (90.0, 120.0)], []], [100.0, 5.0])
     assert made.boxes[0].flatten().tolist() == pytest.approx([0.2, 0.2, 0.95, 0.1])
     assert made.counts.tolist() == [2, 0]
-    assert build_targets([[(float(i), i + 1.0) for i in range(100)]], [100.0]).counts.tolist() == [
-        100
-    ]
+    many = build_targets([[(float(i), i + 1.0) for i in range(100)]], [100.0])
+    assert many.counts.tolist() == [100]
 
 
 @pytest.mark.parametrize("span", [(30.0, 20.0), (110.0, 120.0), (float("nan"), 3.0)])

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from silent_videos import DOINGS, TINY, WIDTH
 
@@ -31,17 +32,14 @@ def written(tmp_path_factory):
 
 
 def header(path):
-    from safetensors import safe_open
-
     with safe_open(path, framework="pt") as file:
         return json.loads(file.metadata()["stepline"])
 
 
 def rewritten(path, place, tree=None, weights=None):
     """Write the file again with another header or other weights."""
-    save_file(
-        weights or load_file(path), place, metadata={"stepline": json.dumps(tree or header(path))}
-    )
+    metadata = {"stepline": json.dumps(tree or header(path))}
+    save_file(weights or load_file(path), place, metadata=metadata)
     return place
 
 
@@ -60,13 +58,11 @@ def test_what_is_read_is_what_was_written(written):
 def test_another_kind_of_file_is_one_line(written, tmp_path):
     _, path = written
     (tmp_path / "text.safetensors").write_text("hello")
-    rewritten(
-        path, tmp_path / "aligner.safetensors", header(path) | {"kind": "stepline.nasva.aligner"}
-    )
-    rewritten(path, tmp_path / "new.safetensors", header(path) | {"version": 2})
+    changes = {"kind": "stepline.nasva.aligner"}, {"version": 2}
+    changes += ({"vocabulary": {"tokens": ["a"], "lower": True}},)
+    for number, tree in enumerate({**header(path), **change} for change in changes):
+        rewritten(path, tmp_path / f"{number}.safetensors", tree)
     rewritten(path, tmp_path / "list.safetensors", [1])
-    bad = header(path) | {"vocabulary": {"tokens": ["a"], "lower": True}}
-    rewritten(path, tmp_path / "words.safetensors", bad)
     cut = tmp_path / "cut.safetensors"
     shutil.copy(path, cut)
     cut.write_bytes(cut.read_bytes()[:-100])
@@ -92,12 +88,9 @@ def test_weights_that_do_not_fit_are_named(written, tmp_path):
     fewer = {name: value for name, value in weights.items() if name != "reference.weight"}
     with pytest.raises(ModelError, match=r"reference\.weight is missing"):
         load_model(rewritten(path, tmp_path / "fewer.safetensors", weights=fewer))
+    more = weights | {"more": torch.ones(1)}
     with pytest.raises(ModelError, match="more is unknown"):
-        load_model(
-            rewritten(
-                path, tmp_path / "more.safetensors", weights=weights | {"more": torch.ones(1)}
-            )
-        )
+        load_model(rewritten(path, tmp_path / "more.safetensors", weights=more))
 
 
 def test_features_of_another_kind_are_refused(written):

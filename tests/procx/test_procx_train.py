@@ -64,9 +64,8 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
     assert (report["videos"], report["missing"], report["extra"]) == (6, [], [])
     ready = tmp_path / "v0.safetensors"
     write_feature_file(features(records()[0]), ready)
-    described = stepline(
-        "steps", ready, "--describe", tmp_path / "run", "--out", tmp_path / "out", "--format", "vtt"
-    )
+    given = option_words(describe=tmp_path / "run", out=tmp_path / "out", format="vtt")
+    described = stepline("steps", ready, *given)
     assert described.exit_code == 0, described.stderr
     record = read_record(tmp_path / "out" / "v0.json")
     assert len(record.steps) == 2
@@ -80,21 +79,14 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
 def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stores, stepline):
     store, flat, _ = stores
     words = train_vocabulary(["cut the onion"], VocabularySettings(size=300))
-    write_model(
-        ProcX(TINY, len(words)), words, tmp_path / "procx.safetensors", TrainingFeatures("drawn")
-    )
+    network, path = ProcX(TINY, len(words)), tmp_path / "procx.safetensors"
+    write_model(network, words, path, TrainingFeatures("drawn"))
     tree = json.loads(Path(flat.partition(":")[2]).read_text())
     tree["gone"] = tree["v0"]
     (tmp_path / "yc2_val.json").write_text(json.dumps(tree))
     prediction, reference = tmp_path / "p.json", ("--reference", tmp_path / "yc2_val.json")
-    run = (
-        "predict",
-        "youcook2",
-        *option_words(model=tmp_path, features=store),
-        *reference,
-        "--out",
-        prediction,
-    )
+    given = option_words(model=tmp_path, features=store, out=prediction)
+    run = ("predict", "youcook2", *given, *reference)
     made = stepline(*run)
     assert made.exit_code == 1
     assert "1 of 7 videos are not in" in made.stderr
@@ -123,9 +115,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
     for name in ("stopped", "whole"):
         train_procx_run(sources, tmp_path / name, settings)
     for name in (CHECKPOINT_FILE, LOG_FILE, "procx.safetensors", "best.safetensors"):
-        assert (tmp_path / "stopped" / name).read_bytes() == (
-            tmp_path / "whole" / name
-        ).read_bytes(), name
+        whole = (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "stopped" / name).read_bytes() == whole, name
     with pytest.raises(SettingsError, match="another run"):
         train_procx_run(sources, tmp_path / "whole", chosen())
 
@@ -150,26 +141,14 @@ def test_a_network_learns_from_a_store_what_it_does_from_samples_in_memory(tmp_p
 
 def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):
     store, flat, swapped = stores
-    multiple = ("loss.contrast=multiple",)
-    first = train_command(
-        store, swapped, tmp_path / "first", *QUICK, *multiple, options=("--words", flat)
-    )
+    quick, words = (*QUICK, "loss.contrast=multiple"), ("--words", flat)
+    first = train_command(store, swapped, tmp_path / "first", *quick, options=words)
     assert stepline(*first).exit_code == 0
-    asked = option_words(
-        features=store, reference=flat.partition(":")[2], out=tmp_path / "zero-shot.json"
-    )
+    asked = option_words(features=store, reference=flat.partition(":")[2], out=tmp_path / "0.json")
     assert stepline("predict", "youcook2", "--model", tmp_path / "first", *asked).exit_code == 0
-    start = ("--start", tmp_path / "first")
-    sets = [part for each in (*QUICK, "model.dropout=0.3") for part in ("--set", each)]
-    run = (
-        "train",
-        "procx",
-        *option_words(features=store, steps=flat),
-        *sets,
-        *start,
-        "--set",
-        "train.device=cpu",
-    )
+    sets = [*QUICK, "model.dropout=0.3", "train.device=cpu"]
+    given = option_words(features=store, steps=flat, start=tmp_path / "first", set=sets)
+    run = ("train", "procx", *given)
     made = stepline(*run, "--out", tmp_path / "second")
     assert made.exit_code == 0, made.stderr
     before, after = load_model(tmp_path / "first"), load_model(tmp_path / "second")

@@ -54,7 +54,7 @@ class Size:
 
 
 WHOLE = Size()
-SMALL = Size(trained=12, tested=3, drawn=3, seconds=40, drawn_seconds=4, spoken_seconds=24)
+SMALL = Size(trained=12, tested=3, drawn=3, seconds=40, drawn_seconds=4, spoken_seconds=16)
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,8 @@ def write_texts(folder, texts, times=None):
     for id, lines in texts.items():
         starts, ends = zip(*times[id], strict=True) if times else ((), ())
         features = torch.from_numpy(vectors(lines, INTERNVIDEO)).half()
-        tree = {
-            "vid": id,
-            "start": list(starts),
-            "end": list(ends),
-            "text": list(lines),
-            "features": features,
-        }
+        tree = {"vid": id, "start": list(starts), "end": list(ends), "text": list(lines)}
+        tree["features"] = features
         torch.save(tree, folder / f"{id}.pth")
 
 
@@ -180,13 +175,8 @@ def write_nasva(path, seed):
     from stepline.models.nasva.settings import AlignerNetworkSettings
 
     torch.manual_seed(seed)
-    sizes = {
-        "width": 32,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "feed_forward": 48,
-        "projection": 8,
-    }
+    sizes = {"width": 32, "encoder_layers": 1, "decoder_layers": 1}
+    sizes |= {"feed_forward": 48, "projection": 8}
     torch.save(released_layout(Aligner(AlignerNetworkSettings(**sizes, text_positions=64))), path)
 
 
@@ -212,15 +202,9 @@ def write_interactive_cooking(folder, size):
     texts, seconds, kinds = map(list, zip(*messages, strict=True))
     copy_demo(folder / "1_7.mp4", size.spoken_seconds)
     write(folder / "1_7.txt", "\n".join(texts[:2]))
-    row = {
-        "video_id": "1_7",
-        "activity_name": "Lemonade",
-        "output_texts": texts,
-        "output_timestamps": seconds,
-        "output_types": kinds,
-        "output_actions": [""] * len(texts),
-        "remaining_plan": [texts[:2]] * len(texts),
-    }
+    row = {"video_id": "1_7", "activity_name": "Lemonade", "output_texts": texts}
+    row |= {"output_timestamps": seconds, "output_types": kinds}
+    row |= {"output_actions": [""] * len(texts), "remaining_plan": [texts[:2]] * len(texts)}
     write(folder / "main_test.json", [row])
 
 
@@ -241,18 +225,12 @@ def write_nasva_files(folder, size):
     write_htm_align(folder, aligned)
     write_ht_step(folder, steps)
     write_crosstask(folder, crossed)
-    columns = {
-        video.id: {
-            "start": [s for _, s, _ in video.steps],
-            "end": [e for *_, e in video.steps],
-            "text": [text for text, *_ in video.steps],
-        }
-        for video in [*learned, aligned[0]]  # of which the last must be kept out
-    }
-    write_tar(
-        folder / "HowToStep.tar.gz",
-        {f"HowToStep/{id}.json": json.dumps(v).encode() for id, v in columns.items()},
-    )
+    files = {}
+    for video in [*learned, aligned[0]]:  # of which the last must be kept out
+        texts, starts, ends = map(list, zip(*video.steps, strict=True))
+        tree = {"start": starts, "end": ends, "text": texts}
+        files[f"HowToStep/{video.id}.json"] = json.dumps(tree).encode()
+    write_tar(folder / "HowToStep.tar.gz", files)
     for name, kind in (("howtostep_text", "steps"), ("whisperx_text", "narration")):
         lines = {video.id: getattr(video, kind) for video in [*learned, aligned[0]]}
         times = {id: [row[1:] for row in rows] for id, rows in lines.items()}
@@ -262,28 +240,19 @@ def write_nasva_files(folder, size):
 
 
 CROSSED = 66  # videos of CrossTask: its 20 test sets leave 30 of each of two tasks out
-SPLITS = {
-    "train": "tra",
-    "val_seen": "vas",
-    "val_unseen": "vau",
-    "test_seen": "tes",
-    "test_unseen": "teu",
-}
+SPLITS = {"train": "tra", "val_seen": "vas", "val_unseen": "vau"}
+SPLITS |= {"test_seen": "tes", "test_unseen": "teu"}
 
 
 def same_steps(videos):
     """Return the videos as every second one of two tasks: all show the steps of the task's
     first."""
-    return [
-        replace(
-            video,
-            steps=tuple(
-                (text, *times) for (text, *_), (_, *times) in zip(model, video.steps, strict=True)
-            ),
-        )
-        for number, video in enumerate(videos)
-        for model in (videos[number % 2].steps,)
-    ]
+    made = []
+    for number, video in enumerate(videos):
+        pairs = zip(videos[number % 2].steps, video.steps, strict=True)
+        steps = tuple((text, *times) for (text, *_), (_, *times) in pairs)
+        made.append(replace(video, steps=steps))
+    return made
 
 
 def write_htm_align(folder, videos):
@@ -333,10 +302,8 @@ def write_ht_step(folder, splits):
     csv.writer(file, lineterminator="\n").writerows(table)
     write(folder / "htstep" / "taxonomy.csv", file.getvalue())
     write(folder / "htstep" / "annotations.json", annotations)
-    write(
-        folder / "htstep" / "video_splits.json",
-        {name: [one.id for one in videos] for name, videos in splits.items()},
-    )
+    ids = {name: [one.id for one in videos] for name, videos in splits.items()}
+    write(folder / "htstep" / "video_splits.json", ids)
     write(folder / "htstep" / "htm_test_input_headline.json", queries)
     write(folder / "hidden" / "taxonomy.csv", file.getvalue())
     write(folder / "hidden" / "annotations.json", hidden)
@@ -356,10 +323,8 @@ def write_crosstask(folder, videos):
             marks = [
                 f"{k},{start},{end}\n" for k, (_, start, end) in enumerate(video.steps, start=1)
             ]
-            write(
-                release / "annotations" / f"{1000 + number}_{video.id}.csv",
-                "".join([*marks, marks[0]]),
-            )
+            path = release / "annotations" / f"{1000 + number}_{video.id}.csv"
+            write(path, "".join([*marks, marks[0]]))
             write_texts(folder / "crosstask_text", {video.id: texts})
     write(release / "tasks_primary.txt", "\n".join(tasks))
     write(release / "tasks_related.txt", "")
@@ -372,14 +337,11 @@ def write_crosstask(folder, videos):
 
 def flat(videos):
     """Return videos as YouCook2's flat form has them."""
-    return {
-        video.id: {
-            "duration": video.seconds,
-            "timestamps": [list(times) for _, *times in video.steps],
-            "sentences": [text for text, *_ in video.steps],
-        }
-        for video in videos
-    }
+    tree = {}
+    for video in videos:
+        times, texts = [times for _, *times in video.steps], [text for text, *_ in video.steps]
+        tree[video.id] = {"duration": video.seconds, "timestamps": times, "sentences": texts}
+    return tree
 
 
 def write_procx_files(folder, size):
@@ -411,10 +373,8 @@ def write_procx_files(folder, size):
     swapped = flat(narrated)
     for video in swapped.values():
         video["sentences"] = [[text, f"{text} well"] for text in video["sentences"]]
-    write(
-        shipped / "pretraining" / "data" / "htmrkb_dis_train_48k_6july_yc2format_clean.json",
-        swapped,
-    )
+    name = "htmrkb_dis_train_48k_6july_yc2format_clean.json"
+    write(shipped / "pretraining" / "data" / name, swapped)
     rows = {f"features/{video.id}.npy": array_bytes(video.rows(512)) for video in narrated}
     write_tar(shipped / "pretraining" / "features" / "features.tar.gz", rows)
 
@@ -429,17 +389,12 @@ def pdvc_result(videos, queries=100):
             text, start, end = video.steps[query % len(video.steps)]
             is_step = query < len(video.steps)
             start = start if is_step else float(rng.uniform(0, video.seconds - 2))
-            rows.append(
-                {
-                    "timestamp": [start, end if is_step else start + 2.0],
-                    "proposal_score": float(rng.uniform(0.3, 0.9)),
-                    "sentence": text if is_step else "add salt",
-                    "sentence_score": -float(rng.uniform(0.5, 4.0)),
-                    "query_id": query,
-                    "vid_duration": video.seconds,
-                    "pred_event_count": len(video.steps),
-                }
-            )
+            row = {"timestamp": [start, end if is_step else start + 2.0]}
+            row["proposal_score"] = float(rng.uniform(0.3, 0.9))
+            row["sentence"] = text if is_step else "add salt"
+            row["sentence_score"] = -float(rng.uniform(0.5, 4.0))
+            counts = {"vid_duration": video.seconds, "pred_event_count": len(video.steps)}
+            rows.append(row | {"query_id": query} | counts)
         results[video.id] = [rows[index] for index in rng.permutation(queries)]
     return {"version": "VERSION 1.0", "results": results, "valid_video_num": len(videos)}
 
@@ -447,13 +402,11 @@ def pdvc_result(videos, queries=100):
 def captions(videos):
     """Return what is said in videos, in columns, as HowTo100M's captions and the sentencified ones
     are."""
-    return {
-        video.id: {
-            name: [row[k] for row in video.narration]
-            for k, name in enumerate(("text", "start", "end"))
-        }
-        for video in videos
-    }
+    tree = {}
+    for video in videos:
+        columns = map(list, zip(*video.narration, strict=True))
+        tree[video.id] = dict(zip(("text", "start", "end"), columns, strict=True))
+    return tree
 
 
 def write_howto100m(folder, videos):
@@ -470,10 +423,8 @@ def write_howto100m(folder, videos):
         write(folder / kind / "caption.json", captions(videos))
     for video in videos:
         file = io.StringIO()
-        rows = [
-            ("start", "end", "text"),
-            *((start, end, text) for text, start, end in video.narration),
-        ]
+        told = ((start, end, text) for text, start, end in video.narration)
+        rows = [("start", "end", "text"), *told]
         csv.writer(file, lineterminator="\n").writerows(rows)
         write(folder / "howto100m_captions" / f"{video.id}.csv", file.getvalue())
     write_s3d_rows(folder / "howto100m_s3d_features", videos)
@@ -481,20 +432,11 @@ def write_howto100m(folder, videos):
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("", "title", "ingredients", "directions", "link", "source", "NER"))
     for number, video in enumerate(videos):
-        lists = [
-            json.dumps(["1 pinch salt"]),
-            json.dumps([f"{text.capitalize()}." for text, *_ in video.steps]),
-        ]
-        rows.writerow(
-            (
-                number,
-                f"{('Salad', 'Stew')[number % 2]} {number}",
-                *lists,
-                "www.example.org",
-                "Gathered",
-                json.dumps(["salt"]),
-            )
-        )
+        texts = [f"{text.capitalize()}." for text, *_ in video.steps]
+        lists = [json.dumps(["1 pinch salt"]), json.dumps(texts)]
+        title = f"{('Salad', 'Stew')[number % 2]} {number}"
+        origin = ("www.example.org", "Gathered", json.dumps(["salt"]))
+        rows.writerow((number, title, *lists, *origin))
     write(folder / "full_dataset.csv", file.getvalue())
 
 
@@ -520,17 +462,12 @@ def write_wys2_files(folder, size):
     write(
         folder / "COIN.json", {"database": {video.id: coin_entry(video) for video in [*coin, *vnd]}}
     )
-    clips = [
-        {
-            "id": f"{video.id}:{k}",
-            "video": f"coin_videos/{video.id}.mp4",
-            "span": {"start": start, "end": start + 3.0},
-            "text": text,
-            "shown": text not in TALK,
-        }
-        for video in vnd
-        for k, (text, start, _) in enumerate(video.narration)
-    ]
+    clips = []
+    for video in vnd:
+        for k, (text, start, _) in enumerate(video.narration):
+            clip = {"id": f"{video.id}:{k}", "video": f"coin_videos/{video.id}.mp4", "text": text}
+            span = {"start": start, "end": start + 3.0}
+            clips.append(clip | {"span": span, "shown": text not in TALK})
     write(folder / "vnd" / "vnd_clips.json", clips)
     write(folder / "vnd" / "vnd.json", {clip["id"]: int(clip["shown"]) for clip in clips})
     write(folder / "vnd" / "videos.txt", "".join(f"{video.id}\n" for video in vnd))
@@ -549,16 +486,9 @@ def coin_entry(video):
         {"id": str(k), "segment": [start, end], "label": text}
         for k, (text, start, end) in enumerate(video.steps)
     ]
-    return {
-        "duration": video.seconds,
-        "class": "MakeSalad",
-        "start": 0,
-        "end": video.seconds,
-        "subset": "training",
-        "recipe_type": 1,
-        "video_url": "u",
-        "annotation": steps,
-    }
+    tree = {"duration": video.seconds, "class": "MakeSalad", "start": 0, "end": video.seconds}
+    tree |= {"subset": "training", "recipe_type": 1, "video_url": "u"}
+    return tree | {"annotation": steps}
 
 
 def draw(path, video):

@@ -61,15 +61,10 @@ def ht_step(predictions, reference, subset=None):
     """Return R@1 of steps."""
     folder = Path(reference)
     with (folder / "taxonomy.csv").open(newline="") as file:
-        articles = {
-            int(row["global_step_index"]): (row["activity"], row["variation"])
-            for row in csv.DictReader(file)
-        }
-    truth = {
-        id: one
-        for id, one in load(folder / "annotations.json").items()
-        if subset in (None, one["subset"])
-    }
+        rows = list(csv.DictReader(file))
+        articles = {int(r["global_step_index"]): (r["activity"], r["variation"]) for r in rows}
+    truth = load(folder / "annotations.json")
+    truth = {id: one for id, one in truth.items() if subset in (None, one["subset"])}
     steps = {}  # of each video's variation, in the order of the taxonomy
     for id, one in truth.items():
         wanted = articles[one["annotations"][0]["id"]]
@@ -155,13 +150,11 @@ def pdvc_cut(results):
     """Return of each video the proposals that PDVC scores, after its reranking."""
     cut = {}
     for id, rows in results.items():
-        worth = np.array(
-            [
-                row["proposal_score"]
-                + row["sentence_score"] / (len(row["sentence"].split()) ** 2 + 1e-5)
-                for row in rows
-            ]
-        )
+        worth = []
+        for row in rows:
+            words = len(row["sentence"].split())
+            worth.append(row["proposal_score"] + row["sentence_score"] / (words**2 + 1e-5))
+        worth = np.array(worth)
         order = np.argsort(-worth, kind="stable")
         cut[id] = [rows[index] for index in order[: rows[order[0]]["pred_event_count"]]]
     return cut
@@ -176,15 +169,8 @@ def soda(predictions, reference, subset=None, *, meteor, cut=None):
         wanted = sorted(
             zip(one["timestamps"], one["sentences"], strict=True), key=lambda row: row[0][0]
         )
-        rows.append(
-            (
-                wanted,
-                sorted(
-                    ((row["timestamp"], row["sentence"]) for row in results[id]),
-                    key=lambda row: row[0][0],
-                ),
-            )
-        )
+        told = [(row["timestamp"], row["sentence"]) for row in results[id]]
+        rows.append((wanted, sorted(told, key=lambda row: row[0][0])))
     # the official program calls METEOR with the prediction as the reference
     worth = iter(
         meteor([(said, true) for wanted, told in rows for _, true in wanted for _, said in told])

@@ -173,12 +173,8 @@ class Walk:
         return (self._process if self.whole else self._call)(words)
 
     def _process(self, words):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "STEPLINE_CONFIG": "",
-            "OMP_NUM_THREADS": "1",
-        }
+        own = {"PYTHONPATH": str(ROOT), "STEPLINE_CONFIG": "", "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, **own}
         command = [sys.executable, "-m", "stepline", *words]
         done = subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
@@ -203,13 +199,8 @@ class Walk:
         assert sorted(seconds) == sorted(split)
         assert all(len(seconds[id]) == len(asked[id]["step_headline"]) for id in split)
         assert all(isinstance(second, int) for row in seconds.values() for second in row)
-        self.type(
-            [
-                "evaluate",
-                "ht-step",
-                *option_words(predictions=answer, reference="hidden", subset=subset),
-            ]
-        )
+        words = option_words(predictions=answer, reference="hidden", subset=subset)
+        self.type(["evaluate", "ht-step", *words])
 
     def _compare(self, words, report):
         options = given(words)

@@ -52,11 +52,8 @@ def test_ht_step_windows_as_its_program_scores_them(case, tmp_path):
 @pytest.fixture
 def captions(case, tmp_path):
     """Predictions and references of the videos in both, and what SODA's program gave for them."""
-    truth, told, official = (
-        case("yc2_ground_truth"),
-        case("yc2_predictions")["results"],
-        case("yc2_soda")["fujiso"],
-    )
+    truth, told = case("yc2_ground_truth"), case("yc2_predictions")["results"]
+    official = case("yc2_soda")["fujiso"]
     both = [id for id in truth if told.get(id)]
     (tmp_path / "truth.json").write_text(json.dumps({id: truth[id] for id in both}))
     (tmp_path / "answer.json").write_text(json.dumps({"results": {id: told[id] for id in both}}))

@@ -19,7 +19,7 @@ def change(start, before, after):
     vanished = tuple(line for line in before if line not in after)
     patches = tuple(line.box for line in (*appeared, *vanished))
     return ScreenEvent(
-        start, start + 0.2, patches[0], patches, None, before, after, appeared, vanished, 0.1, False
+        start, start + 0.2, patches, None, before, after, appeared, vanished, scene=False
     )
 
 

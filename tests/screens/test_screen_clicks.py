@@ -3,7 +3,11 @@
 import pytest
 
 from stepline.grounding.screens import Click, ScreenReading, place_clicks
-from stepline.grounding.screens.clicks import FIELD_NAME_LOG_ODDS, _change_log_odds
+from stepline.grounding.screens.clicks import (
+    FIELD_NAME_LOG_ODDS,
+    WINDOW_TITLE_LOG_ODDS,
+    _change_log_odds,
+)
 from stepline.grounding.screens.reading import ScreenEvent, ScreenLine, is_same_text
 from stepline.pipeline.screen import click_remarks
 from stepline.records import Sentence, Span, Step
@@ -15,19 +19,16 @@ FORMAT = ScreenLine("Format of the file", (400, 200, 600, 230))
 
 
 def event(start, before, appeared=(), vanished=(), cursor=None):
-    box = (0, 0, 300, 300)
     stays = [line for line in before if line not in vanished]
     return ScreenEvent(
         start=start,
         end=start + 0.5,
-        box=box,
-        patches=(box,),
+        patches=((0, 0, 300, 300),),
         cursor=cursor,
         before=tuple(before),
         after=(*stays, *appeared),
         appeared=tuple(appeared),
         vanished=tuple(vanished),
-        area=0.2,
         scene=False,
     )
 
@@ -150,3 +151,10 @@ def test_a_line_is_the_name_of_a_field_where_another_text_takes_its_place(top, l
     typed = ScreenLine("Pancakes", (100, top, 220, top + 20))
     change = event(1.0, [name], appeared=[typed], vanished=[name])
     assert _change_log_odds(name, change, []) == log_odds
+
+
+@pytest.mark.parametrize(("further", "log_odds"), [((), 0.0), ((FORMAT,), WINDOW_TITLE_LOG_ODDS)])
+def test_a_line_that_only_moves_is_no_title_of_what_opens(further, log_odds):
+    moved = ScreenLine("Export as", (10, 120, 110, 140))
+    change = event(3.0, (FILE, EXPORT), appeared=(moved, *further), vanished=(EXPORT,))
+    assert _change_log_odds(EXPORT, change, ()) == log_odds

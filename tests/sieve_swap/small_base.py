@@ -30,19 +30,12 @@ class SmallBase(TextBase):
 
     def __init__(self, documents=(TOAST, SALAD, TIRE), licence="CC0-1.0"):
         self.folder, self.encoder = Path("small"), "counted words"
-        self._documents = [
-            Document(
-                f"d{number}",
-                title,
-                tuple(
-                    TextStep(f"d{number}#{place}", text, f"d{number}", place, "tests", licence)
-                    for place, text in enumerate(steps)
-                ),
-                "tests",
-                licence,
-            )
-            for number, (title, steps) in enumerate(documents)
-        ]
+        self._documents = []
+        for number, (title, texts) in enumerate(documents):
+            id, steps = f"d{number}", []
+            for place, text in enumerate(texts):
+                steps.append(TextStep(f"{id}#{place}", text, id, place, "tests", licence))
+            self._documents.append(Document(id, title, tuple(steps), "tests", licence))
         self._steps = [step for document in self._documents for step in document.steps]
         every = dict.fromkeys(word for step in self._steps for word in words_of(step.text))
         self._words = {word: number for number, word in enumerate(every)}

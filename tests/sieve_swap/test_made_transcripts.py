@@ -57,15 +57,12 @@ def test_half_the_videos_are_for_testing_and_half_of_each_have_no_source_in_the_
 
 
 def test_no_step_is_copied(videos):
-    pairs = [
-        (
-            sentence.text.lower().strip(" ."),
-            [video.recipe.steps[place].lower().strip(" .") for place in steps],
-        )
-        for video in videos
-        for sentence, steps in zip(video.record.transcript.sentences, video.truth, strict=True)
-        if steps
-    ]
+    pairs = []
+    for video in videos:
+        for sentence, steps in zip(video.record.transcript.sentences, video.truth, strict=True):
+            if steps:
+                texts = [video.recipe.steps[place].lower().strip(" .") for place in steps]
+                pairs.append((sentence.text.lower().strip(" ."), texts))
     copied = [said for said, lines in pairs if said in lines]
     assert len(copied) <= 0.02 * len(pairs)  # "serve" stays "serve"
 
@@ -73,10 +70,8 @@ def test_no_step_is_copied(videos):
 def test_the_halves_share_no_idle_line_and_no_frame():
     from made_transcripts.tables import frames, idle_lines
 
-    said = {
-        half: {line for lines in idle_lines(half).values() for line in lines}
-        for half in ("development", "test")
-    }
+    halves = ("development", "test")
+    said = {half: set().union(*idle_lines(half).values()) for half in halves}
     assert len(said["development"] | said["test"]) >= 200
     assert not said["development"] & said["test"]
     assert set(frames("development")) & set(frames("test")) <= {"{c}"}  # the bare clause

@@ -74,14 +74,8 @@ def test_the_best_pair_decides_the_split():
 )
 def test_the_result_is_that_of_the_pairwise_loop(iou, recall, recall_of):
     chance = np.random.default_rng(7)
-    documents = (
-        WordSets.from_lists(sets(chance, 300, 2, 60)),
-        WordSets.from_lists(sets(chance, 300, 30, 60)),
-    )
-    videos = (
-        WordSets.from_lists(sets(chance, 40, 3, 70, unknown=True)),
-        WordSets.from_lists(sets(chance, 40, 40, 70, unknown=True)),
-    )
+    documents = drawn(chance, (300, 2, 60), (300, 30, 60))
+    videos = drawn(chance, (40, 3, 70), (40, 40, 70), unknown=True)
     settings = PairingSettings(iou=iou, recall=recall, recall_of=recall_of)
     found = list(PairFinder(*documents, 60).find_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
@@ -90,11 +84,16 @@ def test_the_result_is_that_of_the_pairwise_loop(iou, recall, recall_of):
         assert list(zip(pairs.documents, pairs.iou, pairs.recall, strict=True)) == expected
 
 
+def drawn(chance, *shapes, **options):
+    """Sets of words for each (count, most words, vocabulary)."""
+    return tuple(WordSets.from_lists(sets(chance, *shape, **options)) for shape in shapes)
+
+
 def sets(chance, count, most, vocabulary, unknown=False):
-    rows = [
-        np.unique(chance.integers(0, vocabulary, chance.integers(1, most + 1))).tolist()
-        for _ in range(count)
-    ]
+    rows = []
+    for _ in range(count):
+        size = chance.integers(1, most + 1)
+        rows.append(np.unique(chance.integers(0, vocabulary, size)).tolist())
     return [[word if word < 60 else -1 for word in row] for row in rows] if unknown else rows
 
 
@@ -105,10 +104,8 @@ def loop(videos, documents, video, settings):
             continue
         a, r = int(videos[1].sizes[video]), int(documents[1].sizes[number])
         shared = len(set(videos[1][video]) & set(documents[1][number]))
-        iou, recall = (
-            shared / (a + r - shared),
-            shared / (r if settings.recall_of == "document" else a),
-        )
+        iou = shared / (a + r - shared)
+        recall = shared / (r if settings.recall_of == "document" else a)
         if iou >= settings.iou and recall >= settings.recall:
             out.append((number, iou, recall))
     return out
@@ -128,14 +125,10 @@ def test_sets_whose_arrays_do_not_fit_are_refused():
 
 
 def test_the_table_counts_what_each_pair_of_thresholds_keeps():
-    found = [
-        pairs_of(VIDEO, PairingSettings(iou=0.0, recall=0.0)),
-        pairs_of(("soup", "salt boil"), PairingSettings()),
-    ]
-    rows = {
-        (row.iou, row.recall): row
-        for row in threshold_table(found, ious=(0.1, 0.3, 0.6), recalls=(0.3, 0.9))
-    }
+    found = [pairs_of(VIDEO, PairingSettings(iou=0.0, recall=0.0))]
+    found.append(pairs_of(("soup", "salt boil"), PairingSettings()))
+    table = threshold_table(found, ious=(0.1, 0.3, 0.6), recalls=(0.3, 0.9))
+    rows = {(row.iou, row.recall): row for row in table}
     # DocumentPairs: (video 0, document 0) .5 / 1, (0, 1) .167 / .333, (0, 3) 0 / 0, (1, 1) 2 / 6 and 2 / 6.
     assert (rows[0.1, 0.3].videos, rows[0.1, 0.3].documents, rows[0.1, 0.3].pairs) == (2, 2, 3)
     assert (rows[0.1, 0.9].videos, rows[0.1, 0.9].documents, rows[0.1, 0.9].pairs) == (1, 1, 1)
@@ -145,14 +138,8 @@ def test_the_table_counts_what_each_pair_of_thresholds_keeps():
 
 def test_pairs_are_exact_over_several_batches_and_where_more_words_are_shared_than_a_byte_counts():
     chance = np.random.default_rng(11)
-    documents = (
-        WordSets.from_lists(sets(chance, 200, 3, 1900)),
-        WordSets.from_lists(sets(chance, 200, 1900, 1900)),
-    )
-    videos = (
-        WordSets.from_lists(sets(chance, 150, 20, 1900)),
-        WordSets.from_lists(sets(chance, 150, 1900, 1900)),
-    )
+    documents = drawn(chance, (200, 3, 1900), (200, 1900, 1900))
+    videos = drawn(chance, (150, 20, 1900), (150, 1900, 1900))
     settings = PairingSettings(iou=0.02, recall=0.03)
     found = list(PairFinder(*documents, 1900).find_pairs(*videos, settings))
     assert sum(map(len, found)) > 0

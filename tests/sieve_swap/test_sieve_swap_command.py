@@ -9,15 +9,11 @@ from test_sieve_swap_run import VIDEOS, records_of, write_videos
 
 from stepline.cli import main
 
+TOAST = ["Peel 2 cloves of garlic.", "Rub the toast with the garlic."]
+SALAD = ["Drain the beans.", "Chop 1 red onion.", "Mix with vinegar."]
 RECIPES = {
-    "toast": {
-        "title": "Garlic toast",
-        "steps": ["Peel 2 cloves of garlic.", "Rub the toast with the garlic."],
-    },
-    "salad": {
-        "title": "Bean salad",
-        "steps": ["Drain the beans.", "Chop 1 red onion.", "Mix with vinegar."],
-    },
+    "toast": {"title": "Garlic toast", "steps": TOAST},
+    "salad": {"title": "Bean salad", "steps": SALAD},
 }
 
 
@@ -106,25 +102,15 @@ def test_what_cannot_be_used_is_an_error_in_one_line(tmp_path, base):
 
 def test_the_list_of_evaluation_videos_is_written(tmp_path):
     (tmp_path / "htm_align.json").write_text(json.dumps({"abcdefghijk": [[1, 0, 2, "stir"]]}))
-    done = invoke(
-        "curate",
-        "excluded",
-        f"htm-align={tmp_path / 'htm_align.json'}",
-        "--out",
-        tmp_path / "list.txt",
-    )
+    videos = f"htm-align={tmp_path}/htm_align.json"
+    done = invoke("curate", "excluded", videos, "--out", tmp_path / "list.txt")
     assert done.exit_code == 0
     assert (tmp_path / "list.txt").read_text().splitlines()[-1] == "abcdefghijk\thtm-align"
 
 
-CAPTIONS = {
-    f"garlic{number}": {
-        "text": ["peel two cloves of garlic", "rub the toast with garlic", "drizzle olive oil"],
-        "start": [0, 5, 10],
-        "end": [4, 9, 14],
-    }
-    for number in range(3)
-}
+SAID = ["peel two cloves of garlic", "rub the toast with garlic", "drizzle olive oil"]
+CAPTIONS = {"text": SAID, "start": [0, 5, 10], "end": [4, 9, 14]}
+CAPTIONS = {f"garlic{number}": CAPTIONS for number in range(3)}
 TABLE = "video_id,category_1,category_2,rank,task_id\n" + "".join(
     f"{id},Food and Entertaining,Recipes,1,7\n" for id in CAPTIONS
 )

@@ -1,7 +1,6 @@
 """A whole run over a collection: what comes out, what stays out, and the same bytes whatever
 interrupts it."""
 
-import hashlib
 import json
 import random
 import signal
@@ -16,6 +15,7 @@ from small_base import SmallBase
 from stepline.datasets import read
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, SettingsError, StoreError
+from stepline.files.digests import sha256
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.settings import validate
 from stepline.sieve_swap import run as collection
@@ -33,10 +33,9 @@ BEANS = (
 
 
 def record(identity, title, speech, **video):
-    sentences = [
-        Sentence(text=text, span=Span(5.0 * place, 5.0 * place + 3.0))
-        for place, text in enumerate(speech.split("|"))
-    ]
+    sentences = []
+    for place, text in enumerate(speech.split("|")):
+        sentences.append(Sentence(text=text, span=Span(5.0 * place, 5.0 * place + 3.0)))
     known = {"id": identity, "title": title, "task": title} | video
     return Record(
         id=identity, video=Video(**known), transcript=Transcript(sentences=tuple(sentences))
@@ -66,10 +65,8 @@ def write_videos(folder, videos=VIDEOS):
 
 def settings(**sections):
     tree = {"pairing": {"smallest_category": 1}, "match": PLAIN, "run": {"shard": 3}}
-    return validate(
-        SieveSwapSettings,
-        {key: tree.get(key, {}) | sections.get(key, {}) for key in tree | sections},
-    )
+    merged = {key: tree.get(key, {}) | sections.get(key, {}) for key in tree | sections}
+    return validate(SieveSwapSettings, merged)
 
 
 def job(tmp_path, out="out", videos=VIDEOS, **sections):
@@ -88,30 +85,17 @@ def records_of(out, split):
 
 
 def digests(folder):
-    return {
-        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
-    }
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    return {str(file.relative_to(folder)): sha256(file) for file in files}
 
 
 def test_every_video_is_swapped_or_left_out_with_its_reason(tmp_path):
     outcome = run_job(job(tmp_path))
     kept = [*records_of(tmp_path / "out", "train"), *records_of(tmp_path / "out", "validation")]
     texts = {record.id: [step.text for step in record.steps] for record in kept}
-    assert texts == {
-        "garlic1": [
-            "Peel 2 cloves garlic.",
-            "Rub the toast with the garlic.",
-            "Drizzle with olive oil.",
-        ],
-        "garlic2": [
-            "Peel 2 cloves garlic.",
-            "Rub the toast with the garlic.",
-            "Drizzle with olive oil.",
-        ],
-        "beans1": ["Drain the beans.", "Chop 1 red onion.", "Mix beans and onion with vinegar."],
-    }
+    toast = ["Peel 2 cloves garlic.", "Rub the toast with the garlic.", "Drizzle with olive oil."]
+    salad = ["Drain the beans.", "Chop 1 red onion.", "Mix beans and onion with vinegar."]
+    assert texts == {"garlic1": toast, "garlic2": toast, "beans1": salad}
     left = {
         (record.id, record.dropped[0].reason) for record in records_of(tmp_path / "out", "left_out")
     }
@@ -189,11 +173,8 @@ def test_the_released_form_is_read_by_the_dataset_s_reader(tmp_path):
     assert write_released_json(files, tmp_path / "val.json") == 9
     found = {record.id: record for record in read("sieve-swap", tmp_path / "val.json").records}
     first = found["beans1"].steps[0]
-    assert (first.text, first.alternatives, first.spans) == (
-        "Drain the beans.",
-        ("drain the beans",),
-        (Span(5.0, 8.0),),
-    )
+    assert (first.text, first.spans) == ("Drain the beans.", (Span(5.0, 8.0),))
+    assert first.alternatives == ("drain the beans",)
 
 
 def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
@@ -206,11 +187,8 @@ def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
         '{"aaaaaaaaaaa": {"start": [0], "end": [1, 2], "text": ["x"]}, "bbb": {"start"'
     )
     base, said = SmallBase(), []
-    outcome = run_job(
-        SieveSwapJob(
-            folder, base, tmp_path / "out", settings(), embed=base.embed, report=said.append
-        )
-    )
+    given = {"embed": base.embed, "report": said.append}
+    outcome = run_job(SieveSwapJob(folder, base, tmp_path / "out", settings(), **given))
     assert outcome.statistics.videos["it cannot be read"] == 5
     assert "broken.parquet" in next(line for line in said if line.startswith("left out"))
     assert sum(line.startswith("left out") for line in said) == 3
@@ -264,12 +242,9 @@ write_report(job, run_job(job))
 
 
 def start(videos, out):
-    return subprocess.Popen(
-        [sys.executable, "-c", RUN, str(videos), str(out)],
-        cwd=Path(__file__).parent,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    program = [sys.executable, "-c", RUN, str(videos), str(out)]
+    here = {"cwd": Path(__file__).parent, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(program, **here)
 
 
 def finish(videos, out):
@@ -305,10 +280,8 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
         out = tmp_path / f"out{turn}"
         for _ in range(2):
             there = sum(1 for file in out.rglob("*") if file.is_file()) if out.exists() else 0
-            kills += (
-                killed_after_files(videos, out, there + chance.randrange(len(expected) // 2))
-                == -signal.SIGKILL
-            )
+            most = there + chance.randrange(len(expected) // 2)
+            kills += killed_after_files(videos, out, most) == -signal.SIGKILL
         finish(videos, out)
         assert digests(out) == expected
     assert kills >= 4

@@ -20,20 +20,15 @@ def test_a_run_leaves_its_report_next_to_its_parts(tmp_path):
     lowest, *others = counts["thresholds"]
     assert (lowest["iou"], lowest["recall"], lowest["videos"]) == (0.1, 0.3, 3)
     assert all(row["pairs"] <= lowest["pairs"] for row in others)
-    splits = [
-        read("sieve-swap", tmp_path / "out" / f"{name}.json").records
-        for name in ("train", "validation")
-    ]
+    files = [tmp_path / "out" / f"{name}.json" for name in ("train", "validation")]
+    splits = [read("sieve-swap", file).records for file in files]
     assert sum(map(len, splits)) == 3
 
 
 def test_statistics_of_parts_are_summed():
-    parts = [
-        SwappedDatasetStatistics(videos={"train": 2}, steps_a_video={"3": 2}, seconds=4.5),
-        SwappedDatasetStatistics(
-            videos={"train": 1, "it is too long": 1}, steps_a_video={"1": 1}, seconds=0.5
-        ),
-    ]
+    counts = ({"train": 2}, {"3": 2}, 4.5), ({"train": 1, "it is too long": 1}, {"1": 1}, 0.5)
+    names = ("videos", "steps_a_video", "seconds")
+    parts = [SwappedDatasetStatistics(**dict(zip(names, row, strict=True))) for row in counts]
     whole = add_statistics(parts)
     assert whole.videos == {"train": 3, "it is too long": 1}
     assert (whole.steps_a_video, whole.seconds) == ({"3": 2, "1": 1}, 5.0)

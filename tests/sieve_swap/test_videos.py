@@ -32,16 +32,11 @@ def howto(tmp_path):
 
 def test_howto100m_s_captions_get_task_and_length_from_its_tables(howto):
     first, second = read_videos(howto)
-    assert (first.video.title, first.video.task, first.video.duration) == (
-        "Peel Garlic",
-        "Peel Garlic",
-        61.5,
-    )
+    video = first.video
+    assert (video.title, video.task, video.duration) == ("Peel Garlic", "Peel Garlic", 61.5)
     assert first.settings == {"category": "Food and Entertaining"}
-    assert [sentence.text for sentence in first.transcript.sentences] == [
-        "hello",
-        "peel the garlic",
-    ]
+    texts = [sentence.text for sentence in first.transcript.sentences]
+    assert texts == ["hello", "peel the garlic"]
     assert (second.video.title, second.video.duration) == (None, None)
 
 
@@ -57,15 +52,10 @@ def test_howto100m_s_csv_of_each_video_is_read_with_the_same_tables(howto):
     )
     (howto / "bbbbbbbbbbb.csv").write_text("start,end\n0.0,2.0\n")
     first, second = read_videos(howto)
-    assert (first.video.id, first.video.title, first.video.duration) == (
-        "aaaaaaaaaaa",
-        "Peel Garlic",
-        61.5,
-    )
-    assert [sentence.text for sentence in first.transcript.sentences] == [
-        "hello",
-        "peel, then chop",
-    ]
+    video = first.video
+    assert (video.id, video.title, video.duration) == ("aaaaaaaaaaa", "Peel Garlic", 61.5)
+    texts = [sentence.text for sentence in first.transcript.sentences]
+    assert texts == ["hello", "peel, then chop"]
     assert isinstance(second, Rejected)
     assert "needs the columns start,end,text" in second.reason
 

@@ -15,7 +15,7 @@ from stepline.media import AudioBlock, probe, read_sound
 from stepline.networks.weights import weights_fetched
 from stepline.records import Sentence, Span
 from stepline.settings import validate
-from stepline.speech import AsrSettings, TranscriptionResult, transcribe, whisper
+from stepline.speech import AsrSettings, transcribe, whisper
 from stepline.speech.audio_windows import FRAME_SECONDS, AudioWindow, WindowTranscript
 from stepline.speech.transcribe import SentenceCollector, find_unrecognised_speech
 from stepline.speech.whisper import find_model
@@ -28,33 +28,27 @@ multilingual = pytest.mark.skipif(not weights_fetched("whisper-base"), reason="n
 
 
 @cache
-def heard(clip: str, model: str | None = TINY) -> TranscriptionResult:
+def heard(clip, model=TINY):
     path = CLIPS / clip
     blocks = list(read_sound(path)) if probe(path).has_sound else []
     return transcribe(blocks, AsrSettings(model=model))
 
 
-def text(found: TranscriptionResult) -> str:
+def text(found):
     return " ".join(sentence.text for sentence in found.transcript.sentences)
 
 
 @clips
 @pytest.mark.parametrize(
     "clip",
-    [
-        "making_water.mp4",
-        "silent_cake.mp4",
-        "pancake_flip.mkv",
-        "charades_phone.mp4",
-        "cpr_silent.mp4",
-    ],
+    "making_water.mp4 silent_cake.mp4 pancake_flip.mkv charades_phone.mp4 cpr_silent.mp4".split(),
 )
-def test_nothing_is_invented_where_no_one_speaks(clip: str) -> None:
+def test_nothing_is_invented_where_no_one_speaks(clip):
     assert heard(clip).transcript.sentences == ()
 
 
 @clips
-def test_the_money_clip_is_understood_sentence_by_sentence() -> None:
+def test_the_money_clip_is_understood_sentence_by_sentence():
     found = heard("howto100m_money_clip.mp4")
     said = text(found).lower()
     for phrase in (
@@ -79,12 +73,12 @@ def test_the_money_clip_is_understood_sentence_by_sentence() -> None:
         ("hair_chat.mp4", "okay"),
     ],
 )
-def test_short_and_noisy_speech_is_not_over_filtered(clip: str, phrase: str) -> None:
+def test_short_and_noisy_speech_is_not_over_filtered(clip, phrase):
     assert phrase in text(heard(clip)).lower()
 
 
 @clips
-def test_chinese_gives_no_english_nonsense_with_the_english_model() -> None:
+def test_chinese_gives_no_english_nonsense_with_the_english_model():
     found = heard("quilt_clip_zh.mp4")
     assert found.transcript.sentences == ()
     assert found.dropped
@@ -93,14 +87,14 @@ def test_chinese_gives_no_english_nonsense_with_the_english_model() -> None:
 
 @clips
 @multilingual
-def test_chinese_is_named_when_whisper_base_is_installed() -> None:
+def test_chinese_is_named_when_whisper_base_is_installed():
     found = heard("quilt_clip_zh.mp4", None)
     assert (found.transcript.language, found.transcript.recogniser) == ("zh", "whisper-base")
     assert "背子" in text(found)
 
 
 @clips
-def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch):
     monkeypatch.setattr("stepline.speech.recogniser.weights_fetched", lambda name: name == TINY)
     found = transcribe(read_sound(CLIPS / "quilt_clip_zh.mp4"))
     assert found.transcript.sentences == ()
@@ -111,9 +105,7 @@ def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch: pytest.Monk
 Spoken = list[tuple[str, float, float, float]]
 
 
-def read_by(
-    monkeypatch: pytest.MonkeyPatch, spoken: Spoken, *languages: str, probability: float = 1.0
-) -> None:
+def read_by(monkeypatch, spoken, *languages, probability=1.0):
     """Let every model that is loaded hear this, window by window; it knows English, and the other
     languages given."""
     words = [
@@ -140,15 +132,15 @@ def read_by(
 CLEAR = ("Cut the bread into four thin slices, and toast them.", 3.7, 7.3, 0.9)
 
 
-def demo_voice() -> list[AudioBlock]:
+def demo_voice():
     """Return the demo's first 8 s, in which somebody speaks from 0.7 to 3.1 and from 4.0 to 7.8
     s."""
     return [block for block in read_sound(DEMO) if block.start < 8]
 
 
 def test_a_few_words_not_understood_next_to_clear_english_are_not_taken_for_another_language(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     read_by(monkeypatch, [("What happened over there?", 0.4, 2.8, 0.2), CLEAR])
     found = transcribe(demo_voice())
     assert [sentence.text for sentence in found.transcript.sentences] == [CLEAR[0]]
@@ -159,8 +151,8 @@ def test_a_few_words_not_understood_next_to_clear_english_are_not_taken_for_anot
 
 
 def test_where_most_is_not_understood_the_cure_is_reported_once_and_no_language_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     read_by(
         monkeypatch,
         [("I was younger then.", 0.4, 2.8, 0.2), ("I was like how to do it.", 3.7, 7.3, 0.2)],
@@ -173,7 +165,7 @@ def test_where_most_is_not_understood_the_cure_is_reported_once_and_no_language_
     assert "`stepline weights get whisper-base`" in advice
 
 
-def test_long_speech_without_words_is_a_warning() -> None:
+def test_long_speech_without_words_is_a_warning():
     # 1,250 frames of 32 ms: speech from 0 to 10 s, which a sentence covers to 4 s, and from 20 to
     # 23 s without a sentence. 6 s of the first are unread, the 3 s at the end are too few.
     voiced = np.arange(0, 40, FRAME_SECONDS, np.float32)
@@ -199,9 +191,7 @@ def test_long_speech_without_words_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(("unsure", "count"), [("Whisk well.", 0), ("Whisk it well.", 1)])
-def test_many_unsure_words_are_a_warning_that_names_a_better_model(
-    monkeypatch: pytest.MonkeyPatch, unsure: str, count: int
-) -> None:
+def test_many_unsure_words_are_a_warning_that_names_a_better_model(monkeypatch, unsure, count):
     # 2 unsure words are too few to say anything, 3 of 13 are 23 %.
     read_by(monkeypatch, [(unsure, 0.4, 2.8, 0.47), CLEAR])
     warnings = transcribe(demo_voice()).warnings
@@ -212,35 +202,27 @@ def test_many_unsure_words_are_a_warning_that_names_a_better_model(
 
 
 @pytest.mark.parametrize(("probability", "named"), [(0.9, "es"), (0.3, None)])
-def test_a_language_is_named_where_it_is_likely(
-    monkeypatch: pytest.MonkeyPatch, probability: float, named: str | None
-) -> None:
+def test_a_language_is_named_where_it_is_likely(monkeypatch, probability, named):
     spanish = "Corta el pan en cuatro rebanadas finas y tuesta todo."
     read_by(monkeypatch, [(spanish, *CLEAR[1:])], "es", probability=probability)
     assert transcribe(demo_voice(), AsrSettings(model="whisper-base")).transcript.language == named
 
 
-def test_english_words_are_english_whatever_the_accent_was_taken_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_english_words_are_english_whatever_the_accent_was_taken_for(monkeypatch):
     read_by(monkeypatch, [CLEAR], "ms", probability=0.9)
     found = transcribe(demo_voice(), AsrSettings(model="whisper-base"))
     assert found.transcript.language == "en"
 
 
 @clips
-def test_speech_of_another_language_is_translated_and_the_record_says_from_which(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[dict[str, object]] = []
+def test_speech_of_another_language_is_translated_and_the_record_says_from_which(monkeypatch):
+    asked = []
 
     class Multilingual:
         supported_languages = ("en", "es")
         model = SimpleNamespace(is_multilingual=True)
 
-        def transcribe(
-            self, sound: object, **options: object
-        ) -> tuple[list[SimpleNamespace], SimpleNamespace]:
+        def transcribe(self, sound, **options):
             del sound
             asked.append(options)
             word = SimpleNamespace(word=" Stop.", start=0.2, end=0.6, probability=0.9)
@@ -256,7 +238,7 @@ def test_speech_of_another_language_is_translated_and_the_record_says_from_which
     assert found.transcript.recogniser == "whisper-base, translated from es"
 
 
-def test_a_model_that_hears_only_english_and_whisperx_translate_nothing() -> None:
+def test_a_model_that_hears_only_english_and_whisperx_translate_nothing():
     with pytest.raises(
         SettingsError,
         match=r"asr.translate: whisper-tiny.en knows only English; asr.model=whisper-base",
@@ -266,19 +248,17 @@ def test_a_model_that_hears_only_english_and_whisperx_translate_nothing() -> Non
         AsrSettings(recogniser="whisperx", translate=True)
 
 
-def test_a_model_is_loaded_once_for_many_sounds_and_hears_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loaded: list[Path] = []
+def test_a_model_is_loaded_once_for_many_sounds_and_hears_the_same(monkeypatch):
+    loaded = []
     load = whisper._load_model
 
-    def counting(path: Path, place: dict[str, object], threads: int) -> object:
+    def counting(path, place, threads):
         loaded.append(path)
         return load(path, place, threads)
 
     monkeypatch.setattr(whisper, "_load_model", counting)
     blocks, settings = list(read_sound(DEMO))[:6], AsrSettings(model=TINY)
-    models: whisper.Models = {}
+    models = {}
     together = [transcribe(blocks, settings, models=models) for _ in range(2)]
     assert len(loaded) == 1
     assert together == [transcribe(blocks, settings)] * 2
@@ -304,7 +284,7 @@ for _ in range(3):
 @pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc"
 )
-def test_windows_after_the_first_are_read_in_memory_that_is_there_already() -> None:
+def test_windows_after_the_first_are_read_in_memory_that_is_there_already():
     run = subprocess.run(
         [sys.executable, "-c", PAGE_FAULTS], capture_output=True, text=True, check=True, timeout=120
     )
@@ -313,14 +293,14 @@ def test_windows_after_the_first_are_read_in_memory_that_is_there_already() -> N
 
 
 @clips
-def test_the_size_of_the_blocks_changes_nothing() -> None:
+def test_the_size_of_the_blocks_changes_nothing():
     whole = list(read_sound(CLIPS / "howto100m_money_clip.mp4"))
     one = AudioBlock(whole[0].start, np.concatenate([block.samples for block in whole]))
     assert transcribe([one], AsrSettings(model=TINY)) == heard("howto100m_money_clip.mp4")
 
 
 @clips
-def test_a_stream_that_starts_later_moves_every_time() -> None:
+def test_a_stream_that_starts_later_moves_every_time():
     blocks = list(read_sound(CLIPS / "cocoa_tv_chef.mp4"))
     late = transcribe(
         [AudioBlock(block.start + 100.0, block.samples) for block in blocks],
@@ -332,7 +312,7 @@ def test_a_stream_that_starts_later_moves_every_time() -> None:
 
 
 @pytest.mark.parametrize("kind", ["silence", "noise", "tone", "chords"])
-def test_synthetic_sound_without_speech_gives_nothing(kind: str) -> None:
+def test_synthetic_sound_without_speech_gives_nothing(kind):
     seconds = np.arange(16_000 * 12) / 16_000
     samples = {
         "silence": np.zeros(len(seconds)),
@@ -344,11 +324,11 @@ def test_synthetic_sound_without_speech_gives_nothing(kind: str) -> None:
     assert transcribe([AudioBlock(0.0, samples.astype(np.float32))]).transcript.sentences == ()
 
 
-def test_no_sound_is_an_empty_transcript() -> None:
+def test_no_sound_is_an_empty_transcript():
     assert transcribe([]).transcript.sentences == ()
 
 
-def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
+def test_a_language_that_the_model_cannot_hear_is_an_error():
     noise = [AudioBlock(0.0, np.zeros(16_000, np.float32))]
     with pytest.raises(
         SettingsError, match="asr.language 'zh': whisper-tiny.en knows only English"
@@ -356,7 +336,7 @@ def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
         transcribe(noise, AsrSettings(model=TINY, language="zh"))
 
 
-def test_a_language_that_whisper_lacks_asks_for_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_that_whisper_lacks_asks_for_no_weights(monkeypatch):
     monkeypatch.setenv("STEPLINE_WEIGHTS", "/nowhere")
     noise = [AudioBlock(0.0, np.ones(16_000, np.float32))]
     with pytest.raises(SettingsError, match="asr.language 'aa': Whisper knows 99 languages"):
@@ -364,17 +344,17 @@ def test_a_language_that_whisper_lacks_asks_for_no_weights(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("language", ["klingon", "../../x", "", "english"])
-def test_a_language_that_does_not_exist_is_refused(language: str) -> None:
+def test_a_language_that_does_not_exist_is_refused(language):
     with pytest.raises(SettingsError, match="setting language: no language has this code"):
         validate(AsrSettings, {"language": language})
 
 
 @pytest.mark.parametrize("language", ["en", "pt-BR", "zh_Hant", "yue", None])
-def test_a_language_tag_is_accepted(language: str | None) -> None:
+def test_a_language_tag_is_accepted(language):
     assert validate(AsrSettings, {"language": language}).language == language
 
 
-def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_an_error(tmp_path):
     with pytest.raises(ModelError, match="not a CTranslate2 Whisper model"):
         transcribe(
             [AudioBlock(0.0, np.zeros(16_000, np.float32))], AsrSettings(model=str(tmp_path))
@@ -382,11 +362,11 @@ def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_model_that_faster_whisper_knows_is_fetched_from_the_hub_and_said_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+    monkeypatch, caplog, tmp_path
+):
     asked = []
 
-    def download(name: str, *, local_files_only: bool = False) -> str:
+    def download(name, *, local_files_only=False):
         asked.append(local_files_only)
         if local_files_only:
             raise FileNotFoundError(name)
@@ -404,10 +384,8 @@ def test_a_model_that_faster_whisper_knows_is_fetched_from_the_hub_and_said_so(
     assert caplog.text == ""
 
 
-def test_a_model_that_cannot_be_fetched_is_one_line_with_the_cure(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def unreachable(name: str, *, local_files_only: bool = False) -> str:
+def test_a_model_that_cannot_be_fetched_is_one_line_with_the_cure(monkeypatch):
+    def unreachable(name, *, local_files_only=False):
         raise FileNotFoundError("no route to the hub\nand more")
 
     monkeypatch.setattr("faster_whisper.download_model", unreachable)

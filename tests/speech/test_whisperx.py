@@ -3,7 +3,6 @@ package."""
 
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,32 +20,30 @@ ALIGNED = [
 ]
 
 
-def window(voice: float = 1.0) -> AudioWindow:
+def window(voice=1.0):
     return AudioWindow(10.0, np.zeros(32_000, np.float32), np.full(63, voice, np.float32), True)
 
 
-def package(calls: list[tuple[Any, ...]]) -> SimpleNamespace:
-    def load_model(*args: Any, **kwargs: Any) -> SimpleNamespace:
+def package(calls):
+    def load_model(*args, **kwargs):
         calls.append(("load", args, kwargs))
         heard = {"segments": [{"text": "Cut 3 strips."}], "language": "en"}
         return SimpleNamespace(transcribe=lambda samples, batch_size, language: heard)
 
-    def load_align_model(*, language_code: str, device: str) -> tuple[str, dict[str, str]]:
+    def load_align_model(*, language_code, device):
         calls.append(("aligner", language_code))
         if language_code == "xx":
             raise ValueError("no such language")
         return "aligner", {}
 
-    def align(segments: Any, *rest: Any) -> dict[str, Any]:
+    def align(segments, *rest):
         return {"segments": [{"words": ALIGNED}, {"text": "no words"}]}
 
     return SimpleNamespace(load_model=load_model, load_align_model=load_align_model, align=align)
 
 
-def test_aligned_words_keep_their_times_and_the_others_have_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls: list[tuple[Any, ...]] = []
+def test_aligned_words_keep_their_times_and_the_others_have_none(monkeypatch):
+    calls = []
     monkeypatch.setitem(sys.modules, "whisperx", package(calls))
     recogniser = WhisperX(SETTINGS)
     passage = recogniser.read(window())
@@ -59,12 +56,12 @@ def test_aligned_words_keep_their_times_and_the_others_have_none(
     assert calls[0][1][0] == "small"
 
 
-def test_without_voice_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_voice_nothing_is_read(monkeypatch):
     monkeypatch.setitem(sys.modules, "whisperx", package([]))
     assert WhisperX(SETTINGS).read(window(voice=0.1)).words == ()
 
 
-def test_a_language_without_aligner_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_without_aligner_is_an_error(monkeypatch):
     fake = package([])
     fake.load_model = lambda *a, **k: SimpleNamespace(
         transcribe=lambda *a, **k: {"segments": [], "language": "xx"}
@@ -74,7 +71,7 @@ def test_a_language_without_aligner_is_an_error(monkeypatch: pytest.MonkeyPatch)
         WhisperX(SETTINGS).read(window())
 
 
-def test_a_missing_package_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_names_the_cure(monkeypatch):
     monkeypatch.setitem(sys.modules, "whisperx", None)
     with pytest.raises(ModelError, match=r"-c constraints-whisperx.txt 'stepline\[whisperx\]'"):
         WhisperX(SETTINGS)

@@ -143,12 +143,8 @@ def test_a_video_is_deleted_by_keys_after_it_is_said_what_goes(visit, server):
         press(page, "Enter")
         page.wait_until(f"{FOCUS}.id === 'keep-video'")
         text = page.run(f"{OPEN}.innerText")
-        for words in (
-            "Delete “Lemonade”?",
-            "cannot be undone",
-            "v0.json",
-            "1 correction and 1 file",
-        ):
+        warning = ("Delete “Lemonade”?", "cannot be undone", "v0.json", "1 correction and 1 file")
+        for words in warning:
             assert words in text
         press(page, way_out)
         page.wait_until(f"!{OPEN} && {FOCUS}.matches('{CARD} .edit')")
@@ -226,12 +222,8 @@ def test_what_cannot_be_saved_is_said_in_the_box(visit, server):
 
 
 def test_hostile_labels_stay_text(visit, server):
-    label(
-        server,
-        {"do": "title", "title": HOSTILE},
-        {"do": "tag", "tag": HOSTILE},
-        {"do": "metadata", "name": HOSTILE, "value": HOSTILE},
-    )
+    told = {"do": "metadata", "name": HOSTILE, "value": HOSTILE}
+    label(server, {"do": "title", "title": HOSTILE}, {"do": "tag", "tag": HOSTILE}, told)
     page = visit()
     page.wait_until(f"document.querySelector('{CARD} button.tag')?.textContent.startsWith('<img')")
     page.click(f"{CARD} .edit")

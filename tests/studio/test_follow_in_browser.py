@@ -29,30 +29,22 @@ def server(tmp_path_factory, small_video):
         "Pour the juice, wait at least half an hour",
         "Whisk the sugar",
     )
-    steps = [
-        step.model_copy(update={"text": text})
-        for step, text in zip(record.steps, texts, strict=True)
-    ]
+    told = zip(record.steps, texts, strict=True)
+    steps = [step.model_copy(update={"text": text}) for step, text in told]
     steps[1] = steps[1].model_copy(update={"wait": Wait(low=1800, high=None)})
     transcript = record.transcript
-    sentences = [
-        each.model_copy(update={"text": "Now whisk all the sugar."})
-        for each in transcript.sentences[2:]
-    ]
+    whisk = {"text": "Now whisk all the sugar."}
+    sentences = [each.model_copy(update=whisk) for each in transcript.sentences[2:]]
     said = transcript.model_copy(update={"sentences": (*transcript.sentences[:2], *sentences)})
     changed = {"steps": tuple(steps), "transcript": said}
     write_record(record.model_copy(update=changed), folder / "v0.json")
-    many = tuple(
-        Step(
-            id=str(n),
-            text=f"Do number {n} with care and a spoon",
-            spans=(Span(n / 3, n / 3 + 1),),
-            status="placed",
-        )
-        for n in range(40)
-    )
+    many = []
+    for n in range(40):
+        text, spans = f"Do number {n} with care and a spoon", (Span(n / 3, n / 3 + 1),)
+        many.append(Step(id=str(n), text=text, spans=spans, status="placed"))
     write_record(
-        read_record(folder / "v1.json").model_copy(update={"steps": many}), folder / "v1.json"
+        read_record(folder / "v1.json").model_copy(update={"steps": tuple(many)}),
+        folder / "v1.json",
     )
     with serving(folder) as running:
         yield running

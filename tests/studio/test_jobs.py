@@ -282,20 +282,11 @@ def test_a_path_outside_of_the_library_is_not_a_job(folder, tmp_path, small_vide
     shutil.copyfile(small_video, tmp_path / "outside.mp4")
     (folder / "link.mp4").symlink_to(tmp_path / "outside.mp4")
     with serving(folder, settings=FAST) as server:
-        for path in (
-            "../outside.mp4",
-            str(tmp_path / "outside.mp4"),
-            "link.mp4",
-            "/etc/passwd",
-            "a\x00b",
-        ):
+        outside = ("../outside.mp4", str(tmp_path / "outside.mp4"), "link.mp4", "/etc/passwd")
+        for path in (*outside, "a\x00b"):
             assert server.ask("POST", "/api/videos", {"path": path})[0].status == 409, path
-        for body in (
-            {},
-            {"path": "small.mp4", "link": "http://a/b"},
-            {"link": "file:///etc/passwd"},
-            {"link": "-x"},
-        ):
+        both = {"path": "small.mp4", "link": "http://a/b"}
+        for body in ({}, both, {"link": "file:///etc/passwd"}, {"link": "-x"}):
             assert server.ask("POST", "/api/videos", body)[0].status == 400, body
         told = {"path": "small.mp4", "options": {"captions": "../outside.srt"}}
         assert server.ask("POST", "/api/videos", told)[0].status == 409
@@ -339,15 +330,11 @@ def test_an_upload_goes_on_where_it_broke_off(folder, small_video, sleepy):
         server.ask("PATCH", f"/api/uploads/{id}", data[:1000], Upload_Offset="0")
     with serving(folder) as server:
         reply, _ = server.ask("HEAD", f"/api/uploads/{id}")
-        assert (reply.headers["Upload-Offset"], reply.headers["Upload-Length"]) == (
-            "1000",
-            str(len(data)),
-        )
+        lengths = [reply.headers[f"Upload-{name}"] for name in ("Offset", "Length")]
+        assert lengths == ["1000", str(len(data))]
         for offset, piece in (("0", b"x"), ("999", b"x"), ("1001", b"x")):
-            assert (
-                server.ask("PATCH", f"/api/uploads/{id}", piece, Upload_Offset=offset)[0].status
-                == 409
-            )
+            reply, _ = server.ask("PATCH", f"/api/uploads/{id}", piece, Upload_Offset=offset)
+            assert reply.status == 409
         for offset in ("", "-1", "x", "²", None):
             reply, _ = server.ask(
                 "PATCH", f"/api/uploads/{id}", b"x", Upload_Offset=offset and offset.encode()
@@ -521,12 +508,8 @@ def test_a_webhook_needs_an_address_and_a_key(tmp_path):
     short = tmp_path / "key"
     short.write_text("short\n")
     assert open_webhook(None, None, LinkSettings()) is None
-    for url, secret in (
-        ("ftp://a/b", short),
-        ("http://a/b", None),
-        ("http://a/b", short),
-        ("http://a/b", tmp_path),
-    ):
+    wrong = [("http://a/b", secret) for secret in (None, short, tmp_path)]
+    for url, secret in (("ftp://a/b", short), *wrong):
         with pytest.raises(SettingsError, match="--webhook"):
             open_webhook(url, secret, LinkSettings())
 
@@ -552,11 +535,8 @@ def test_kills_lose_nothing_that_was_answered(
     shutil.copyfile(captions_file, folder / "words.srt")
     id, rng = video_id("v0.json"), random.Random(17)
     (tmp_path / "key").write_text("0123456789abcdef")
-    hook = option_words(
-        webhook=f"http://127.0.0.1:{receiver.server_port}/",
-        webhook_secret=tmp_path / "key",
-        set="links.private=true",
-    )
+    secret = {"webhook_secret": tmp_path / "key", "set": "links.private=true"}
+    hook = option_words(webhook=f"http://127.0.0.1:{receiver.server_port}/", **secret)
     film = small_video.read_bytes()
     answered, jobs, uploaded, upload_id = [], [], 0, None
     for _ in range(kills):
@@ -569,10 +549,8 @@ def test_kills_lose_nothing_that_was_answered(
                 told = {"by": "ann", "base": len(answered), "edits": [edit], "id": name}
                 reply, data = server.ask("POST", f"/api/videos/{id}/corrections", told)
                 if reply.status == 409:  # the one before came in, and its answer did not
-                    answered = [
-                        each["id"]
-                        for each in server.read(f"/api/videos/{id}/history")["corrections"]
-                    ]
+                    history = server.read(f"/api/videos/{id}/history")["corrections"]
+                    answered = [each["id"] for each in history]
                     continue
                 assert reply.status == 200, data
                 answered.append(name)

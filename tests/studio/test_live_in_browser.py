@@ -26,15 +26,8 @@ def begun(server, name="camera-1"):
     log = LiveLog(server.studio.library.folder / f"{name}.events.jsonl")
     log.add("started", 0.0, source="rtsp://camera/1", wall=time.time())
     log.add("heard", 3.0, sentence=Sentence(text="Slice <b>the</b> lemons.", span=Span(0.5, 2.0)))
-    log.add(
-        "step_said",
-        3.0,
-        step="1",
-        text="slice <b>the</b> lemons",
-        kind="do",
-        said=Span(0.5, 2.0),
-        sources=(0,),
-    )
+    told = {"step": "1", "text": "slice <b>the</b> lemons", "kind": "do", "sources": (0,)}
+    log.add("step_said", 3.0, said=Span(0.5, 2.0), **told)
     return log
 
 
@@ -90,16 +83,8 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     log.add(
         "step_said", 8.0, step="2", text="pour it", kind="do", said=Span(5.0, 7.0), sources=(1,)
     )
-    log.add(
-        "revised",
-        8.5,
-        step="2",
-        text="pour the juice",
-        kind="do",
-        said=Span(5.0, 7.0),
-        sources=(1,),
-        reason="",
-    )
+    told = {"step": "2", "text": "pour the juice", "kind": "do", "sources": (1,), "reason": ""}
+    log.add("revised", 8.5, said=Span(5.0, 7.0), **told)
     log.add(
         "step_ended", 9.0, step="1", spans=(Span(3.0, 6.5),), second=4.0, status="placed", score=0.9
     )

@@ -190,12 +190,8 @@ def test_a_step_is_split_merged_added_and_deleted_by_keys(review, server):
     page.type("Taste it")
     page.press("Enter", 13)
     added = list(steps(server, page).values())[2]
-    assert (added["text"], added["start"], added["end"], added["status"]) == (
-        "Taste it",
-        12.0,
-        16.0,
-        "seen",
-    )
+    fields = [added[name] for name in ("text", "start", "end", "status")]
+    assert fields == ["Taste it", 12.0, 16.0, "seen"]
     press(page, "x")
     assert "Taste it" not in texts(server, page)
     assert page.complaints() == []
@@ -483,30 +479,16 @@ def test_what_another_changes_while_this_window_saves_is_shown(review, server):
 )
 def test_two_windows_that_change_the_same_are_asked(review, server, button, kept):
     page = review()
-    page.send(
-        "Network.emulateNetworkConditions",
-        offline=True,
-        latency=0,
-        downloadThroughput=-1,
-        uploadThroughput=-1,
-    )
+    speeds = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.send("Network.emulateNetworkConditions", offline=True, **speeds)
     page.run("document.querySelector('#list textarea').focus(); document.activeElement.select()")
     page.type("Slice all")
     page.press("Enter", 13)
     page.wait_until("document.getElementById('saved').classList.contains('offline')")
-    theirs = {
-        "by": "bob",
-        "base": 0,
-        "edits": [{"do": "change", "step": "a", "text": "Slice limes"}],
-    }
+    edits = [{"do": "change", "step": "a", "text": "Slice limes"}]
+    theirs = {"by": "bob", "base": 0, "edits": edits}
     assert server.ask("POST", f"/api/videos/{ID}/corrections", theirs)[0].status == 200
-    page.send(
-        "Network.emulateNetworkConditions",
-        offline=False,
-        latency=0,
-        downloadThroughput=-1,
-        uploadThroughput=-1,
-    )
+    page.send("Network.emulateNetworkConditions", offline=False, **speeds)
     page.wait_until("document.getElementById('clash').open")
     asked = page.run("document.getElementById('clash').textContent")
     assert "bob" in asked

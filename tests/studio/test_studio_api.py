@@ -51,13 +51,8 @@ def test_cards_tell_what_a_list_shows(server):
     cards = server.read("/api/videos")["videos"]
     assert [card["title"] for card in cards] == ["A <b>bench</b>", "Lemonade"]
     card = cards[1]
-    assert (card["id"], card["steps"], card["seen"], card["state"], card["revision"]) == (
-        LEMONADE,
-        3,
-        2,
-        "new",
-        0,
-    )
+    fields = [card[name] for name in ("id", "steps", "seen", "state", "revision")]
+    assert fields == [LEMONADE, 3, 2, "new", 0]
     assert [each["title"] for each in server.read("/api/videos?q=lemon")["videos"]] == ["Lemonade"]
     assert server.read("/api/videos?state=corrected")["videos"] == []
     assert server.ask("GET", "/api/videos?sort=size")[0].status == 400
@@ -86,15 +81,8 @@ def test_the_video_is_given_in_ranges(server):
 
 
 def test_pictures_are_of_seconds_of_the_video(server):
-    for second, status in (
-        ("0", 200),
-        ("15.5", 200),
-        ("17", 404),
-        ("-1", 404),
-        ("nan", 404),
-        ("inf", 404),
-        ("x", 404),
-    ):
+    none = dict.fromkeys(("17", "-1", "nan", "inf", "x"), 404)
+    for second, status in {"0": 200, "15.5": 200, **none}.items():
         assert (
             server.ask("GET", f"/api/videos/{LEMONADE}/pictures/{second}.jpg")[0].status == status
         ), second
@@ -167,11 +155,8 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     assert (own.studio.library.folder / "v0.json").read_bytes() == before
     (kept,) = own.read(f"/api/videos/{LEMONADE}/history")["corrections"]
     assert (kept["by"], kept["edits"][0]["text"]) == ("ann", "Cut the lemons")
-    reply, data = own.ask(
-        "POST",
-        f"/api/videos/{LEMONADE}/corrections",
-        {"by": "ann", "base": 1, "undoes": kept["id"]},
-    )
+    undone = {"by": "ann", "base": 1, "undoes": kept["id"]}
+    reply, data = own.ask("POST", f"/api/videos/{LEMONADE}/corrections", undone)
     assert json.loads(data)["revision"] == 2
     assert own.read(f"/api/videos/{LEMONADE}/record")["machine"] == {}
 
@@ -208,10 +193,8 @@ def test_two_windows_that_change_the_same_hear_who_and_what(own):
 
 
 def test_a_correction_that_is_sent_twice_counts_once(own):
-    place, body = (
-        f"/api/videos/{LEMONADE}/corrections",
-        change(0, text="Cut the lemons") | {"id": "mine"},
-    )
+    place = f"/api/videos/{LEMONADE}/corrections"
+    body = change(0, text="Cut the lemons") | {"id": "mine"}
     assert [json.loads(own.ask("POST", place, body)[1])["revision"] for _ in range(2)] == [1, 1]
     assert own.ask("POST", place, change(1, text="Other") | {"id": "mine"})[0].status == 409
 
@@ -277,6 +260,10 @@ def test_a_step_is_written_again_with_the_words_in_one_correction_that_is_sent_t
     assert found["record"]["transcript"]["sentences"][1]["text"] == "Pour the juice."
 
 
+def edited(*edits):
+    return {"by": "ann", "base": 0, "edits": [*edits]}
+
+
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
@@ -288,12 +275,8 @@ def test_a_step_is_written_again_with_the_words_in_one_correction_that_is_sent_t
         (words(0, 1, "x" * 2001), 400, "edits.0.words.text"),
         (words(7, 1, "More."), 409, "revision 7 is not known"),
         (words(0, 1, "More.", record="other"), 409, "processed again"),
-        (
-            {"by": "ann", "base": 0, "edits": [{"do": "join", "sentences": [2, 1]}]},
-            400,
-            "joined with a later one",
-        ),
-        ({"by": "ann", "base": 0, "edits": [{"do": "drop", "sentence": 9}]}, 409, "sentence 10"),
+        (edited({"do": "join", "sentences": [2, 1]}), 400, "joined with a later one"),
+        (edited({"do": "drop", "sentence": 9}), 409, "sentence 10"),
     ],
 )
 def test_words_that_do_not_fit_are_refused_and_nothing_is_stored(server, body, status, said):
@@ -308,11 +291,8 @@ def test_two_people_who_correct_one_sentence_hear_of_each_other(own):
     assert own.ask("POST", place, words(0, 2, "Whisk it.", by="bob"))[0].status == 200
     reply, data = own.ask("POST", place, words(0, 1, "Pour it.", by="bob"))
     told = json.loads(data)
-    assert (reply.status, told["by"], told["edits"][0]["text"]) == (
-        409,
-        "ann",
-        "Pour the lime juice.",
-    )
+    assert (reply.status, told["by"]) == (409, "ann")
+    assert told["edits"][0]["text"] == "Pour the lime juice."
     assert "ann has changed sentence 2" in told["error"]
 
 
@@ -397,11 +377,8 @@ def test_what_people_corrected_is_found_by_every_door(own, stepline, monkeypatch
     assert "Grate the zest" not in [
         moment["text"] for moment in own.read("/api/search?q=zest")["moments"]
     ]
-    own.ask(
-        "POST",
-        f"/api/videos/{LEMONADE}/corrections",
-        change(0, text="Grate the zest") | {"id": "zest"},
-    )
+    zest = change(0, text="Grate the zest") | {"id": "zest"}
+    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", zest)
     monkeypatch.setattr(INDEX_AGE, -1.0)  # as if some seconds had gone by
     found = own.read("/api/search?q=zest")["moments"][0]
     assert (found["text"], found["file"]) == ("Grate the zest", "v0.json")
@@ -629,3 +606,14 @@ def test_a_page_of_no_video_is_a_404_with_a_way_back(server, page):
     assert reply.status == 404
     assert (b"no such live run" if page == "live" else b"no such video") in data.lower()
     assert b'href="/"' in data
+
+
+@pytest.mark.parametrize("path", ["/", f"/video/{LEMONADE}"])
+def test_a_browser_without_the_token_gets_a_page_and_a_program_json(server, path):
+    reply, data = ask(server, "GET", path, Sec_Fetch_Dest="document")
+    assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert reply.headers["Content-Type"].startswith("text/html")
+    assert b"open the address that `stepline studio` printed" in data
+    reply, data = ask(server, "GET", path)
+    assert reply.status == 401
+    assert json.loads(data)["error"].startswith("open the address")

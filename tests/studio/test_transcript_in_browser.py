@@ -235,12 +235,8 @@ def test_keys_walk_join_drop_and_make_steps(review, server):
     page.wait_until("document.querySelectorAll('#list .step').length === 4")
     page.wait_until(SAVED)
     made = record(server)["steps"][3]
-    assert (made["start"], made["end"], made["status"], made["sources"]) == (
-        12,
-        15.5,
-        "placed",
-        [1],
-    )
+    fields = [made[name] for name in ("start", "end", "status", "sources")]
+    assert fields == [12, 15.5, "placed", [1]]
     press(page, "z")  # of the page: not taken by the transcript
     page.wait_until("document.querySelectorAll('#list .step').length === 3")
     assert page.complaints() == []
@@ -423,12 +419,9 @@ def test_3000_sentences_are_read_edited_and_followed(browser, tmp_path, small_vi
     """Two hours of speech: each act changes what is drawn of its own sentence alone."""
     folder = library(tmp_path / "library", small_video)
     record = read_record(folder / "v0.json")
-    sentences = [
-        Sentence(
-            text=f"Sentence {n} of a long talk about lemons.", span=Span(n / 200, (n + 1) / 200)
-        )
-        for n in range(3000)
-    ]
+    sentences, text = [], "Sentence {} of a long talk about lemons."
+    for n in range(3000):
+        sentences.append(Sentence(text=text.format(n), span=Span(n / 200, (n + 1) / 200)))
     update = {"transcript": Transcript(language="en", sentences=tuple(sentences))}
     write_record(record.model_copy(update=update), folder / "v0.json")
     with serving(folder) as running:

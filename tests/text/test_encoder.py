@@ -14,14 +14,8 @@ torch = pytest.importorskip("torch")
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] cut the banana paper fold mix slowly now".split()
 TEXTS = ["cut the banana", "fold", "mix slowly now " * 9, "fold the paper slowly"]
-SIZES = {
-    "vocab_size": len(WORDS),
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "max_position_embeddings": 64,
-}
+SIZES = {"vocab_size": len(WORDS), "hidden_size": 24, "num_hidden_layers": 2}
+SIZES |= {"num_attention_heads": 3, "intermediate_size": 40, "max_position_embeddings": 64}
 
 
 @pytest.fixture(params=["bert", "mpnet"])

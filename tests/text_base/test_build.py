@@ -11,14 +11,10 @@ from stepline.sieve_swap.text_base import build_base, open_base, open_or_build_b
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 SMALL = TextBaseSettings(block=3, batch=4)
+SOUP = ["Boil water.", "Add 1 tsp. salt.", "Pour it!"]
 KITCHEN = [
     {"id": "tea", "title": "Tea", "steps": ["Boil the water. Pour it."], "licence": "CC0"},
-    {
-        "id": "soup",
-        "title": "Soup",
-        "steps": ["Boil water.", "Add 1 tsp. salt.", "Pour it!"],
-        "url": "x.com/soup",
-    },
+    {"id": "soup", "title": "Soup", "steps": SOUP, "url": "x.com/soup"},
     {"id": "none", "title": "Nothing", "steps": []},
     {"id": "tea", "title": "Tea again", "steps": ["Other words."]},
     {"id": "rice", "title": "Rice", "steps": ["Rinse the rice.", "Add 2 tsp. salt."]},
@@ -42,11 +38,8 @@ def base(tmp_path_factory):
 
 
 def everything(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def test_lines_that_say_the_same_share_a_row(base):
@@ -59,12 +52,8 @@ def test_lines_that_say_the_same_share_a_row(base):
 
 def test_a_row_keeps_the_first_line_and_a_document_its_own_wording(base):
     [kept] = base.steps([1])
-    assert (kept.id, kept.text, kept.source, kept.licence) == (
-        "tea#1",
-        "Pour it.",
-        "kitchen.json",
-        "CC0",
-    )
+    assert (kept.id, kept.text) == ("tea#1", "Pour it.")
+    assert (kept.source, kept.licence) == ("kitchen.json", "CC0")
     _, soup, _ = base.documents()
     assert [step.text for step in soup.steps] == ["Boil water.", "Add 1 tsp. salt.", "Pour it!"]
     assert (soup.source, soup.licence) == ("x.com/soup", "stated")
@@ -135,11 +124,8 @@ def test_a_base_of_nothing_can_be_opened_and_asked(tmp_path):
 
 def test_a_source_given_for_a_base_is_built_once(tmp_path):
     made = open_or_build_base(source(tmp_path, KITCHEN), tmp_path / "made", SMALL)
-    assert (
-        made.step_count
-        == open_or_build_base(tmp_path / "made", tmp_path / "unused", SMALL).step_count
-        == 5
-    )
+    opened = open_or_build_base(tmp_path / "made", tmp_path / "unused", SMALL)
+    assert made.step_count == opened.step_count == 5
     assert not (tmp_path / "unused").exists()
 
 
@@ -193,10 +179,9 @@ print(count - 1)
 
 @pytest.mark.slow
 def test_a_build_killed_at_any_write_goes_on_to_the_same_bytes(tmp_path):
-    items = [
-        {"id": f"r{n}", "steps": [f"Stir pot {n} for {n} minutes.", "Serve hot."]}
-        for n in range(60)
-    ]
+    items = []
+    for n in range(60):
+        items.append({"id": f"r{n}", "steps": [f"Stir pot {n} for {n} minutes.", "Serve hot."]})
     command = [sys.executable, "-c", KILLED, source(tmp_path, items), tmp_path / "builds"]
     done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
     writes = int(done.stdout)

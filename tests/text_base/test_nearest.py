@@ -35,10 +35,8 @@ def test_tiles_of_any_size_find_what_one_product_finds(monkeypatch, k, kind):
     monkeypatch.setattr(vector_search, "TILE_VECTORS", 7)
     monkeypatch.setattr(vector_search, "TILE_QUERIES", 5)
     rng = np.random.default_rng(1)
-    base, queries = (
-        unit(rng.standard_normal((60, 8))).astype(kind),
-        unit(rng.standard_normal((13, 8))),
-    )
+    base = unit(rng.standard_normal((60, 8))).astype(kind)
+    queries = unit(rng.standard_normal((13, 8)))
     scores = queries @ base.astype(np.float32).T
     rows, cosines = nearest_exact(queries, base, k)
     assert rows.tolist() == np.argsort(-scores, axis=1, kind="stable")[:, :k].tolist()

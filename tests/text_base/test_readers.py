@@ -55,18 +55,13 @@ def test_a_recipenlg_row_keeps_its_link_and_the_licence_stated(tmp_path):
         (b"7,\xff\xfe,[],[],w,Gathered,[]\n", "not UTF-8"),
         (b'7,Text after"quote" x,"[]"y,[],w,Gathered,[]\n', "broken csv row"),
         (b'7,Deep,[],"' + b"[" * 100_000 + b'",w,Gathered,[]\n', "broken list cell"),
-        (
-            b'7,Long cell,[],"[""' + b"word " * 300_000 + b'""]",w,Gathered,[]\n',
-            "document too long",
-        ),
+        (b'7,Long,[],"[""' + b"word " * 300_000 + b'""]",w,Gathered,[]\n', "document too long"),
     ],
 )
 def test_a_broken_row_is_counted_and_the_rows_around_it_are_read(tmp_path, bad, reason):
-    path = written(
-        tmp_path,
-        "r.csv",
-        HEADER.encode() + SOUP.encode() + bad + SOUP.encode().replace(b"0,", b"2,", 1),
-    )
+    soup = SOUP.encode()
+    rows = HEADER.encode() + soup + bad + soup.replace(b"0,", b"2,", 1)
+    path = written(tmp_path, "r.csv", rows)
     documents, reasons = read(path)
     assert [document.id for document in documents] == ["r-0", "r-2"]
     assert reasons == {reason: 1}
@@ -98,38 +93,18 @@ def test_a_gzip_file_that_is_cut_off_gives_what_came_before(tmp_path):
     assert reasons["file cut off"] == 1
 
 
+NAMED, LINES = {"id": "tea", "name": "Tea"}, ["Boil water.", "Pour it."]
+BOIL, POUR = ({"@type": "HowToStep", "text": text} for text in LINES)
+SECTION = {"@type": "HowToSection", "itemListElement": [BOIL]}
+INSTRUCTIONS = {"recipeInstructions": [SECTION, POUR]}
+TASK = {"task_full_name": "Tea", "task_text": {"simplified_headline_list": LINES}}
 FORMS = {
     "by id": {"tea": {"title": "Tea", "steps": ["Boil water. Pour it."]}},
     "a list": [{"name": "Tea", "instructions": "Boil water.\nPour it.", "id": "tea"}],
-    "schema.org": {
-        "@context": "https://schema.org",
-        "@type": "Recipe",
-        "id": "tea",
-        "name": "Tea",
-        "recipeInstructions": [
-            {
-                "@type": "HowToSection",
-                "itemListElement": [{"@type": "HowToStep", "text": "Boil water."}],
-            },
-            {"@type": "HowToStep", "text": "Pour it."},
-        ],
-    },
-    "a graph": {
-        "@context": "x",
-        "@graph": [{"id": "tea", "name": "Tea", "steps": ["Boil water.", "Pour it."]}],
-    },
-    "wikihow tasks": {
-        "tea": {
-            "task_full_name": "Tea",
-            "task_text": {"simplified_headline_list": ["Boil water.", "Pour it."]},
-        }
-    },
-    "wikihow videos": {
-        "tea": {
-            "title": "Tea",
-            "steps": [{"text": "Boil water.", "clip": None}, {"text": "Pour it."}],
-        }
-    },
+    "schema.org": NAMED | {"@context": "https://schema.org", "@type": "Recipe"} | INSTRUCTIONS,
+    "a graph": {"@context": "x", "@graph": [NAMED | {"steps": LINES}]},
+    "wikihow tasks": {"tea": TASK},
+    "wikihow videos": {"tea": {"title": "Tea", "steps": [{"text": text} for text in LINES]}},
 }
 
 
@@ -142,10 +117,10 @@ def test_every_form_of_json_gives_the_same_steps(tmp_path, form):
 
 def test_a_json_file_larger_than_the_window_is_read_item_by_item(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "BLOCK_BYTES", 64)
-    whole = {
-        f"r{n}": {"title": f"No {n}", "steps": [f"Stir {'and stir ' * (n % 40)}pot {n}."]}
-        for n in range(200)
-    }
+    whole = {}
+    for n in range(200):
+        steps = [f"Stir {'and stir ' * (n % 40)}pot {n}."]
+        whole[f"r{n}"] = {"title": f"No {n}", "steps": steps}
     documents, reasons = read(written(tmp_path, "a.json", json.dumps(whole)))
     assert [d.id for d in documents] == list(whole)
     assert texts(documents[7]) == [f"Stir {'and stir ' * 7}pot 7."]
@@ -161,17 +136,11 @@ def test_json_that_breaks_in_the_middle_keeps_what_came_before(tmp_path):
 
 
 def test_a_broken_json_line_costs_itself_only(tmp_path):
-    lines = [
-        '{"id": "a", "steps": ["Mix it."]}',
-        "{oops",
-        '"text"',
-        '{"id": "b", "steps": ["Bake it."]}',
-    ]
+    lines = ['{"id": "a", "steps": ["Mix it."]}', "{oops", '"text"']
+    lines.append('{"id": "b", "steps": ["Bake it."]}')
     documents, reasons = read(written(tmp_path, "a.jsonl", "\n".join(lines)))
-    assert ([d.id for d in documents], reasons) == (
-        ["a", "b"],
-        {"broken JSON": 1, "not a document": 1},
-    )
+    assert [d.id for d in documents] == ["a", "b"]
+    assert reasons == {"broken JSON": 1, "not a document": 1}
 
 
 MANUAL = """---
@@ -193,18 +162,13 @@ An old tap drips.
 def test_numbered_items_of_a_page_are_its_steps_and_tools_are_not(tmp_path):
     written(tmp_path, "tap.md", MANUAL)
     written(tmp_path, "README.md", "About these manuals.")
-    written(
-        tmp_path,
-        "note.txt",
-        "Wash hands\n==========\n\nWet them. Rub with\nsoap for 20 sec. or more.",
-    )
+    text = "Wash hands\n==========\n\nWet them. Rub with\nsoap for 20 sec. or more."
+    written(tmp_path, "note.txt", text)
     (note, tap), reasons = read(tmp_path)
     assert (tap.id, tap.title, tap.licence) == ("tap", "Fix a tap", "CC BY 4.0")
     assert texts(tap) == ["Close the valve.", "Then wait.", "Turn the nut.", "Take it off."]
-    assert (note.title, texts(note)) == (
-        "Wash hands",
-        ["Wet them.", "Rub with soap for 20 sec. or more."],
-    )
+    assert note.title == "Wash hands"
+    assert texts(note) == ["Wet them.", "Rub with soap for 20 sec. or more."]
     assert reasons == {}
 
 

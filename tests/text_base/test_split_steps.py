@@ -7,16 +7,10 @@ from stepline.sieve_swap.text_base.split_steps import split_into_steps, strip_ma
 CASES = [
     ("Bake at 375 degrees F. for 1 hr. Cool.", ["Bake at 375 degrees F. for 1 hr.", "Cool."]),
     ("Bake at 350° F. 30 minutes. Serve hot.", ["Bake at 350° F. 30 minutes.", "Serve hot."]),
-    (
-        "Set to 180 C. The cake bakes 1 hr. The end.",
-        ["Set to 180 C.", "The cake bakes 1 hr.", "The end."],
-    ),
+    ("Set to 180 C. It bakes 1 hr. The end.", ["Set to 180 C.", "It bakes 1 hr.", "The end."]),
     ("Add 2 tbsp. of butter. Stir.", ["Add 2 tbsp. of butter.", "Stir."]),
     ("Add 1 tsp. Worcestershire sauce. Mix.", ["Add 1 tsp. Worcestershire sauce.", "Mix."]),
-    (
-        "Grease a 9 x 13 in. pan. Mix 8 oz. Cheddar cheese.",
-        ["Grease a 9 x 13 in. pan.", "Mix 8 oz. Cheddar cheese."],
-    ),
+    ("Grease a 9 x 13 in. pan. Mix 8 oz. Brie.", ["Grease a 9 x 13 in. pan.", "Mix 8 oz. Brie."]),
     ("Stir the milk in. Season.", ["Stir the milk in.", "Season."]),
     ("Use a No. 2 can. Drain it.", ["Use a No. 2 can.", "Drain it."]),
     (
@@ -28,15 +22,12 @@ CASES = [
     ("1. Preheat oven. 2. Mix flour. 3) Bake.", ["Preheat oven.", "Mix flour.", "Bake."]),
     ("Step 1: Cut.\nStep 2: Sew.\n- glue it", ["Cut.", "Sew.", "glue it"]),
     (
-        "Fold (do not overmix. It gets tough.) and bake.",
-        ["Fold (do not overmix. It gets tough.) and bake."],
+        "Fold (do not mix. It gets tough.) and bake.",
+        ["Fold (do not mix. It gets tough.) and bake."],
     ),
     ("(Open the vents. Light the coal.)", ["Open the vents.", "Light the coal."]),
     ('Simmer... then eat. "Stir." Then serve.', ["Simmer... then eat.", '"Stir."', "Then serve."]),
-    (
-        "Heat oven.Add rice. See www.Food.Com now.",
-        ["Heat oven.", "Add rice.", "See www.Food.Com now."],
-    ),
+    ("Heat oven.Add rice. See www.Food.Com.", ["Heat oven.", "Add rice.", "See www.Food.Com."]),
     ("Ask Dr. Smith e.g. Bob. Go!", ["Ask Dr. Smith e.g. Bob.", "Go!"]),
     ("Is it done? Test it! Serve", ["Is it done?", "Test it!", "Serve"]),
     ("***\n2.\n!!", []),

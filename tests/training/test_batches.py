@@ -7,12 +7,9 @@ from stepline.models.training.batches import LazySamples, Sample, collate, pad_r
 
 
 def make(seconds=3, texts=2, width=4, name="v", **changes):
-    values = {
-        "video": np.ones((seconds, width), np.float32),
-        "text": np.full((texts, width), 2, np.float32),
-        "positive": np.ones((texts, seconds), bool),
-        "ordered": True,
-    }
+    values = {"video": np.ones((seconds, width), np.float32), "ordered": True}
+    values["text"] = np.full((texts, width), 2, np.float32)
+    values["positive"] = np.ones((texts, seconds), bool)
     return Sample(name, **(values | changes))
 
 
@@ -54,15 +51,15 @@ def test_to_keeps_every_field():
     assert torch.equal(moved.video, batch.video)
 
 
+ONES = np.ones((3, 4), np.float32)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"video": np.ones((0, 4), np.float32), "positive": np.ones((2, 0), bool)},
-            "no feature row",
-        ),
-        ({"video": np.full((3, 4), np.nan, np.float32)}, "video features hold NaN"),
-        ({"text": np.full((2, 4), np.inf, np.float32)}, "text features hold NaN or infinity"),
+        ({"video": ONES[:0], "positive": np.ones((2, 0), bool)}, "no feature row"),
+        ({"video": np.nan * ONES}, "video features hold NaN"),
+        ({"text": np.inf * ONES[:2]}, "text features hold NaN or infinity"),
         ({"positive": np.ones((2, 5), bool)}, r"labels must be bool \(2, 3\)"),
         ({"positive": np.ones((2, 3), np.float32)}, "labels must be bool"),
         ({"video": np.ones((3, 4))}, "float32"),
@@ -144,8 +141,7 @@ def test_windows_of_shards_differ_from_epoch_to_epoch():
 
 
 def test_few_shards_are_shuffled_as_if_there_were_one():
-    plain, known = (
-        list(plan_batches(range(70), 4, seed=5, epoch=1, shards=s))
-        for s in ((), [1] * 30 + [2] * 40)
-    )
+    plan = {"seed": 5, "epoch": 1}
+    plain = list(plan_batches(range(70), 4, shards=(), **plan))
+    known = list(plan_batches(range(70), 4, shards=[1] * 30 + [2] * 40, **plan))
     assert plain == known

@@ -75,14 +75,10 @@ def nasva(ids, store, folder):
 def procx(ids, store, folder):
     torch.manual_seed(0)
     sizes = {"width": 8, "heads": 2, "text_layers": 1, "joint_layers": 1, "feed_forward": 8}
-    model = ModelSettings(
-        **SMALL,
-        features=WIDTH,
-        rows=8,
-        queries=4,
-        attention=AttentionSettings(width=8, heads=2, levels=2),
-        captioner=CaptionerSettings(**sizes, projection=4, longest=8),
-    )
+    attention = AttentionSettings(width=8, heads=2, levels=2)
+    captioner = CaptionerSettings(**sizes, projection=4, longest=8)
+    own = {"features": WIDTH, "rows": 8, "queries": 4}
+    model = ModelSettings(attention=attention, captioner=captioner, **SMALL, **own)
     words = train_vocabulary(TEXTS, VocabularySettings(size=300))
     features = TrainingFeatures("drawn")
     write_model(ProcX(model, len(words)), words, folder / "procx.safetensors", features)

@@ -49,11 +49,8 @@ def by_layers(feed, rows, kept):
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_feed_forward_in_blocks_is_that_of_the_layers_with_its_gradients(monkeypatch, share):
     torch.manual_seed(0)
-    feed, rows, upstream = (
-        FeedForward(6, 20, share),
-        torch.randn(21, 6, requires_grad=True),
-        torch.randn(21, 6),
-    )
+    feed = FeedForward(6, 20, share)
+    rows, upstream = torch.randn(21, 6, requires_grad=True), torch.randn(21, 6)
     stays = torch.rand(21, 20) >= share
     blocks = iter(stays.split(8))
     monkeypatch.setattr(layers, "dropout_in_place", lambda inner, share: inner.mul_(next(blocks)))

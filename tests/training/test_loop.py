@@ -112,21 +112,14 @@ def test_a_run_killed_at_any_moment_loses_only_what_came_after_its_checkpoint(tm
     fit(network(), task(), QUICK, tmp_path / "killed")
     fit(network(), task(), QUICK, tmp_path / "whole")
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
-    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
-        CHECKPOINT_FILE,
-        LOG_FILE,
-    ]
+    left = {path.name for path in (tmp_path / "killed").iterdir()}
+    assert left == {CHECKPOINT_FILE, LOG_FILE}
 
 
 def test_it_learns_and_reports_each_step(tmp_path):
     told = []
-    fit(
-        network(),
-        task(),
-        TrainSettings(epochs=40, batch=4, learning_rate=3e-2),
-        tmp_path,
-        told.append,
-    )
+    settings = TrainSettings(epochs=40, batch=4, learning_rate=3e-2)
+    fit(network(), task(), settings, tmp_path, told.append)
     assert [progress.step for progress in told] == list(range(1, 81))
     assert np.mean([progress.loss for progress in told[-10:]]) < 0.3 * np.mean(
         [p.loss for p in told[:10]]
@@ -163,12 +156,11 @@ def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_reported(tmp_path
         fit(network(), task(0), QUICK, tmp_path)
     with pytest.raises(SettingsError, match="patience=2: nothing is held out"):
         fit(network(), task(), QUICK.model_copy(update={"patience": 2}), tmp_path)
-    broken = TrainingTask(
-        task().samples,
-        len,
-        draw,
-        lambda model, samples: [Sum(model[0].bias.sum() * float("nan"), 1)],
-    )
+
+    def loss(model, samples):
+        return [Sum(model[0].bias.sum() * float("nan"), 1)]
+
+    broken = TrainingTask(task().samples, len, draw, loss)
     with pytest.raises(ShapeError, match="step 1: the loss is nan"):
         fit(network(), broken, QUICK, tmp_path)
 
@@ -178,12 +170,11 @@ def test_one_step_is_adamws_by_hand(tmp_path):
     step is the rate."""
     model = nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(2.0)
-    pull = TrainingTask(
-        [0.0],
-        int,
-        lambda samples, chance: samples,
-        lambda model, samples: [Sum(3 * model.weight.sum(), 1)],
-    )
+
+    def loss(model, samples):
+        return [Sum(3 * model.weight.sum(), 1)]
+
+    pull = TrainingTask([0.0], int, lambda samples, chance: samples, loss)
     fit(
         model, pull, TrainSettings(epochs=1, batch=1, learning_rate=0.1, weight_decay=0.5), tmp_path
     )
@@ -207,12 +198,10 @@ def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
     scores, kept = {4: 1.0, 8: 3.0, 12: 2.0}, []
 
     def scorer(steps):
-        return HeldOutScorer(
-            [0],
-            1,
-            lambda model, samples: (2 * scores[len(steps)], 2),
-            lambda model: kept.append(len(steps)),
-        )
+        def score(model, samples):
+            return 2 * scores[len(steps)], 2
+
+        return HeldOutScorer([0], 1, score, lambda model: kept.append(len(steps)))
 
     def run(folder, steps, stop=None):
         def report(progress):
@@ -297,12 +286,8 @@ def test_samples_need_not_be_read_to_be_measured(tmp_path):
 
 def test_threads_that_read_ahead_change_nothing(tmp_path):
     for readers in (0, 3):
-        fit(
-            network(),
-            task(),
-            QUICK.model_copy(update={"readers": readers}),
-            tmp_path / str(readers),
-        )
+        settings = QUICK.model_copy(update={"readers": readers})
+        fit(network(), task(), settings, tmp_path / str(readers))
     assert weights(tmp_path / "0") == weights(tmp_path / "3")
 
 
@@ -312,12 +297,8 @@ def test_biases_do_not_decay(tmp_path):
     model = nn.Sequential(nn.Linear(3, 3))
     flat.total = 0 * (model[0].weight.sum() + model[0].bias.sum())
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    fit(
-        model,
-        still,
-        TrainSettings(epochs=1, batch=8, learning_rate=0.1, weight_decay=0.5),
-        tmp_path,
-    )
+    settings = TrainSettings(epochs=1, batch=8, learning_rate=0.1, weight_decay=0.5)
+    fit(model, still, settings, tmp_path)
     assert torch.equal(model[0].bias, before["0.bias"])
     torch.testing.assert_close(model[0].weight, before["0.weight"] * 0.95)
 
@@ -338,10 +319,8 @@ def test_two_processes_do_as_one_also_when_stopped_and_resumed(tmp_path):
     """7 samples in batches of 2: of the last batch, the second process has nothing."""
     fit(network(0.0), task(), QUICK, tmp_path / "one")
     torch.multiprocessing.spawn(one_of_two, (tmp_path,), nprocs=2)
-    one, two = (
-        [json.loads(line) for line in (tmp_path / name / LOG_FILE).read_text().splitlines()]
-        for name in ("one", "two")
-    )
+    logs = ((tmp_path / name / LOG_FILE).read_text() for name in ("one", "two"))
+    one, two = ([json.loads(line) for line in log.splitlines()] for log in logs)
     assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-5)
     expected, found = (load_file(tmp_path / name / CHECKPOINT_FILE) for name in ("one", "two"))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)

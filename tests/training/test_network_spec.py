@@ -32,28 +32,18 @@ from stepline.models.wys2 import detector as wys2_detector
 from stepline.models.wys2.settings import DetectorSettings
 
 WORDS = train_vocabulary(["cut the onion", "stir the pan"], VocabularySettings(size=300))
-ALIGNER = AlignerNetworkSettings(
-    video_width=6,
-    text_width=6,
-    width=8,
-    heads=2,
-    encoder_layers=1,
-    decoder_layers=1,
-    feed_forward=8,
-    text_positions=4,
-)
+LAYERS = {"encoder_layers": 1, "decoder_layers": 1, "feed_forward": 16}
+SIZES = {"video_width": 6, "text_width": 6, "width": 8, "heads": 2, "text_positions": 4}
+ALIGNER = AlignerNetworkSettings(**SIZES, **LAYERS)
+SIZES = {"text_layers": 1, "joint_layers": 1, "feed_forward": 16, "projection": 8}
 PROCX = ModelSettings(
+    attention=AttentionSettings(width=16, heads=2, levels=2, points=2),
+    captioner=CaptionerSettings(width=16, heads=2, **SIZES),
     features=6,
     rows=16,
-    attention=AttentionSettings(width=16, heads=2, levels=2, points=2),
-    encoder_layers=1,
-    decoder_layers=1,
-    feed_forward=16,
     queries=4,
     most_steps=3,
-    captioner=CaptionerSettings(
-        width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=16, projection=8
-    ),
+    **LAYERS,
 )
 
 
@@ -68,6 +58,14 @@ class System:
     weight: str
 
 
+DETECTOR = DetectorSettings(video_width=6, text_width=6, hidden=8, width=8)
+
+
+def write_procx(network, path):
+    features = procx_checkpoint.TrainingFeatures("drawn")
+    procx_checkpoint.write_model(network, WORDS, path, features)
+
+
 SYSTEMS = {
     "aligner": System(
         nasva_checkpoint.NETWORK,
@@ -79,17 +77,13 @@ SYSTEMS = {
     "procx": System(
         procx_checkpoint.NETWORK,
         lambda: ProcX(PROCX, len(WORDS)),
-        lambda network, path: procx_checkpoint.write_model(
-            network, WORDS, path, procx_checkpoint.TrainingFeatures("drawn")
-        ),
+        write_procx,
         lambda path: procx_checkpoint.load_model(path).model,
         "reference.weight",
     ),
     "detector": System(
         wys2_detector.NETWORK,
-        lambda: wys2_detector.Detector(
-            DetectorSettings(video_width=6, text_width=6, hidden=8, width=8)
-        ),
+        lambda: wys2_detector.Detector(DETECTOR),
         wys2_detector.write_detector,
         lambda path: wys2_detector.read_detector(path)[1],
         "text.1.bias",
@@ -98,26 +92,24 @@ SYSTEMS = {
 
 
 @pytest.fixture(params=SYSTEMS)
-def system(request: pytest.FixtureRequest) -> System:
+def system(request):
     return SYSTEMS[request.param]
 
 
 @pytest.fixture
-def path(system: System, tmp_path: Path) -> Path:
+def path(system, tmp_path):
     torch.manual_seed(0)
     file = tmp_path / system.file.file_names[-1]
     system.write(system.make(), file)
     return file
 
 
-def header(path: Path) -> dict[str, Any]:
+def header(path):
     with safe_open(path, framework="pt") as file:
         return dict(json.loads(file.metadata()["stepline"]))
 
 
-def rewrite(
-    path: Path, tree: object = None, weights: dict[str, torch.Tensor] | None = None
-) -> None:
+def rewrite(path, tree=None, weights=None):
     """Write a file again with another header or other weights."""
     tree = header(path) if tree is None else tree
     save_file(weights or load_file(path), path, metadata={"stepline": json.dumps(tree)})

@@ -17,38 +17,22 @@ TINY = (
     "model.width=16 model.heads=2 model.encoder_layers=1 model.decoder_layers=1 "
     "model.feed_forward=16 model.projection=8 train.epochs=1"
 ).split()
+PROCX = (
+    "model.attention.width=16 model.attention.heads=2 model.captioner.width=16 "
+    "model.captioner.heads=2 model.captioner.feed_forward=16 "
+    "model.captioner.projection=8 model.encoder_layers=1 model.decoder_layers=1 "
+    "model.feed_forward=16 model.rows=16 vocabulary.size=300 train.epochs=1"
+).split()
+WYS2 = "clips.resolve=false labels.kind=vr train.epochs=1 pseudo.threshold=share detector.hidden=8"
+COMMANDS = {
+    "nasva": ("train nasva --steps RECORDS --step-vectors VECTORS", TINY, "aligner"),
+    "refine": ("refine RECORDS --step-vectors VECTORS", (*TINY, "rounds.teachers=1"), "aligner"),
+    "procx": ("train procx --steps RECORDS", PROCX, "procx"),
+    "wys2": ("train wys2 --key-steps RECORDS --unlabelled RECORDS", WYS2.split(), "detector"),
+}
 TRAINERS = {
-    "nasva": (
-        ("train", "nasva", "--steps", "RECORDS", "--step-vectors", "VECTORS"),
-        TINY,
-        "aligner.safetensors",
-    ),
-    "refine": (
-        ("refine", "RECORDS", "--step-vectors", "VECTORS"),
-        (*TINY, "rounds.teachers=1"),
-        "aligner.safetensors",
-    ),
-    "procx": (
-        ("train", "procx", "--steps", "RECORDS"),
-        (
-            "model.attention.width=16 model.attention.heads=2 model.captioner.width=16 "
-            "model.captioner.heads=2 model.captioner.feed_forward=16 "
-            "model.captioner.projection=8 model.encoder_layers=1 model.decoder_layers=1 "
-            "model.feed_forward=16 model.rows=16 vocabulary.size=300 train.epochs=1"
-        ).split(),
-        "procx.safetensors",
-    ),
-    "wys2": (
-        ("train", "wys2", "--key-steps", "RECORDS", "--unlabelled", "RECORDS"),
-        (
-            "clips.resolve=false",
-            "labels.kind=vr",
-            "train.epochs=1",
-            "pseudo.threshold=share",
-            "detector.hidden=8",
-        ),
-        "detector.safetensors",
-    ),
+    name: (command.split(), settings, f"{network}.safetensors")
+    for name, (command, settings, network) in COMMANDS.items()
 }
 
 
@@ -59,10 +43,8 @@ def places(tmp_path, bucket, monkeypatch):
     data = tmp_path / "data"
     samples = simulate(0, SimulationSettings(videos=8, held_out=0.0)).videos
     write_parquet((sample.record for sample in samples), data / "records.parquet")
-    with (
-        FeatureWriter(data / "features", shard_bytes=100_000) as features,
-        FeatureWriter(data / "steps") as steps,
-    ):
+    features = FeatureWriter(data / "features", shard_bytes=100_000)
+    with features, FeatureWriter(data / "steps") as steps:
         for sample in samples:
             found = sample.features()
             features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)

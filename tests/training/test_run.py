@@ -58,15 +58,9 @@ ALIGNER = AlignerNetworkSettings(
 CAPTIONER = CaptionerSettings(
     width=8, heads=2, text_layers=1, joint_layers=1, feed_forward=8, projection=4
 )
-PROCX = ModelSettings(
-    rows=8,
-    attention=AttentionSettings(width=8, heads=2, levels=2),
-    encoder_layers=1,
-    decoder_layers=1,
-    feed_forward=8,
-    queries=4,
-    captioner=CAPTIONER,
-)
+ATTENTION = AttentionSettings(width=8, heads=2, levels=2)
+SIZES = {"rows": 8, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 8, "queries": 4}
+PROCX = ModelSettings(attention=ATTENTION, captioner=CAPTIONER, **SIZES)
 
 
 def record(number):
@@ -114,16 +108,11 @@ def sources(tmp_path_factory):
 
 
 def nasva(sources, folder, seed):
-    settings = AlignerRunSettings(
-        model=ALIGNER,
-        data=AlignerDataSettings(held_out=0.3),
-        train=TrainSettings(**SHORT, seed=seed),
-    )
-    texts = AlignerSources(
-        sources / "store",
-        steps=str(sources / "records.parquet"),
-        step_vectors=str(sources / "texts"),
-    )
+    data, train = AlignerDataSettings(held_out=0.3), TrainSettings(**SHORT, seed=seed)
+    settings = AlignerRunSettings(model=ALIGNER, data=data, train=train)
+    files = {"steps": "records.parquet", "step_vectors": "texts"}
+    texts = {name: str(sources / file) for name, file in files.items()}
+    texts = AlignerSources(sources / "store", **texts)
     train_aligner_run(texts, folder, settings)
 
 
@@ -174,11 +163,8 @@ runs = pytest.mark.parametrize("train", RUNS, ids=lambda train: train.__name__)
 
 def contents(folder):
     """Every file of a run by its name; the report of self-training holds CPU seconds."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != "report.json"
-    }
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "report.json"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 @runs

@@ -93,15 +93,14 @@ def test_what_is_left_out_is_a_json_line_each(tmp_path):
     assert [json.loads(line)["video"] for line in lines] == ["ä", "b"]
 
 
+OTHER_DROPOUT = ModelSettings.model_validate({"captioner": {"dropout": 0.3}})
+
+
 @pytest.mark.parametrize(
     ("own", "asked", "found"),
     [
         (AlignerNetworkSettings(width=64), AlignerNetworkSettings(dropout=0.3), ("dropout", 0.3)),
-        (
-            ModelSettings(queries=7),
-            ModelSettings.model_validate({"captioner": {"dropout": 0.3}}),
-            ("captioner", None),
-        ),
+        (ModelSettings(queries=7), OTHER_DROPOUT, ("captioner", None)),
     ],
 )
 def test_a_network_to_train_on_keeps_its_settings_but_for_the_dropout(own, asked, found):

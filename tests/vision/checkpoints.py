@@ -1,35 +1,19 @@
 """Random CLIP and SigLIP checkpoints, written by transformers, S3D weights in the released form, and
 checkpoints that know colours."""
 
-from pathlib import Path
-
 import numpy as np
 from colour_film import COLOURS, LINES, SCENES, draw_picture
 
 WORDS = ["<pad>", "<unk>", "<s>", "</s>", "cut", "the", "banana", "fold", "paper"]
 WORDS += ["add", "paint", *COLOURS]
-TEXT = {
-    "vocab_size": len(WORDS),
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "max_position_embeddings": 12,
-    "pad_token_id": 0,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-}
-IMAGE = {
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "image_size": 32,
-    "patch_size": 8,
-}
+SIZES = {"hidden_size": 16, "intermediate_size": 24}
+SIZES |= {"num_hidden_layers": 2, "num_attention_heads": 2}
+TEXT = SIZES | {"vocab_size": len(WORDS), "max_position_embeddings": 12}
+TEXT |= {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+IMAGE = SIZES | {"image_size": 32, "patch_size": 8}
 
 
-def write_clip(folder: Path, kind: str = "clip") -> Path:
+def write_clip(folder, kind="clip"):
     """Write a whole checkpoint of `kind`, "clip" or "siglip"; vectors are 16 wide."""
     import torch
     import transformers
@@ -50,7 +34,7 @@ def write_clip(folder: Path, kind: str = "clip") -> Path:
     return folder
 
 
-def write_s3d(folder: Path, texts: list[str]) -> Path:
+def write_s3d(folder, texts):
     """Write S3D weights under their released names, and beside them a dictionary of the words of
     the texts."""
     import numpy as np
@@ -62,18 +46,14 @@ def write_s3d(folder: Path, texts: list[str]) -> Path:
     words = sorted({word for text in texts for word in text.split()})
     np.save(folder / "s3d_dict.npy", np.array(words))
     torch.manual_seed(1)
-    text = {
-        f"text_module.{name}": value
-        for name, value in TextTower(len(words) + 1).state_dict().items()
-    }
+    tower = TextTower(len(words) + 1).state_dict()
+    text = {f"text_module.{name}": value for name, value in tower.items()}
     path = folder / "s3d_howto100m.pth"
     torch.save({**S3D().state_dict(), **text}, path)
     return path
 
 
-def write_internvideo(
-    folder: Path, joint: int = 16, merges: tuple[str, ...] = ("c u", "cu t</w>")
-) -> Path:
+def write_internvideo(folder, joint=16, merges=("c u", "cu t</w>")):
     """Write a small InternVideo-MM checkpoint in the released layout, and CLIP's merges beside
     it."""
     import gzip
@@ -82,18 +62,9 @@ def write_internvideo(
 
     from stepline.vision.internvideo_network import InternVideoNetwork, NetworkSizes
 
-    sizes = NetworkSizes(
-        width=64,
-        patch=8,
-        grid=4,
-        layers=3,
-        global_blocks=2,
-        text_width=64,
-        text_layers=2,
-        max_tokens=9,
-        vocabulary=512 + len(merges) + 2,
-        joint_width=joint,
-    )
+    text = {"text_width": 64, "text_layers": 2, "max_tokens": 9, "joint_width": joint}
+    text["vocabulary"] = 512 + len(merges) + 2
+    sizes = NetworkSizes(width=64, patch=8, grid=4, layers=3, global_blocks=2, **text)
     torch.manual_seed(1)
     network = InternVideoNetwork(sizes)
     weights = {}
@@ -109,7 +80,7 @@ def write_internvideo(
     return path
 
 
-def write_clip_of_colours(folder: Path, kind: str = "clip") -> Path:
+def write_clip_of_colours(folder, kind="clip"):
     """Write a checkpoint of `kind` whose vectors of "add the red paint" and of red pictures agree."""
     import torch
 
@@ -131,7 +102,7 @@ def write_clip_of_colours(folder: Path, kind: str = "clip") -> Path:
     return folder
 
 
-def write_internvideo_of_colours(folder: Path) -> Path:
+def write_internvideo_of_colours(folder):
     """Write an InternVideo-MM checkpoint whose vectors of colours and of their names agree."""
     import torch
 
@@ -152,7 +123,7 @@ def write_internvideo_of_colours(folder: Path) -> Path:
     return path
 
 
-def write_aligner_of_clip(folder: Path, clip: Path) -> Path:
+def write_aligner_of_clip(folder, clip):
     """Write a network of NaSVA that knows the colours of pictures and texts by the vectors of a CLIP.
     It is calibrated by how far the best second of a text stands out."""
     import torch
@@ -171,10 +142,8 @@ def write_aligner_of_clip(folder: Path, clip: Path) -> Path:
     backbone = load_backbone(VisionSettings(backbone="clip", path=clip))
     colours = [*COLOURS.values(), *SCENES.values()]
     pictures = np.stack([draw_picture(colour, n) for n in range(0, 60, 5) for colour in colours])
-    rows_of = {
-        network.video_in: backbone.encode_images(pictures),
-        network.text_in: backbone.encode_texts(LINES),
-    }
+    rows_of = {network.video_in: backbone.encode_images(pictures)}
+    rows_of[network.text_in] = backbone.encode_texts(LINES)
     with torch.no_grad():
         for name, values in network.decoder.named_parameters():
             if "norm" not in name:
@@ -245,11 +214,6 @@ def _tokenizer():
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
-        model_max_length=12,
-    )
+    names = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
+    named = {f"{name}_token": token for name, token in names.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=12, **named)

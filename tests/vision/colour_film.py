@@ -7,14 +7,8 @@ alone has both wrong.
 
 import numpy as np
 
-COLOURS = {
-    "red": (200, 30, 30),
-    "green": (30, 160, 40),
-    "blue": (30, 50, 200),
-    "yellow": (220, 210, 40),
-    "purple": (130, 30, 150),
-    "orange": (240, 130, 20),
-}
+COLOURS = {"red": (200, 30, 30), "green": (30, 160, 40), "blue": (30, 50, 200)}
+COLOURS |= {"yellow": (220, 210, 40), "purple": (130, 30, 150), "orange": (240, 130, 20)}
 SCENES = {"start": (120, 120, 120), "end": (90, 90, 90)}  # before and after the colours
 SHOWN = ("red", "green", "blue", "yellow", "orange", "purple")
 LINES = [f"add the {name} paint" for name in COLOURS]

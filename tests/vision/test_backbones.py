@@ -31,16 +31,16 @@ def make_precomputed(folder):
     return VisionSettings(backbone="precomputed", path=folder / "v.npy", texts=folder / "texts.npz")
 
 
+def from_path(backbone, write, *given):
+    return lambda folder: VisionSettings(backbone=backbone, path=write(folder, *given))
+
+
 MAKERS = {
     "conse": lambda folder: VisionSettings(),
     "clip": make_clip,
-    "internvideo": lambda folder: VisionSettings(
-        backbone="internvideo", path=write_internvideo(folder)
-    ),
-    "s3d": lambda folder: VisionSettings(backbone="s3d", path=write_s3d(folder, TEXTS)),
-    "s3d-mixed5c": lambda folder: VisionSettings(
-        backbone="s3d-mixed5c", path=write_s3d(folder, TEXTS)
-    ),
+    "internvideo": from_path("internvideo", write_internvideo),
+    "s3d": from_path("s3d", write_s3d, TEXTS),
+    "s3d-mixed5c": from_path("s3d-mixed5c", write_s3d, TEXTS),
     "precomputed": make_precomputed,
 }
 ROWS_ALONE = "s3d-mixed5c"  # keeps the lengths of its rows, in whose space no text lies

@@ -19,22 +19,9 @@ from stepline.vision.efficientnet import EfficientNetLite0, list_convolutions, r
 def test_the_classes_are_in_their_standard_order():
     names = class_names()
     assert len(names) == 1000
-    known = {
-        0: "tench",
-        1: "goldfish",
-        207: "golden retriever",
-        292: "tiger",
-        409: "analog clock",
-        504: "coffee mug",
-    }
-    known |= {
-        567: "frying pan",
-        659: "mixing bowl",
-        813: "spatula",
-        909: "wok",
-        954: "banana",
-        999: "toilet",
-    }
+    known = {0: "tench", 1: "goldfish", 207: "golden retriever", 292: "tiger"}
+    known |= {409: "analog clock", 504: "coffee mug", 567: "frying pan", 659: "mixing bowl"}
+    known |= {813: "spatula", 909: "wok", 954: "banana", 999: "toilet"}
     assert {row: names[row].startswith(name) for row, name in known.items()} == dict.fromkeys(
         known, True
     )
@@ -79,10 +66,8 @@ def test_the_right_photo_is_found_for_a_caption():
     backbone = load_backbone(VisionSettings())
     photos = np.stack([photo("flower.jpg"), photo("china.jpg")])
     # (K, B)
-    fit = (
-        backbone.encode_texts(["a flower in bloom", "a temple roof"])
-        @ backbone.encode_images(photos).T
-    )
+    texts = backbone.encode_texts(["a flower in bloom", "a temple roof"])
+    fit = texts @ backbone.encode_images(photos).T
     assert fit.argmax(1).tolist() == [0, 1]
 
 
@@ -118,10 +103,8 @@ def plain_scores(weights, pictures):
             hidden = F.conv2d(
                 hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups
             )
-            norm = [
-                weights[f"{conv.norm}.{name}"]
-                for name in ("running_mean", "running_var", "weight", "bias")
-            ]
+            names = ("running_mean", "running_var", "weight", "bias")
+            norm = [weights[f"{conv.norm}.{name}"] for name in names]
             hidden = F.batch_norm(hidden, *norm, eps=1e-3)
             hidden = F.relu6(hidden) if conv.has_relu6 else hidden
             hidden = hidden + before if conv.has_residual else hidden
@@ -153,10 +136,8 @@ def test_an_image_is_resized_to_the_pixels_that_torch_makes(size):
 def test_the_network_has_the_published_size():
     assert len(list_convolutions()) == 18
     shapes = [conv.shape for part in list_convolutions() for conv in part]
-    convolutions, norms = (
-        sum(int(np.prod(shape)) for shape in shapes),
-        2 * sum(shape[0] for shape in shapes),
-    )
+    convolutions = sum(int(np.prod(shape)) for shape in shapes)
+    norms = 2 * sum(shape[0] for shape in shapes)
     assert convolutions + norms + 1280 * 1000 + 1000 == 4_652_008
 
 

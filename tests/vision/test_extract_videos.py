@@ -41,11 +41,8 @@ def stepline(*arguments, code=0):
 
 def files(folder):
     """Every file below a folder: name -> bytes."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +72,8 @@ def test_a_folder_of_videos_becomes_a_store_and_a_bad_one_is_listed(videos, tmp_
     )
     (omitted,) = map(json.loads, (tmp_path / "store" / "omitted.jsonl").read_text().splitlines())
     assert (omitted["video"], omitted["reason"]) == ("broken", "it cannot be read")
-    assert json.loads((tmp_path / "store" / "run.json").read_text())["counts"] == {
-        "videos": 4,
-        "omitted": {"it cannot be read": 1},
-    }
+    counts = json.loads((tmp_path / "store" / "run.json").read_text())["counts"]
+    assert counts == {"videos": 4, "omitted": {"it cannot be read": 1}}
     assert stepline("features", "check", tmp_path / "store").exit_code == 0
     before = files(tmp_path / "store")
     again = json.loads(
@@ -116,10 +111,8 @@ def test_s3d_rows_are_howto100ms_before_the_joint_layer_and_unit_rows_after_it(
         store = FeatureStore(tmp_path / backbone)
         assert store.backbone == backbone
         rows[backbone] = store.matrix("v2")
-    assert {name: values.shape for name, values in rows.items()} == {
-        "s3d": (2, 512),
-        "s3d-mixed5c": (2, 1024),
-    }
+    shapes = {name: values.shape for name, values in rows.items()}
+    assert shapes == {"s3d": (2, 512), "s3d-mixed5c": (2, 1024)}
     # Rows of the whole square, as of a release before, stay without new ones.
     run = tmp_path / "s3d" / "run.json"
     tree = json.loads(run.read_text())
@@ -202,11 +195,8 @@ run()
 def test_a_run_killed_between_and_within_videos_ends_with_the_same_bytes(videos, tmp_path):
     extract_to_store([videos], tmp_path / "whole", StepsSettings(), shard_bytes=5000)
     assert len(list((tmp_path / "whole").glob("shard-*.parquet"))) > 1
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "OMP_NUM_THREADS": "1",
-    }
+    paths = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", KILLED, str(videos), str(tmp_path / "out")]
     subprocess.run(command, env=environment, cwd=ROOT, check=True)
     assert files(tmp_path / "out") == files(tmp_path / "whole")
@@ -214,11 +204,8 @@ def test_a_run_killed_between_and_within_videos_ends_with_the_same_bytes(videos,
 
 def test_curate_makes_the_same_store(videos, tmp_path):
     stepline("features", "extract", videos, "--out", tmp_path / "store")
-    stepline(
-        "curate",
-        videos,
-        *option_words(recipe="features", out=tmp_path / "out", set="engine.workers=1"),
-    )
+    given = option_words(recipe="features", out=tmp_path / "out", set="engine.workers=1")
+    stepline("curate", videos, *given)
     assert list(FeatureStore(tmp_path / "out" / "features")) == ["v0", "v1", "v2", "v3"]
     store = {
         name: data for name, data in files(tmp_path / "store").items() if name.startswith("shard-")
@@ -242,53 +229,31 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
     for number in range(6):
         (tmp_path / "videos").mkdir(exist_ok=True)
         draw_video(tmp_path / "videos" / f"v{number}.mp4", seconds=8, sound=False)
-        lines = [
-            f"{k}\n00:00:0{2 * k},000 --> 00:00:0{2 * k + 2},000\n{text}.\n"
-            for k, text in enumerate(SAID)
-        ]
+        lines = []
+        for k, text in enumerate(SAID):
+            lines.append(f"{k}\n00:00:0{2 * k},000 --> 00:00:0{2 * k + 2},000\n{text}.\n")
         (tmp_path / "said.srt").write_text("\n".join(lines))
-        told = stepline(
-            "transcribe",
-            tmp_path / "videos" / f"v{number}.mp4",
-            *option_words(captions=tmp_path / "said.srt", format="json"),
-        )
+        given = option_words(captions=tmp_path / "said.srt", format="json")
+        told = stepline("transcribe", tmp_path / "videos" / f"v{number}.mp4", *given)
         (tmp_path / "narrations").mkdir(exist_ok=True)
         (tmp_path / "narrations" / f"v{number}.json").write_text(told.stdout)
         timestamps = [[0, 2], [2, 4], [4, 6]]
-        steps[f"v{number}"] = {
-            "duration": 8.0,
-            "timestamps": timestamps,
-            "sentences": list(SAID[:3]),
-        }
+        marked = {"timestamps": timestamps, "sentences": list(SAID[:3])}
+        steps[f"v{number}"] = {"duration": 8.0} | marked
     (tmp_path / "steps.json").write_text(json.dumps(steps))
     stepline("features", "extract", tmp_path / "videos", "--out", tmp_path / "store")
-    trained = stepline(
-        "train",
-        "wys2",
-        *option_words(
-            features=tmp_path / "store",
-            key_steps=f"youcook2:{tmp_path / 'steps.json'}",
-            narrations=tmp_path / "narrations",
-            out=tmp_path / "run",
-        ),
-        "--json",
-    )
+    store = {"features": tmp_path / "store"}
+    texts = {"key_steps": f"youcook2:{tmp_path}/steps.json", "narrations": tmp_path / "narrations"}
+    words = option_words(**store, **texts, out=tmp_path / "run")
+    trained = stepline("train", "wys2", *words, "--json")
     (first,) = json.loads(trained.stdout.splitlines()[-1])["rounds"]
     assert 0 <= first["auc"] <= 1
     assert first["pairs"] >= 6
     assert stepline("features", "check", tmp_path / "store").exit_code == 0
     clips = [{"id": "a", "video": "v0.mp4", "span": {"start": 2.0, "end": 5.0}, "text": SAID[1]}]
     (tmp_path / "clips.json").write_text(json.dumps(clips))
-    stepline(
-        "predict",
-        "vnd",
-        *option_words(
-            detector=tmp_path / "run",
-            features=tmp_path / "store",
-            reference=tmp_path / "clips.json",
-            out=tmp_path / "vnd.json",
-        ),
-    )
+    asked = {"reference": tmp_path / "clips.json", "out": tmp_path / "vnd.json"}
+    stepline("predict", "vnd", *option_words(detector=tmp_path / "run", **store, **asked))
     assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
 
 
@@ -311,11 +276,8 @@ def test_with_a_gpu_pictures_are_decoded_by_another_thread_with_the_same_rows(vi
     assert ahead == [192]  # three pictures of each of the 64 rows that a GPU takes at once
     np.testing.assert_array_equal(found.features.values, usual.features.values)
     np.testing.assert_array_equal(found.activity.motion, usual.activity.motion)
-    assert (found.activity.cuts, found.end, found.warnings) == (
-        usual.activity.cuts,
-        usual.end,
-        usual.warnings,
-    )
+    assert found.activity.cuts == usual.activity.cuts
+    assert (found.end, found.warnings) == (usual.end, usual.warnings)
     assert not decoding_threads()
 
 
@@ -323,11 +285,7 @@ def test_a_network_that_fails_ends_the_decoding_next_to_it(videos, monkeypatch):
     backbone = SimpleNamespace(dim=4, name="fails", encode_images=lambda _: 1 / 0)
     monkeypatch.setattr(pictures, "current_device", lambda: Device("cuda:0"))
     with pytest.raises(ZeroDivisionError) as kept:
-        extract_features(
-            Request(videos / "v1.mp4", "v1"),
-            probe(videos / "v1.mp4"),
-            StepsSettings(),
-            VisualOptions(backbone=backbone),
-        )
+        given = (probe(videos / "v1.mp4"), StepsSettings(), VisualOptions(backbone=backbone))
+        extract_features(Request(videos / "v1.mp4", "v1"), *given)
     assert kept.tb  # which holds the frames of the functions
     assert not decoding_threads()

@@ -287,11 +287,7 @@ def test_ready_rows_without_lines_or_with_a_line_without_a_vector_are_refused(re
 @pytest.mark.parametrize(
     ("status", "message", "fault"),
     [
-        (
-            404,
-            "model 'llava' not found",
-            "correct vision.vlm.base_url (.../v1) or vision.vlm.model",
-        ),
+        (404, "model 'llava' not found", "correct vision.vlm.base_url (.../v1) or vision.vlm.mod"),
         (500, "image input is not supported by this server", "'llava' takes no pictures"),
         (400, "m is not a multimodal model None", "name one that takes them as vision.vlm.model"),
         (400, "Model does not support images", "vision.vlm.together=true"),

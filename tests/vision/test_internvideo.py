@@ -14,42 +14,29 @@ from stepline.vision import VisionSettings, load_backbone
 from stepline.vision.internvideo import prepare, read_internvideo, read_tokenizer, text_tokens
 from stepline.vision.internvideo_network import GlobalBlock
 
+
 # names of the released checkpoint, after its "clip."; N: a number
-LAYOUT = (
-    "visual.conv1.weight visual.class_embedding visual.positional_embedding "
-    "visual.ln_pre.weight visual.ln_pre.bias visual.transformer.temporal_cls_token "
-    "visual.transformer.balance visual.transformer.resblocks.N.attn.in_proj_weight "
-    "visual.transformer.resblocks.N.attn.in_proj_bias "
-    "visual.transformer.resblocks.N.attn.out_proj.weight "
-    "visual.transformer.resblocks.N.attn.out_proj.bias "
-    "visual.transformer.resblocks.N.ln_1.weight visual.transformer.resblocks.N.ln_1.bias "
-    "visual.transformer.resblocks.N.ln_2.weight visual.transformer.resblocks.N.ln_2.bias "
-    "visual.transformer.resblocks.N.mlp.c_fc.weight "
-    "visual.transformer.resblocks.N.mlp.c_fc.bias "
-    "visual.transformer.resblocks.N.mlp.c_proj.weight "
-    "visual.transformer.resblocks.N.mlp.c_proj.bias visual.transformer.dpe.N.weight "
-    "visual.transformer.dpe.N.bias visual.transformer.dec.N.attn.in_proj_weight "
-    "visual.transformer.dec.N.attn.in_proj_bias visual.transformer.dec.N.attn.out_proj.weight "
-    "visual.transformer.dec.N.attn.out_proj.bias visual.transformer.dec.N.ln_1.weight "
-    "visual.transformer.dec.N.ln_1.bias visual.transformer.dec.N.ln_2.weight "
-    "visual.transformer.dec.N.ln_2.bias visual.transformer.dec.N.ln_3.weight "
-    "visual.transformer.dec.N.ln_3.bias visual.transformer.dec.N.mlp.c_fc.weight "
-    "visual.transformer.dec.N.mlp.c_fc.bias visual.transformer.dec.N.mlp.c_proj.weight "
-    "visual.transformer.dec.N.mlp.c_proj.bias visual_ln_post.weight visual_ln_post.bias "
-    "visual_proj transformer.resblocks.N.attn.in_proj_weight "
-    "transformer.resblocks.N.attn.in_proj_bias transformer.resblocks.N.attn.out_proj.weight "
-    "transformer.resblocks.N.attn.out_proj.bias transformer.resblocks.N.ln_1.weight "
-    "transformer.resblocks.N.ln_1.bias transformer.resblocks.N.ln_2.weight "
-    "transformer.resblocks.N.ln_2.bias transformer.resblocks.N.mlp.c_fc.weight "
-    "transformer.resblocks.N.mlp.c_fc.bias transformer.resblocks.N.mlp.c_proj.weight "
-    "transformer.resblocks.N.mlp.c_proj.bias token_embedding.weight positional_embedding "
-    "ln_final.weight ln_final.bias text_projection"
-).split()
-COUNTS = {
-    "visual.transformer.resblocks": 3,
-    "visual.transformer.dpe": 2,
-    "visual.transformer.dec": 2,
-}
+def block(prefix, norms):
+    """The names of a transformer's layer: attention, norms and a perceptron, each with a bias."""
+    parts = [f"ln_{number}" for number in range(1, norms + 1)]
+    parts = ["attn.in_proj_", "attn.out_proj", *parts, "mlp.c_fc", "mlp.c_proj"]
+    dotted = [part if part.endswith("_") else f"{part}." for part in parts]
+    return [f"{prefix}.{part}{kind}" for part in dotted for kind in ("weight", "bias")]
+
+
+LAYOUT = [
+    *(f"visual.{name}" for name in "conv1.weight class_embedding positional_embedding".split()),
+    *("visual.ln_pre.weight", "visual.ln_pre.bias"),
+    *("visual.transformer.temporal_cls_token", "visual.transformer.balance"),
+    *block("visual.transformer.resblocks.N", 2),
+    *("visual.transformer.dpe.N.weight", "visual.transformer.dpe.N.bias"),
+    *block("visual.transformer.dec.N", 3),
+    *("visual_ln_post.weight", "visual_ln_post.bias", "visual_proj"),
+    *block("transformer.resblocks.N", 2),
+    *"token_embedding.weight positional_embedding ln_final.weight ln_final.bias".split(),
+    "text_projection",
+]
+COUNTS = {f"visual.transformer.{name}": n for name, n in (("resblocks", 3), ("dpe", 2), ("dec", 2))}
 COUNTS["transformer.resblocks"] = 2
 
 
@@ -86,13 +73,9 @@ def clip_names(state, blocks):
             for part, piece in zip("qkv", value.chunk(3), strict=True):
                 renamed[f"{start}self_attn.{part}_proj.{rest.rpartition('_')[2]}"] = piece
             continue
-        for own, other in (
-            ("attn.out_proj", "self_attn.out_proj"),
-            ("ln_1", "layer_norm1"),
-            ("ln_2", "layer_norm2"),
-            ("mlp.c_fc", "mlp.fc1"),
-            ("mlp.c_proj", "mlp.fc2"),
-        ):
+        others = "self_attn.out_proj layer_norm1 layer_norm2 mlp.fc1 mlp.fc2".split()
+        owns = "attn.out_proj ln_1 ln_2 mlp.c_fc mlp.c_proj".split()
+        for own, other in zip(owns, others, strict=True):
             if rest.startswith(own):
                 renamed[start + other + rest.removeprefix(own)] = value
     return renamed
@@ -112,17 +95,10 @@ def load_named(module, weights):
 def test_the_text_tower_is_clip_s(network):
     transformers = pytest.importorskip("transformers")
     sizes = network.sizes
-    config = transformers.CLIPTextConfig(
-        vocab_size=sizes.vocabulary,
-        hidden_size=64,
-        intermediate_size=256,
-        projection_dim=sizes.joint_width,
-        num_hidden_layers=2,
-        num_attention_heads=1,
-        max_position_embeddings=sizes.max_tokens,
-        eos_token_id=sizes.vocabulary - 1,
-        bos_token_id=sizes.vocabulary - 2,
-    )
+    own = {"hidden_size": 64, "intermediate_size": 256, "projection_dim": sizes.joint_width}
+    own |= {"num_hidden_layers": 2, "num_attention_heads": 1, "vocab_size": sizes.vocabulary}
+    own |= {"eos_token_id": sizes.vocabulary - 1, "bos_token_id": sizes.vocabulary - 2}
+    config = transformers.CLIPTextConfig(max_position_embeddings=sizes.max_tokens, **own)
     weights = clip_names(network.transformer.state_dict(), "encoder")
     weights |= {
         "embeddings.token_embedding.weight": network.token_embedding.weight,
@@ -141,14 +117,8 @@ def test_the_text_tower_is_clip_s(network):
 
 def test_without_the_read_out_a_clip_is_the_mean_of_clip_s_pictures(network):
     transformers = pytest.importorskip("transformers")
-    config = transformers.CLIPVisionConfig(
-        hidden_size=64,
-        intermediate_size=256,
-        num_hidden_layers=3,
-        num_attention_heads=1,
-        image_size=32,
-        patch_size=8,
-    )
+    own = {"hidden_size": 64, "intermediate_size": 256, "image_size": 32, "patch_size": 8}
+    config = transformers.CLIPVisionConfig(num_hidden_layers=3, num_attention_heads=1, **own)
     visual = network.visual
     weights = clip_names(visual.transformer.state_dict(), "encoder")
     weights |= {
@@ -249,10 +219,7 @@ def test_a_video_s_rows_keep_their_lengths_where_asked_and_texts_share_their_spa
             "visual.more is unknown",
         ),
         (lambda state: state.pop("clip.visual.conv1.weight"), "no weights of InternVideo-MM"),
-        (
-            lambda state: state.update({"clip.ln_final.bias": torch.full((64,), float("nan"))}),
-            "ln_final.bias holds NaN",
-        ),
+        (lambda state: state["clip.ln_final.bias"].fill_(torch.nan), "ln_final.bias holds NaN"),
     ],
     ids=["missing", "unknown", "other", "nan"],
 )

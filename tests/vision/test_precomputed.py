@@ -48,10 +48,8 @@ def test_every_format_gives_the_same_unit_rows(name, kind, tmp_path):
 def test_rows_stay_as_they_are_where_a_network_wants_them_so(tmp_path):
     path = write(tmp_path / "v.npy")
     assert np.array_equal(read_feature_file(path, unit=False).values, VALUES)
-    torch.save(
-        {"text": ["cut", "stir", "rest"], "features": torch.from_numpy(VALUES)},
-        tmp_path / "texts.pth",
-    )
+    told = {"text": ["cut", "stir", "rest"], "features": torch.from_numpy(VALUES)}
+    torch.save(told, tmp_path / "texts.pth")
     settings = VisionSettings(
         backbone="precomputed", path=path, texts=tmp_path / "texts.pth", unit=False
     )
@@ -132,13 +130,8 @@ def test_several_arrays_need_a_name(tmp_path):
 
 @pytest.mark.parametrize("times", [[1.0, 2.0], np.array([1.0, 2.0]), torch.tensor([1.0, 2.0])])
 def test_the_released_text_features_are_read(times, tmp_path):
-    released = {
-        "vid": "v",
-        "start": times,
-        "end": times,
-        "text": ["cut", "fold"],
-        "features": torch.ones(2, 3).half(),
-    }
+    released = {"vid": "v", "start": times, "end": times, "text": ["cut", "fold"]}
+    released["features"] = torch.ones(2, 3).half()
     torch.save(released, tmp_path / "v.pth")
     texts = read_text_features(tmp_path / "v.pth")
     assert texts.texts == ("cut", "fold")
@@ -147,15 +140,9 @@ def test_the_released_text_features_are_read(times, tmp_path):
 
 def test_text_features_come_from_npz_and_safetensors_too(tmp_path):
     np.savez(tmp_path / "t.npz", text=np.array(["cut", "fold"]), features=VALUES[:2])
-    save_file(
-        {"features": VALUES[:2]},
-        tmp_path / "t.safetensors",
-        metadata={"text": json.dumps(["cut", "fold"])},
-    )
-    first, second = (
-        read_text_features(tmp_path / "t.npz"),
-        read_text_features(tmp_path / "t.safetensors"),
-    )
+    told = {"text": json.dumps(["cut", "fold"])}
+    save_file({"features": VALUES[:2]}, tmp_path / "t.safetensors", metadata=told)
+    first, second = (read_text_features(tmp_path / f"t.{kind}") for kind in ("npz", "safetensors"))
     assert first.texts == second.texts == ("cut", "fold")
     assert_allclose(first.values, second.values)
 

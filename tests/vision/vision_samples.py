@@ -9,16 +9,16 @@ from stepline.media import Frame
 NOISE = np.random.default_rng(5).integers(0, 256, (6, 60, 80, 3), dtype=np.uint8)  # (B, H, W, 3)
 
 
-def plain(level: int) -> np.ndarray:
+def plain(level):
     """A picture of one grey level."""
     return np.full((48, 64, 3), level, dtype=np.uint8)
 
 
-def frame(time: float, level: int = 0) -> Frame:
+def frame(time, level=0):
     return Frame(time, plain(level))
 
 
-def photo(name: str) -> np.ndarray:
+def photo(name):
     """A photograph that scikit-learn carries, (427, 640, 3)."""
     import pytest
     from PIL import Image

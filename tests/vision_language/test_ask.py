@@ -83,10 +83,8 @@ def test_a_step_is_seen_only_in_a_span_in_which_the_model_saw_it():
 
 def test_a_step_that_likeness_saw_and_the_model_does_not_is_placed_in_doubt():
     before = grounded()
-    seen = [
-        step.model_copy(update={"status": "seen", "basis": "image_text", "doubt": None})
-        for step in before.steps
-    ]
+    look = {"status": "seen", "basis": "image_text", "doubt": None}
+    seen = [step.model_copy(update=look) for step in before.steps]
     with FakeServer(knows()) as server:
         answers = ask(server, type(before)(tuple(seen), before.alignment, before.report))
     assert [step.basis for step in answers.steps] == ["vlm"] * 7 + [None]
@@ -146,13 +144,8 @@ def test_the_request_has_text_pictures_and_a_schema():
     assert message == {"role": "user", "content": content}
     schema = {"name": "reply", "strict": True, "schema": choice_schema(len(asked), 8)}
     form = {"type": "json_schema", "json_schema": schema}
-    assert body == {
-        "model": "seer",
-        "max_tokens": 512,
-        "seed": 2023,
-        "temperature": 0.0,
-        "response_format": form,
-    }
+    expected = {"model": "seer", "max_tokens": 512, "seed": 2023, "temperature": 0.0}
+    assert body == expected | {"response_format": form}
 
 
 def test_no_more_is_asked_than_the_limits_allow():
@@ -295,16 +288,8 @@ def test_a_step_that_stays_in_its_place_keeps_its_second():
     after = before.copy()
     after[0, -1] /= 2
     after[0, :-1] *= (1 - after[0, -1]) / after[0, :-1].sum()
-    steps, alignment = update_placements(
-        grounding.steps,
-        grounding.alignment,
-        SHOTS,
-        seconds,
-        before,
-        after,
-        duration=120.0,
-        settings=GroundSettings(),
-    )
+    given = (grounding.steps, grounding.alignment, SHOTS, seconds, before, after)
+    steps, alignment = update_placements(*given, duration=120.0, settings=GroundSettings())
     assert steps[0].at == grounding.steps[0].at
     assert steps[0].score > grounding.steps[0].score
     assert steps[1:] == grounding.steps[1:]

@@ -41,27 +41,19 @@ def describe(behaviour, **settings):
     with FakeServer(behaviour) as server:
         server._http.seen = []
         quick = {"pause": 0.0, "timeout": 5.0, "concurrency": 1, **settings}
-        told = describe_silent_video(
-            SHOTS,
-            lambda seconds: {s: str(s).encode() for s in seconds},
-            duration=59.5,
-            settings=VisionLanguageSettings(base_url=server.url, **quick),
-        )
+        settings = VisionLanguageSettings(base_url=server.url, **quick)
+
+        def pictures(seconds):
+            return {second: str(second).encode() for second in seconds}
+
+        told = describe_silent_video(SHOTS, pictures, duration=59.5, settings=settings)
         return told.steps, told.report, told.notes, server.asked
 
 
 TEXTS = (
-    "none",
-    "Tie a knot",
-    "tie a knot",
-    "Pull the ends at 0:14",
-    "none",
-    "Tie a knot",
-    "none",
-    "Trim the ends",
-    "none",
-    "Show the knot",
-)
+    "none, Tie a knot, tie a knot, Pull the ends at 0:14, none, Tie a knot, none, Trim the ends, "
+    "none, Show the knot"
+).split(", ")
 
 
 def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
@@ -118,15 +110,9 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
     seen = words("Move the square", *["none"] * 7)
     with FakeServer(Answers.says("yes"), seen) as server:  # the first question is a test
         server._http.seen = []
-        done = stepline(
-            "steps",
-            video,
-            *option_words(
-                format="json",
-                out=tmp_path / "out",
-                set=[f"vision.vlm.base_url={server.url}", "vision.screen_text=false"],
-            ),
-        )
+        sets = [f"vision.vlm.base_url={server.url}", "vision.screen_text=false"]
+        given = option_words(format="json", out=tmp_path / "out", set=sets)
+        done = stepline("steps", video, *given)
     assert done.exit_code == 0, done.stderr
     assert "a vision-language model describes the steps from the pictures" in done.stderr
     record = read_record(tmp_path / "out" / "silent.json")

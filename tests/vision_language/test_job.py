@@ -29,11 +29,8 @@ def run(stepline, small_video, captions_file, tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
     def call(*options):
-        given = (
-            "steps",
-            small_video,
-            *option_words(captions=captions_file, format="json", out=tmp_path / "out"),
-        )
+        words = option_words(captions=captions_file, format="json", out=tmp_path / "out")
+        given = ("steps", small_video, *words)
         return stepline(*given, *QUICK, *options)
 
     return call
@@ -69,13 +66,8 @@ def test_a_dry_run_says_what_it_would_take_and_asks_no_one(run):
 
 def test_a_server_that_fails_leaves_a_result_that_the_next_run_makes_again(run):
     with FakeServer(Answers.says("yes"), Answers.status(503), says_a) as server:
-        options = option_words(
-            set=[
-                f"vision.vlm.base_url={server.url}",
-                "vision.vlm.retries=0",
-                "vision.vlm.concurrency=1",
-            ]
-        )
+        own = (f"base_url={server.url}", "retries=0", "concurrency=1")
+        options = option_words(set=[f"vision.vlm.{setting}" for setting in own])
         first, second = run(*options), run(*options)
         assert len(server.asked) > 1
     assert "provisional: the vision-language model has not answered" in first.stderr

@@ -66,10 +66,8 @@ def test_other_pictures_give_other_words_and_the_same_ones_the_same(server):
 
 def test_pictures_side_by_side_are_seen_too(server):
     shown = [picture(1), picture(2)]
-    said = [
-        ask(server, with_pictures("What?", each, in_one_image=True)).text
-        for each in (shown, shown[::-1])
-    ]
+    asked = (with_pictures("What?", each, in_one_image=True) for each in (shown, shown[::-1]))
+    said = [ask(server, question).text for question in asked]
     assert said[0] != said[1]
 
 

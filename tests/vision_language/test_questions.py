@@ -48,15 +48,9 @@ def test_pictures_may_go_together_in_one_with_their_letters():
 @pytest.mark.parametrize(
     ("reply", "answers"),
     [
-        (
-            '{"1": {"after": "it is cut", "shown": "B"}, "2": {"after": "", "shown": "none"}}',
-            [1, None],
-        ),
+        ('{"1": {"after": "it is", "shown": "B"}, "2": {"after": "", "shown": "none"}}', [1, None]),
         ('```json\n{"1": {"shown": "a."}, "2": {"shown": "NONE"}}\n```', [0, None]),
-        (
-            '<think>B or C?</think>{"1": {"after": "x", "shown": "C"}, "2": {"after": "y", "shown": "A"}}',
-            [2, 0],
-        ),
+        ('<think>B or C?</think>{"1": {"after": "x", "shown": "C"}, "2": {"shown": "A"}}', [2, 0]),
     ],
 )
 def test_a_reply_names_a_picture_or_none_for_each_step(reply, answers):

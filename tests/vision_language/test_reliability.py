@@ -50,10 +50,8 @@ def test_none_is_right_of_what_is_not_shown_and_of_what_was_not_offered():
 
 def test_answers_are_a_distribution_whatever_the_truth_and_the_behaviour():
     choices = (4, 0, 6)
-    total = sum(
-        answer_likelihood(ChoiceAnswer(1, choices, answer), sure(0, 1, 2), 3)
-        for answer in (0, 1, 2, None)
-    )
+    answers = [ChoiceAnswer(1, choices, answer) for answer in (0, 1, 2, None)]
+    total = sum(answer_likelihood(answer, sure(0, 1, 2), 3) for answer in answers)
     assert total == pytest.approx(np.ones_like(total), abs=1e-9)
 
 
@@ -132,16 +130,8 @@ def test_a_step_moves_only_where_all_plausible_readings_move_it():
     assert once.segments[3].argmax() == 6
     assert once.agreed[3].argmax() == 3  # a weak model beside a good prior would have said the same
     assert once.adverse[3].argmax() == 3
-    twice = infer(
-        vague,
-        [
-            *choice_answers(0, 1, 2, 6, 4),
-            ChoiceAnswer(3, (6, 7, 3, 5, 0), 0),
-            ChoiceAnswer(3, (1, 2, 6, 3), 2),
-        ],
-        4.0,
-        1.0,
-    )
+    third = ChoiceAnswer(3, (6, 7, 3, 5, 0), 0), ChoiceAnswer(3, (1, 2, 6, 3), 2)
+    twice = infer(vague, [*choice_answers(0, 1, 2, 6, 4), *third], 4.0, 1.0)
     assert twice.agreed[3].argmax() == 6
     assert once.agreed.sum(axis=1) == pytest.approx(np.ones(5))
 

@@ -371,3 +371,35 @@ def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them() -> 
     edits[1:4, WORD_EDITS.index("drop")] = 1.0
     (draft,) = grammar_drafts(text, 0, tags, lambda _: None)
     assert draft.text == "fill the bottle up with water"
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        # a filler ends an order, a button with its name does not
+        ("Fold the towel, OK, hang the shirt.", ["fold the towel", "hang the shirt"]),
+        ("Brush it on okay.", ["brush it on"]),
+        ("Click OK.", ["click OK"]),
+        # "we're" that was not heard
+        ("Sand the shelf going to wipe the dust off.", ["sand the shelf", "wipe the dust off"]),
+        ("We're going to do is we're going to fold the paper.", ["fold the paper"]),
+        ("I need you to hold the board.", ["hold the board"]),
+        ("Okay, here we go, tie the rope.", ["tie the rope"]),
+        # nothing is forbidden, and nothing ordered
+        ("You don't have to peel the carrots.", []),
+        ("You don't want to peel the carrots.", ["don't peel the carrots"]),
+        ("You need a bucket.", ["get a bucket"]),
+        # a new subject, a reason, and who speaks
+        (
+            "Blend the colours together just until everything's mixed, you don't want to get too "
+            "much paint wasted.",
+            ["blend the colours together just until everything's mixed"],
+        ),
+        ("Dry the brush before I use it.", ["dry the brush before you use it"]),
+        ("Add the nuts 'cause they crunch.", ["add the nuts"]),
+        ("We're going to let these dry.", ["let these dry"]),
+        ("Print one if the label you need is torn.", ["print one if the label you need is torn"]),
+    ],
+)
+def test_a_step_has_the_words_of_its_action_alone(text: str, steps: list[str]) -> None:
+    assert steps_of(text) == steps

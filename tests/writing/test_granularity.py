@@ -64,6 +64,36 @@ def test_what_acts_on_something_else_stays_a_step():
     assert texts(steps) == ["remove the drain plug", "slide it under"]
 
 
+def test_a_half_in_the_next_sentence_keeps_a_pronoun_without_a_likely_antecedent():
+    first = SentenceStep(step("open the jar", 0.0, sources=(0,)))
+    half = step("rinse it well", 3.0, sources=(1,))
+    assert texts([first, SentenceStep(half)]) == ["open the jar and rinse it well"]
+    later = half.model_copy(update={"sources": (2,)})
+    assert texts([first, SentenceStep(later)]) == ["open the jar", "rinse it well"]
+
+
+def test_halves_of_one_long_sentence_without_word_times_are_one_step():
+    steps = [
+        SentenceStep(step(text, 0.0, end=30.0, sources=(0,))) for text in ("cut it", "fold it")
+    ]
+    assert texts(steps) == ["cut it and fold"]
+
+
+def test_more_of_a_list_needs_the_same_verb_or_an_amount():
+    more = SentenceStep(step("add two lemons", 2.0, sources=(1,)), list_text="two lemons")
+    for text, steps in (
+        ("add salt", ["add salt, two lemons"]),
+        ("mix three eggs", ["mix three eggs, two lemons"]),
+        ("stir the soup", ["stir the soup", "add two lemons"]),
+    ):
+        assert texts([SentenceStep(step(text, 0.0, sources=(0,))), more]) == steps
+
+
+def test_a_verb_alone_is_a_step_only_if_it_needs_no_object():
+    for text, steps in (("wait", ["wait"]), ("see", [])):
+        assert texts([SentenceStep(step(text, 0.0, sources=(0,)))]) == steps
+
+
 def test_a_half_that_comes_late_stays_a_step():
     steps = [
         SentenceStep(step("drain the pasta", 0.0, sources=(0,))),

@@ -1,7 +1,6 @@
 """The conversation in which a small model writes up the sentences that were chosen."""
 
 import re
-from typing import Any
 
 import pytest
 from llm_fakes import Answers, FakeServer, talk
@@ -24,7 +23,6 @@ from stepline.writing.llm.editing import (
 )
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
-from stepline.writing.types import WrittenSteps
 
 SPEECH = talk(
     "Hi everybody, welcome back to my kitchen.",
@@ -37,16 +35,14 @@ SPEECH = talk(
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
-def edit(
-    answers: dict[str, list[str]], progress: Any = None, **settings: Any
-) -> tuple[WrittenSteps, list[Any]]:
+def edit(answers, progress=None, **settings):
     """Write up SPEECH. answers: a word of the passage -> what the model says, try by try."""
 
-    def serve(handler: Any) -> None:
+    def serve(handler):
         question = handler.question["messages"][-1]["content"]
         said = question.split("Write up: ")[1]
         word = next((word for word in answers if word in said), None)
@@ -68,20 +64,17 @@ RIGHT = {
 }
 
 
-def test_progress_is_told_passage_by_passage() -> None:
-    reports: list[tuple[str, float, float]] = []
+def test_progress_is_told_passage_by_passage():
+    reports = []
     edit(RIGHT, progress=lambda *report: reports.append(report))
     ends = [SPEECH.sentences[index].span.end for index in (1, 3, 5)]
     assert reports == [("writing", end, ends[-1]) for end in ends]
 
 
-def test_each_passage_is_a_turn_that_holds_what_came_before() -> None:
+def test_each_passage_is_a_turn_that_holds_what_came_before():
     written, asked = edit(RIGHT)
-    assert [step.text for step in written.steps] == [
-        "Put the flour in a big bowl",
-        "Pour 200 grams of milk into the flour",
-        "Cover the bowl with a towel",
-    ]
+    texts = [f"{step.text}." for step in written.steps]
+    assert texts == [text for right in RIGHT.values() for text in right]
     assert [step.sources for step in written.steps] == [(1,), (3,), (5,)]
     first, second, third = (body["messages"] for body in asked)
     start = list(conversation_start())
@@ -100,7 +93,7 @@ def test_each_passage_is_a_turn_that_holds_what_came_before() -> None:
     assert "logit_bias" not in asked[0]  # other servers count tokens in their own way
 
 
-def test_a_fault_is_named_and_asked_for_once_more() -> None:
+def test_a_fault_is_named_and_asked_for_once_more():
     pronoun = "Pour 200 grams of milk into it."
     written, asked = edit({**RIGHT, "milk": [pronoun, *RIGHT["milk"]]})
     assert written.steps[1].text == RIGHT["milk"][0][:-1]
@@ -108,7 +101,7 @@ def test_a_fault_is_named_and_asked_for_once_more() -> None:
     assert len(asked) == 4
 
 
-def test_what_fails_twice_is_told_by_the_extractive_writer() -> None:
+def test_what_fails_twice_is_told_by_the_extractive_writer():
     written, asked = edit({**RIGHT, "milk": ["What a lovely dough!"]})
     assert len(asked) == 4
     assert [step.sources for step in written.steps] == [(1,), (3,), (5,)]
@@ -118,7 +111,7 @@ def test_what_fails_twice_is_told_by_the_extractive_writer() -> None:
     }
 
 
-def test_an_amount_that_the_model_loses_or_invents_is_told_by_the_extractive_writer() -> None:
+def test_an_amount_that_the_model_loses_or_invents_is_told_by_the_extractive_writer():
     for line in ("Pour the milk into the flour.", "Pour 300 grams of milk into the flour."):
         written, _ = edit({**RIGHT, "milk": [line]})
         assert len(written.steps) == 3
@@ -126,7 +119,7 @@ def test_an_amount_that_the_model_loses_or_invents_is_told_by_the_extractive_wri
         assert not any("300" in step.text for step in written.steps)
 
 
-def test_an_order_that_only_chats_is_no_step() -> None:
+def test_an_order_that_only_chats_is_no_step():
     written, _ = edit({**RIGHT, "towel": ["Cover the bowl with a towel.\nLook at the kitchen."]})
     assert [step.text for step in written.steps][2:] == ["Cover the bowl with a towel"]
     assert ("Look at the kitchen", NOT_A_STEP_REASON) in {
@@ -134,7 +127,7 @@ def test_an_order_that_only_chats_is_no_step() -> None:
     }
 
 
-def test_a_verb_that_nobody_says_gives_way_to_the_step_of_the_extractive_writer() -> None:
+def test_a_verb_that_nobody_says_gives_way_to_the_step_of_the_extractive_writer():
     written, _ = edit({**RIGHT, "towel": ["Fold the bowl with a towel."]})
     assert [step.text for step in written.steps][2:] == ["Cover the bowl with a towel"]
     assert ("Fold the bowl with a towel", UNSAID_VERB_REASON) in {
@@ -142,14 +135,14 @@ def test_a_verb_that_nobody_says_gives_way_to_the_step_of_the_extractive_writer(
     }
 
 
-def test_a_line_of_before_that_is_not_told_here_is_no_step() -> None:
+def test_a_line_of_before_that_is_not_told_here_is_no_step():
     repeated = "Put the flour in a big bowl.\nCover the bowl with a towel."
     written, _ = edit({**RIGHT, "towel": [repeated]})
     assert [step.text for step in written.steps].count("Put the flour in a big bowl") == 1
     assert REPEATED_REASON in {dropped.reason for dropped in written.dropped}
 
 
-def test_what_misses_the_deadline_is_one_note() -> None:
+def test_what_misses_the_deadline_is_one_note():
     written, asked = edit(RIGHT, deadline=0.001)
     assert not asked
     assert len(written.steps) == 3
@@ -158,7 +151,7 @@ def test_what_misses_the_deadline_is_one_note() -> None:
     assert re.match(r"sentences 2-6: provisional", provisional[0])
 
 
-def test_another_language_is_asked_for_a_list() -> None:
+def test_another_language_is_asked_for_a_list():
     speech = talk("Schneide zuerst die Zwiebeln in dünne Ringe.", "Brate sie in Butter an.")
     speech = speech.model_copy(update={"language": "de"})
     with FakeServer(Answers.says("1. Zwiebeln schneiden")) as server:
@@ -167,7 +160,7 @@ def test_another_language_is_asked_for_a_list() -> None:
         assert "<transcript>" in server.asked[0]["messages"][-1]["content"]
 
 
-def test_sentences_that_follow_each_other_are_one_passage_up_to_its_length() -> None:
+def test_sentences_that_follow_each_other_are_one_passage_up_to_its_length():
     order = "Now put the chopped onions into the hot pan and stir them for two minutes."
     narration = parse_narration(talk(*[order] * 4, "Thanks for watching my video.", order))
     passages = choose_passages(narration)
@@ -187,7 +180,7 @@ def test_sentences_that_follow_each_other_are_one_passage_up_to_its_length() -> 
         ("Until golden, fry the onions", "Until golden, fry the onions"),
     ],
 )
-def test_a_line_becomes_an_order(line: str, order: str) -> None:
+def test_a_line_becomes_an_order(line, order):
     assert to_imperative(line) == order
 
 
@@ -205,19 +198,17 @@ def test_a_line_becomes_an_order(line: str, order: str) -> None:
         ("Add frankincense and lavender", False),
     ],
 )
-def test_lines_that_are_no_orders_or_name_what_nobody_said_fail(line: str, is_step: bool) -> None:
+def test_lines_that_are_no_orders_or_name_what_nobody_said_fail(line, is_step):
     said = set(word_set("primer width water lid paint result scissor knife favorite"))
     assert (line_fault(next(parse([line])), said) is None) is is_step
 
 
-def test_a_model_on_this_machine_cannot_write_pronouns() -> None:
+def test_a_model_on_this_machine_cannot_write_pronouns():
     assert {" it", "It", " them", " I"} <= set(BANNED_TOKENS)
     assert not {" her", " the", "Put"} & set(BANNED_TOKENS)
 
 
-def test_without_a_named_model_the_fetched_one_writes(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_named_model_the_fetched_one_writes(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_WEIGHTS", str(tmp_path))
     with pytest.raises(ModelError, match=r"stepline weights get qwen2\.5-coder-1\.5b.*base_url"):
         check_writer(WritingSettings(writer="llm"))

@@ -1,8 +1,6 @@
 """What comes out of the right steps that a faulty server answers with: a made narration and, where
 they are at hand, long real ones."""
 
-from pathlib import Path
-
 import pytest
 from gold_narration import (
     BAD_LINES,
@@ -21,15 +19,14 @@ from llm_fakes import Answers, FakeServer
 from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
-from stepline.writing.types import WrittenSteps
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
-def write(gold: GoldServer, *, sentences: int = 10) -> WrittenSteps:
+def write(gold, *, sentences=10):
     with gold.server as server:
         settings = LlmSettings(
             base_url=server.url, form="nasva", sentences_per_chunk=sentences, concurrency=1
@@ -38,7 +35,7 @@ def write(gold: GoldServer, *, sentences: int = 10) -> WrittenSteps:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_costs_no_right_line(fault: str) -> None:
+def test_every_fault_costs_no_right_line(fault):
     texts = ("Cut the onion", "Fry it for 5 minutes", "Add salt")
     reply, finish = faulty_reply(texts, fault)
     reading = parse_reply(reply, complete=finish == "stop")
@@ -48,7 +45,7 @@ def test_every_fault_costs_no_right_line(fault: str) -> None:
     assert all(one.reason for one in reading.dropped)
 
 
-def test_the_right_steps_of_a_made_narration_come_out_and_nothing_else() -> None:
+def test_the_right_steps_of_a_made_narration_come_out_and_nothing_else():
     gold = GoldServer(made_narration())
     written = write(gold, sentences=4)  # each fault comes round
     counts = score(gold.narration, written)
@@ -68,7 +65,7 @@ def test_the_right_steps_of_a_made_narration_come_out_and_nothing_else() -> None
     assert sides == ["Click the left menu", "Click the right menu"]
 
 
-def test_more_of_the_right_steps_come_from_the_model_than_from_the_fallback() -> None:
+def test_more_of_the_right_steps_come_from_the_model_than_from_the_fallback():
     gold = GoldServer(made_narration())
     written = write(gold)
     with FakeServer(Answers.status(500)) as silent:
@@ -78,7 +75,7 @@ def test_more_of_the_right_steps_come_from_the_model_than_from_the_fallback() ->
 
 
 @pytest.mark.slow
-def test_the_right_steps_of_long_real_narrations_come_out(shared: Path) -> None:
+def test_the_right_steps_of_long_real_narrations_come_out(shared):
     if not (shared / "transcripts" / "labels.json").exists():
         pytest.skip("needs the transcripts with an editor's marks beside the checkout")
     right = written_steps = found = precise = 0

@@ -1,8 +1,5 @@
 """form="auto": what a model answers to a short narration decides what it is asked for."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from llm_fakes import Answers, FakeServer, talk
 
@@ -22,15 +19,15 @@ SPEECH = talk("Hello and welcome back.", "Now cut the onion into thin rings.")
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
-def reply_of(steps: dict[str, str]) -> str:
+def reply_of(steps):
     return "\n".join(f"{numbers}: {text}" for numbers, text in steps.items())
 
 
-def finds(steps: dict[str, str]) -> bool:
+def finds(steps):
     return is_correct_probe_reply(
         parse_reply(reply_of(steps), sentences=len(SENTENCES), form="cited")
     )
@@ -46,7 +43,7 @@ def finds(steps: dict[str, str]) -> bool:
     ],
     ids=["as we write it", "a number in digits", "two steps of a sentence", "talk cited too"],
 )
-def test_the_right_steps_are_those_of_a_strong_model(changed: dict[str, str]) -> None:
+def test_the_right_steps_are_those_of_a_strong_model(changed):
     assert finds({**RIGHT, **changed})
 
 
@@ -61,29 +58,22 @@ def test_the_right_steps_are_those_of_a_strong_model(changed: dict[str, str]) ->
         {"7": "Wipe the legs down and let them dry"},
         {"5": ""},
     ],
-    ids=[
-        "a story is a step",
-        "talk is a step",
-        "a pronoun for the screws",
-        "a pronoun for the legs",
-        "no grit",
-        "no minutes",
-        "a step is missing",
-    ],
+    ids=(
+        "a story is a step, talk is a step, a pronoun for the screws, a pronoun for the legs, "
+        "no grit, no minutes, a step is missing"
+    ).split(", "),
 )
-def test_another_step_a_pronoun_or_a_lost_number_is_that_of_a_weak_model(
-    changed: dict[str, str],
-) -> None:
+def test_another_step_a_pronoun_or_a_lost_number_is_that_of_a_weak_model(changed):
     steps = {**RIGHT, **changed}
     assert not finds({numbers: text for numbers, text in steps.items() if text})
 
 
 @pytest.mark.parametrize("reply", ["none", "", "I take off the seat.", "1. Take off the seat"])
-def test_a_reply_of_another_form_is_that_of_a_weak_model(reply: str) -> None:
+def test_a_reply_of_another_form_is_that_of_a_weak_model(reply):
     assert not is_correct_probe_reply(parse_reply(reply, sentences=len(SENTENCES), form="cited"))
 
 
-def test_a_strong_model_chooses_the_steps_itself() -> None:
+def test_a_strong_model_chooses_the_steps_itself():
     answers = (Answers.says(reply_of(RIGHT)), Answers.says("2: Cut the onion into thin rings"))
     with FakeServer(*answers) as server:
         written = write_llm(SPEECH, LlmSettings(base_url=server.url))
@@ -97,7 +87,7 @@ def test_a_strong_model_chooses_the_steps_itself() -> None:
     assert written.notes == (FORM_NOTE.format("write", "passed"),)
 
 
-def test_limits_that_are_given_are_those_of_a_strong_model_too() -> None:
+def test_limits_that_are_given_are_those_of_a_strong_model_too():
     with FakeServer(Answers.says(reply_of(RIGHT)), Answers.says("none")) as server:
         write_llm(SPEECH, LlmSettings(base_url=server.url, max_tokens=99))
         assert [body["max_tokens"] for body in server.asked] == [99, 99]
@@ -106,7 +96,7 @@ def test_limits_that_are_given_are_those_of_a_strong_model_too() -> None:
 @pytest.mark.parametrize(
     "probed", [Answers.says("none"), Answers.says("Sure!"), Answers.status(400, "too long")]
 )
-def test_another_model_writes_up_the_sentences_that_are_chosen_for_it(probed: Any) -> None:
+def test_another_model_writes_up_the_sentences_that_are_chosen_for_it(probed):
     with FakeServer(probed, Answers.says("Cut the onion into thin rings.")) as server:
         written = write_llm(SPEECH, LlmSettings(base_url=server.url))
         roles = [[message["role"] for message in body["messages"]] for body in server.asked]
@@ -120,7 +110,7 @@ def test_another_model_writes_up_the_sentences_that_are_chosen_for_it(probed: An
     ]
 
 
-def test_a_model_is_probed_once() -> None:
+def test_a_model_is_probed_once():
     answers = (Answers.says("none"), Answers.says("Cut the onion into thin rings."))
     with FakeServer(*answers, Answers.status(500)) as server:
         settings = LlmSettings(base_url=server.url)

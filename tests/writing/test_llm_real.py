@@ -6,9 +6,6 @@ The model (half a billion parameters) is weak; only the contract is tested, neve
 
 import importlib.util
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Literal
 
 import pytest
 from llm_fakes import talk
@@ -16,7 +13,6 @@ from llm_fakes import talk
 from stepline.networks.weights import find_weights, weights_fetched
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
-from stepline.writing.types import WrittenSteps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -35,19 +31,19 @@ SPEECH = talk(
 
 
 @pytest.fixture(scope="module")
-def gguf() -> Path:
+def gguf():
     if importlib.util.find_spec("xllamacpp") is None or not weights_fetched(MODEL):
         pytest.skip(f"needs the package xllamacpp and `stepline weights get {MODEL}`")
     return find_weights(MODEL)
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
-def url(gguf: Path) -> Iterator[str]:
+def url(gguf):
     """The address of an OpenAI-compatible server of the same model on this machine."""
     import xllamacpp
 
@@ -61,7 +57,7 @@ def url(gguf: Path) -> Iterator[str]:
     del server
 
 
-def keeps_the_contract(written: WrittenSteps) -> None:
+def keeps_the_contract(written):
     """Steps cite sentences and hold no times; what the model did not serve is noted."""
     assert written.steps
     for step in written.steps:
@@ -77,47 +73,36 @@ def keeps_the_contract(written: WrittenSteps) -> None:
 
 
 @pytest.mark.parametrize("form", ["auto", "write", "nasva"])
-def test_a_model_in_this_process_keeps_the_contract_and_repeats_itself(
-    gguf: Path, form: Literal["auto", "write", "nasva"]
-) -> None:
-    settings = LlmSettings(
-        gguf=gguf,
-        form=form,
-        max_tokens=96,
-        sentences_per_chunk=4,
-        threads=1,
-        context=2048,
-        cache=False,
-    )
+def test_a_model_in_this_process_keeps_the_contract_and_repeats_itself(gguf, form):
+    sizes = {"max_tokens": 96, "sentences_per_chunk": 4, "threads": 1, "context": 2048}
+    settings = LlmSettings(gguf=gguf, form=form, cache=False, **sizes)
     first = write_llm(SPEECH, settings)
     keeps_the_contract(first)
     assert write_llm(SPEECH, settings) == first
 
 
-def test_a_model_behind_a_server_keeps_the_contract(url: str) -> None:
+def test_a_model_behind_a_server_keeps_the_contract(url):
     settings = LlmSettings(
         base_url=url, form="nasva", max_tokens=96, sentences_per_chunk=4, timeout=120
     )
     keeps_the_contract(write_llm(SPEECH, settings))
 
 
-def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf: Path) -> None:
+def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf):
     written = write_llm(SPEECH, LlmSettings(gguf=gguf, threads=1, context=2048, deadline=0.01))
     keeps_the_contract(written)
     assert all("provisional" in note for note in written.notes)
 
 
 @pytest.mark.parametrize("form", ["edit", "nasva"])
-def test_a_chunk_that_does_not_fit_the_context_is_served_by_the_rules(
-    gguf: Path, form: Literal["edit", "nasva"]
-) -> None:
+def test_a_chunk_that_does_not_fit_the_context_is_served_by_the_rules(gguf, form):
     written = write_llm(
         SPEECH, LlmSettings(gguf=gguf, form=form, threads=1, context=512, max_tokens=16)
     )
     keeps_the_contract(written)
 
 
-def test_the_user_s_chat_template_is_used(gguf: Path, tmp_path: Path) -> None:
+def test_the_user_s_chat_template_is_used(gguf, tmp_path):
     template = tmp_path / "plain.jinja"
     template.write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}", encoding="utf-8")
     settings = LlmSettings(

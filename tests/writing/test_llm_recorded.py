@@ -5,20 +5,18 @@ stands here.
 """
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from llm_fakes import Answers, FakeServer
 
-from lab.writer_training.marked import MarkedNarration, read_marked_narrations
+from lab.writer_training.marked import read_marked_narrations
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing.llm.probe import SENTENCES, is_correct_probe_reply
 from stepline.writing.llm.replies import parse_reply, spoken_numbers
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.quantities import numbers
 from stepline.writing.settings import LlmSettings
-from stepline.writing.types import WrittenSteps
 
 RECORDED = Path(__file__).with_name("recorded")
 NARRATIONS = Path(__file__).parents[2] / "lab" / "narrations" / "texts"
@@ -41,11 +39,11 @@ TALK = "talk_03"  # it instructs nothing
 
 
 @pytest.fixture(scope="module")
-def narrations() -> dict[str, MarkedNarration]:
+def narrations():
     return {narration.name: narration for narration in read_marked_narrations(NARRATIONS)}
 
 
-def write(narration: MarkedNarration, reply_to: str) -> tuple[WrittenSteps, str]:
+def write(narration, reply_to):
     """The steps of a narration by the recorded reply to one, and the prompt."""
     sentences = tuple(
         Sentence(text=sentence.text, span=Span(5.0 * number, 5.0 * number + 5.0))
@@ -60,15 +58,13 @@ def write(narration: MarkedNarration, reply_to: str) -> tuple[WrittenSteps, str]
         return written, server.asked[0]["messages"][-1]["content"]
 
 
-def test_the_prompts_are_those_that_the_replies_answer(
-    narrations: dict[str, MarkedNarration],
-) -> None:
+def test_the_prompts_are_those_that_the_replies_answer(narrations):
     prompts = {name: write(narrations[name], TALK)[1] for name in PROMPTS}
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in prompts.items()}
     assert {name: digest[:16] for name, digest in digests.items()} == PROMPTS
 
 
-def test_talk_has_no_steps(narrations: dict[str, MarkedNarration]) -> None:
+def test_talk_has_no_steps(narrations):
     assert write(narrations[TALK], TALK)[0].steps == ()
 
 
@@ -79,9 +75,7 @@ def test_talk_has_no_steps(narrations: dict[str, MarkedNarration]) -> None:
         pytest.param(sorted(set(PROMPTS) - {TALK}), marks=pytest.mark.slow, id="all"),
     ],
 )
-def test_a_strong_models_steps_are_those_that_people_marked(
-    narrations: dict[str, MarkedNarration], names: Sequence[str]
-) -> None:
+def test_a_strong_models_steps_are_those_that_people_marked(narrations, names):
     marked_count = found = step_count = on_marked = 0
     for name in names:
         narration = narrations[name]
@@ -100,6 +94,6 @@ def test_a_strong_models_steps_are_those_that_people_marked(
     assert on_marked / step_count > 0.95  # .986, of these two .962
 
 
-def test_the_probe_tells_a_strong_model() -> None:
+def test_the_probe_tells_a_strong_model():
     reply = (RECORDED / "probe.txt").read_text(encoding="utf-8")
     assert is_correct_probe_reply(parse_reply(reply, sentences=len(SENTENCES), form="cited"))

@@ -102,6 +102,31 @@ def test_a_step_that_is_announced_is_said_where_it_is_told():
     assert written.steps[0].said == Span(60.0, 69.0)
 
 
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        # the words are said again five sentences after the cited one, which is what tells the step
+        ("2: Wax the wooden bowl", Span(10.0, 19.0)),
+        # said twice, and first in the order of the steps: the second time is another way to do it
+        ("1, 7: Rub the bowl with wax on a block\n3: Leave it in the sun", Span(0.0, 9.0)),
+        # the sentence before only prepares it
+        ("6, 7: Rub it with a wooden block and wax, or buff it", Span(60.0, 69.0)),
+    ],
+)
+def test_a_step_is_said_where_the_model_cites_it(reply, said):
+    spoken = (
+        "Rub the bowl with the wax.",
+        "Then comes the yellow tin.",
+        "Leave it in the sun.",
+        "My neighbour does it every year.",
+        "You can see the dog there.",
+        "This is the last thing.",
+        "Wax the wooden bowl, or rub the bowl with wax on a wooden block, or buff it.",
+    )
+    written, _ = write(reply, *spoken)
+    assert written.steps[0].said == said
+
+
 def test_what_the_model_says_already_is_not_said_twice():
     reply = (
         "5: Fry the onion rings in butter for about half an hour\n5: Heat the butter to 180 degrees"

@@ -28,8 +28,7 @@ def test_orders_side_by_side_without_a_word_between_them_are_steps_of_their_own(
     ) == [
         "turn it down to low",
         "put the cover back on",
-        "give it twenty minutes",
-        "let it rest on the board for ten minutes",
+        "give it twenty minutes and let it rest on the board for ten minutes",
         "slice the roast up",
     ]
 

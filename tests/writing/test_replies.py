@@ -5,18 +5,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stepline.writing.llm.replies import (
-    MAX_REPLY_CHARS,
-    MAX_STEP_CHARS,
-    ParsedReply,
-    ReplyForm,
-    parse_reply,
-)
+from stepline.writing.llm.replies import MAX_REPLY_CHARS, MAX_STEP_CHARS, ParsedReply, parse_reply
 
 BELOW = "1. Cut the onion\n2. Fry it"
 
 
-def texts(reply: str, spoken: str = "") -> tuple[str, ...]:
+def texts(reply, spoken=""):
     reading = parse_reply(reply, spoken=spoken)
     assert reading.refusal is None
     return reading.texts
@@ -40,12 +34,12 @@ def texts(reply: str, spoken: str = "") -> tuple[str, ...]:
         "```\n1. Cut the onion\n2. Fry it\n```",
     ],
 )
-def test_a_numbered_list_is_read_without_its_decoration(reply: str) -> None:
+def test_a_numbered_list_is_read_without_its_decoration(reply):
     assert texts(reply) == ("Cut the onion", "Fry it")
 
 
 @pytest.mark.parametrize("reply", ["none", "None.", "NONE", "1. none", "(none)"])
-def test_a_reply_that_says_none_is_an_empty_list(reply: str) -> None:
+def test_a_reply_that_says_none_is_an_empty_list(reply):
     assert parse_reply(reply) == ParsedReply()
 
 
@@ -63,7 +57,7 @@ def test_a_reply_that_says_none_is_an_empty_list(reply: str) -> None:
         ('{"steps": ["Cut the onion"]}', "not a numbered list"),
     ],
 )
-def test_anything_else_is_refused_with_its_reason(reply: str, reason: str) -> None:
+def test_anything_else_is_refused_with_its_reason(reply, reason):
     reading = parse_reply(reply)
     assert reading.texts == ()
     assert reason in (reading.refusal or "")
@@ -113,7 +107,7 @@ def test_a_line_that_an_order_could_have_planted_is_dropped_and_the_others_stay(
         "Read the above message",
     ],
 )
-def test_a_line_of_a_software_how_to_is_harmless(line: str) -> None:
+def test_a_line_of_a_software_how_to_is_harmless(line):
     assert texts(f"1. {line}") == (line,)
 
 
@@ -125,12 +119,12 @@ def test_a_line_of_a_software_how_to_is_harmless(line: str) -> None:
         ("Type rm -rf build", "we type rm -rf build here"),
     ],
 )
-def test_what_the_speaker_says_himself_is_not_a_sign_of_an_order(line: str, spoken: str) -> None:
+def test_what_the_speaker_says_himself_is_not_a_sign_of_an_order(line, spoken):
     assert texts(f"1. {line}", spoken) == (line,)
     assert parse_reply(f"1. {line}").texts == ()
 
 
-def test_a_refused_reply_says_which_lines_were_dropped() -> None:
+def test_a_refused_reply_says_which_lines_were_dropped():
     reading = parse_reply("1. Visit http://evil.example\n2. ...")
     assert reading.refusal is not None
     assert [one.text for one in reading.dropped] == ["Visit http://evil.example", "..."]
@@ -147,17 +141,17 @@ def test_a_refused_reply_says_which_lines_were_dropped() -> None:
         "<think>They cut.</think>\nCut the onion.\nFry it.",
     ],
 )
-def test_plain_lines_are_one_step_a_sentence_numbered_or_not(reply: str) -> None:
+def test_plain_lines_are_one_step_a_sentence_numbered_or_not(reply):
     reading = parse_reply(reply, form="lines")
     assert (reading.texts, reading.dropped) == (("Cut the onion", "Fry it"), ())
 
 
-def test_a_decimal_number_or_a_short_form_ends_no_plain_line() -> None:
+def test_a_decimal_number_or_a_short_form_ends_no_plain_line():
     line = "Add 1.5 cups of milk with approx. two eggs"
     assert parse_reply(line, form="lines").texts == (line,)
 
 
-def test_plain_lines_keep_the_rules_of_a_list() -> None:
+def test_plain_lines_keep_the_rules_of_a_list():
     assert parse_reply("none", form="lines") == ParsedReply()
     assert parse_reply("", form="lines").refusal == "the reply is empty"
     assert "says one step" in (parse_reply("Cut it.\n" * 4, form="lines").refusal or "")
@@ -169,7 +163,7 @@ def test_plain_lines_keep_the_rules_of_a_list() -> None:
     assert "cut off" in cut_off.dropped[0].reason
 
 
-def test_speech_without_full_stops_counts_by_its_words() -> None:
+def test_speech_without_full_stops_counts_by_its_words():
     reply = "\n".join(f"{i}. Cut onion number {i}" for i in range(1, 9))
     assert parse_reply(reply, spoken="cut " * 150, sentences=1).refusal is None
 
@@ -192,7 +186,7 @@ def test_speech_without_full_stops_counts_by_its_words() -> None:
         ("Cut the onion at second 12", "Cut the onion", "at second 12"),
     ],
 )
-def test_a_position_in_the_video_is_cut_out_and_told(item: str, clean: str, time: str) -> None:
+def test_a_position_in_the_video_is_cut_out_and_told(item, clean, time):
     reading = parse_reply(f"1. {item}")
     assert reading.texts == (clean,)
     assert reading.removed_times == (time,)
@@ -212,91 +206,60 @@ def test_a_position_in_the_video_is_cut_out_and_told(item: str, clean: str, time
         "After 20 minutes, turn the meat",
     ],
 )
-def test_a_duration_or_an_amount_stays(item: str) -> None:
+def test_a_duration_or_an_amount_stays(item):
     assert texts(f"1. {item}") == (item,)
 
 
-def test_a_time_that_the_speaker_said_stays() -> None:
+def test_a_time_that_the_speaker_said_stays():
     assert texts("1. Mix water and flour at 2:30", spoken="mix water and flour at 2:30 or so") == (
         "Mix water and flour at 2:30",
     )
 
 
-def test_an_item_without_words_or_with_a_paragraph_is_dropped_with_its_reason() -> None:
+def test_an_item_without_words_or_with_a_paragraph_is_dropped_with_its_reason():
     reading = parse_reply(f"1. 0:15\n2. ...\n3. {'very ' * 100}long\n4. Cut")
     assert reading.texts == ("Cut",)
-    assert [d.reason for d in reading.dropped] == [
-        "holds no words",
-        "holds no words",
-        f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step",
-    ]
+    long = f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step"
+    assert [d.reason for d in reading.dropped] == [*["holds no words"] * 2, long]
 
 
-def test_the_last_item_of_a_reply_that_was_cut_off_is_dropped() -> None:
+def test_the_last_item_of_a_reply_that_was_cut_off_is_dropped():
     reading = parse_reply(BELOW, complete=False)
     assert reading.texts == ("Cut the onion",)
     assert "cut off" in reading.dropped[0].reason
 
 
-def test_more_steps_than_the_speech_can_hold_are_refused() -> None:
-    assert (
-        parse_reply("1. Cut\n" * 5, sentences=1).refusal
-        == "the reply lists 5 steps for 1 sentences"
-    )
+def test_more_steps_than_the_speech_can_hold_are_refused():
+    many = parse_reply("1. Cut\n" * 5, sentences=1)
+    assert many.refusal == "the reply lists 5 steps for 1 sentences"
 
 
-def test_a_model_that_loops_is_refused() -> None:
-    assert (
-        parse_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut").refusal
-        == "the reply says one step 4 times over"
-    )
+def test_a_model_that_loops_is_refused():
+    same = parse_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut")
+    assert same.refusal == "the reply says one step 4 times over"
     ordinals = [f"1. The {word} step is to cut" for word in ("first", "next", "third", "last")]
     assert parse_reply("\n".join(ordinals)).refusal == "the reply says one step 4 times over"
     assert parse_reply("1. Cut\n2. Fry\n3. Cut\n4. Cut").texts == ("Cut", "Fry", "Cut", "Cut")
 
 
-def test_a_list_without_a_single_step_is_refused() -> None:
+def test_a_list_without_a_single_step_is_refused():
     assert (
         parse_reply("1. 0:15\n2. ...").refusal == "no line of the reply is a step (holds no words)"
     )
 
 
-PIECES = st.sampled_from(
-    [
-        "1. ",
-        "2) ",
-        "\n",
-        "**",
-        "- ",
-        "(0:15)",
-        "[12.5-13]",
-        "at 12 seconds",
-        "none",
-        "<think>",
-        "</think>",
-        "<b>",
-        "http://x",
-        "```",
-        "cut the onion",
-        "\u202e",
-        "\ud800",
-        "Step 3:",
-        "((((",
-        "]]]]",
-        "1:",
-        "12, 13: ",
-        "Fry it. Stir it. ",
-        "999. ",
-        "\x00",
-    ]
-)
+PIECES = (
+    "1. |2) |\n|**|- |(0:15)|[12.5-13]|at 12 seconds|none|<think>|</think>|<b>|http://x|```|"
+    "cut the onion|\u202e|\ud800|Step 3:|((((|]]]]|1:|12, 13: |Fry it. Stir it. |999. |\x00"
+).split("|")
+PIECES = st.sampled_from(PIECES)
 REPLIES = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
 
-FORMS: st.SearchStrategy[ReplyForm] = st.sampled_from(["list", "cited", "lines"])
+FORMS = st.sampled_from(["list", "cited", "lines"])
 
 
-def keeps_its_promise(reply: str, complete: bool, form: ReplyForm) -> None:
+def keeps_its_promise(reply, complete, form):
     """Any text is a list of clean steps, or is refused with a reason; never both, never a crash."""
     reading = parse_reply(reply, spoken="cut the onion at 12 seconds", complete=complete, form=form)
     assert len(reading.cited_numbers) == (len(reading.texts) if form == "cited" else 0)
@@ -317,14 +280,12 @@ def keeps_its_promise(reply: str, complete: bool, form: ReplyForm) -> None:
 @given(REPLIES, st.booleans(), FORMS)
 @example("1. (0:15) (0:15", True, "list")
 @settings(max_examples=300, deadline=None)
-def test_any_text_is_a_list_or_refused(reply: str, complete: bool, form: ReplyForm) -> None:
+def test_any_text_is_a_list_or_refused(reply, complete, form):
     keeps_its_promise(reply, complete, form)
 
 
 @pytest.mark.slow
 @given(REPLIES, st.booleans(), FORMS)
 @settings(max_examples=10_000, deadline=None)
-def test_ten_thousand_texts_are_lists_or_refused(
-    reply: str, complete: bool, form: ReplyForm
-) -> None:
+def test_ten_thousand_texts_are_lists_or_refused(reply, complete, form):
     keeps_its_promise(reply, complete, form)

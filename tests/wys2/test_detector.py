@@ -104,10 +104,8 @@ def test_raw_scores_grow_with_length_and_cosines_do_not():
 def test_frames_train_s3d_from_end_to_end(tmp_path):
     rng = np.random.default_rng(0)
     frames = rng.integers(0, 256, (3, 2, 32, 32, 3), dtype=np.uint8)
-    known = [
-        ClipTextPair(str(n), frames[n], rng.standard_normal((1, 6)).astype(np.float32))
-        for n in range(3)
-    ]
+    rows = rng.standard_normal((3, 1, 6)).astype(np.float32)
+    known = [ClipTextPair(str(n), frames[n], row) for n, row in enumerate(rows)]
     detector = DetectorSettings(video="s3d", text_width=6, width=8)
     fresh = TrainSettings(epochs=1, batch=3, learning_rate=1e-3)
     torch.manual_seed(fresh.seed)
@@ -123,12 +121,8 @@ def test_a_pair_is_the_rows_of_its_clip():
     features = FeatureSequence(np.arange(10, dtype=np.float32)[:, None], 1.0, "b")
     text = np.ones((1, 2), np.float32)
     assert make_feature_pair("v", features, Span(2.0, 5.0), text).video[:, 0].tolist() == [2, 3, 4]
-    assert make_feature_pair("v", features, Span(2.5, 5.5), text).video[:, 0].tolist() == [
-        2,
-        3,
-        4,
-        5,
-    ]
+    pair = make_feature_pair("v", features, Span(2.5, 5.5), text)
+    assert pair.video[:, 0].tolist() == [2, 3, 4, 5]
     assert make_feature_pair("v", features, Span(11.0, 14.0), text).video[:, 0].tolist() == [9]
 
 

@@ -33,10 +33,8 @@ SURE = DetectorCalibration(LogisticRegression((0.0,), (1.0,), (1.0,), 0.0), 0.05
 
 
 def spoken(*spans, language="en"):
-    return Transcript(
-        language=language,
-        sentences=tuple(Sentence(text="chop it", span=Span(*span)) for span in spans),
-    )
+    sentences = tuple(Sentence(text="chop it", span=Span(*span)) for span in spans)
+    return Transcript(language=language, sentences=sentences)
 
 
 def step(*sources, **fields):
@@ -70,10 +68,8 @@ SEEN_ELSEWHERE = {"status": "seen", "basis": "vlm", "spans": (Span(7.0, 8.0),), 
 )
 def test_a_detector_decides_of_a_step_where_it_is_sure(p_shown, before, after):
     transcript = spoken(*((float(n), n + 1.0) for n in range(len(p_shown))))
-    sentences = tuple(
-        sentence.model_copy(update={"shown": p})
-        for sentence, p in zip(transcript.sentences, p_shown, strict=True)
-    )
+    judged = zip(transcript.sentences, p_shown, strict=True)
+    sentences = tuple(sentence.model_copy(update={"shown": p}) for sentence, p in judged)
     given = step(*range(len(p_shown)), **before)
     (decided,) = decide_by_detector([given], transcript.model_copy(update={"sentences": sentences}))
     assert (decided.status, decided.basis, decided.spans, decided.score) == after

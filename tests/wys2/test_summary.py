@@ -14,15 +14,8 @@ EXACT = SummarySettings(pad=0.0)
 
 def step(name, start, end, *, score=0.8, sources=(), at=None, status="placed"):
     at = (start + end) / 2 if at is None else at
-    return Step(
-        id=name,
-        text=name,
-        spans=(Span(start, end),),
-        at=at,
-        status=status,
-        score=score,
-        sources=sources,
-    )
+    placed = {"spans": (Span(start, end),), "at": at, "status": status}
+    return Step(id=name, text=name, score=score, sources=sources, **placed)
 
 
 def spoken(*sentences):
@@ -91,11 +84,8 @@ def test_a_target_takes_what_gains_most_a_second():
     # Gains a second: .09, .2, .14.
     assert spans(summarize(made, SummarySettings(seconds=9.5))) == [(20.0, 24.0), (40.0, 45.0)]
     assert spans(summarize(made, SummarySettings(share=0.04))) == [(20.0, 24.0)]
-    assert spans(summarize(made, SummarySettings(seconds=19.0))) == [
-        (0.0, 10.0),
-        (20.0, 24.0),
-        (40.0, 45.0),
-    ]
+    chosen = spans(summarize(made, SummarySettings(seconds=19.0)))
+    assert chosen == [(0.0, 10.0), (20.0, 24.0), (40.0, 45.0)]
 
 
 def test_what_is_left_of_the_target_shows_a_part_of_another_step():

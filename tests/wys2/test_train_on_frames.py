@@ -42,13 +42,7 @@ SAID = (
     "whisk the sugar",
     "welcome back everyone",
 )
-SMALL = (
-    "detector.frames=2",
-    "detector.side=32",
-    "train.epochs=2",
-    "train.batch=8",
-    "train.readers=0",
-)
+SMALL = "detector.frames=2 detector.side=32 train.epochs=2 train.batch=8 train.readers=0".split()
 WORDS = sorted({word for text in SAID for word in text.split()})
 
 
@@ -66,10 +60,8 @@ def corpus(tmp_path_factory):
     (folder / "videos").mkdir()
     (folder / "narrations").mkdir()
     times = [(2.0 * k, 2.0 * k + 2) for k in range(len(SAID))]
-    sentences = [
-        {"text": text, "start": start, "end": end}
-        for text, (start, end) in zip(SAID, times, strict=True)
-    ]
+    told = zip(SAID, times, strict=True)
+    sentences = [{"text": text, "start": start, "end": end} for text, (start, end) in told]
     steps = {}
     for number in range(7):
         id = f"v{number}"
@@ -86,10 +78,8 @@ def corpus(tmp_path_factory):
     (folder / "steps.json").write_text(json.dumps(steps))
     np.save(folder / "s3d_dict.npy", np.array(WORDS))
     torch.manual_seed(1)
-    text = {
-        f"text_module.{name}": value
-        for name, value in TextTower(len(WORDS) + 1).state_dict().items()
-    }
+    tower = TextTower(len(WORDS) + 1).state_dict()
+    text = {f"text_module.{name}": value for name, value in tower.items()}
     torch.save({**S3D().state_dict(), **text}, folder / "s3d_howto100m.pth")
     return folder
 
@@ -157,13 +147,8 @@ def test_a_step_changes_s3d_and_the_loss_falls(corpus, tmp_path):
     settings = TrainSettings(epochs=12, batch=4, learning_rate=3e-3, readers=1)
     torch.manual_seed(settings.seed)
     before = Detector(detector).video.s3d.conv1.conv1.weight.clone()
-    learnt = train_detector(
-        pairs,
-        tmp_path,
-        detector=detector,
-        contrast=ContrastSettings(negatives=None),
-        settings=settings,
-    )
+    given = {"contrast": ContrastSettings(negatives=None), "settings": settings}
+    learnt = train_detector(pairs, tmp_path, detector=detector, **given)
     losses = [
         json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()
     ]
@@ -186,29 +171,12 @@ def test_a_video_that_cannot_be_read_is_not_a_sample(corpus):
 
 def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(corpus, tmp_path):
     weights, run = corpus / "s3d_howto100m.pth", tmp_path / "run"
-    given = (
-        "--key-steps",
-        f"youcook2:{corpus / 'steps.json'}",
-        "--narrations",
-        corpus / "narrations",
-    )
+    texts = {"key_steps": f"youcook2:{corpus}/steps.json", "narrations": corpus / "narrations"}
+    given = option_words(**texts, out=run)
     small = [part for each in SMALL for part in ("--set", each)]
-    trained = stepline(
-        "train",
-        "wys2",
-        *option_words(
-            videos=corpus / "videos",
-            weights=weights,
-            vectors=f"s3d:{weights}",
-            preset="paper",
-            set="train.learning_rate=1e-3",
-        ),
-        *given,
-        *small,
-        "--out",
-        run,
-        "--json",
-    )
+    network = option_words(weights=weights, vectors=f"s3d:{weights}", preset="paper")
+    rate = option_words(videos=corpus / "videos", set="train.learning_rate=1e-3")
+    trained = stepline("train", "wys2", *network, *rate, *given, *small, "--json")
     (first,) = json.loads(trained.stdout.splitlines()[-1])["rounds"]
     assert first["pairs"] >= 6
     left_out = json.loads((run / "run.json").read_text())["omitted"]["labelled"]
@@ -216,48 +184,24 @@ def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(c
     learnt, _ = read_s3d(run / "s3d_wys2.pth", len(WORDS) + 1)
     begun, _ = read_s3d(weights, len(WORDS) + 1)
     assert not torch.equal(learnt.conv1.conv1.weight, begun.conv1.conv1.weight)
-    stepline(
-        "features",
-        "extract",
-        corpus / "videos" / "v0.mp4",
-        *option_words(
-            backbone="s3d-mixed5c",
-            weights=run / "s3d_wys2.pth",
-            set="vision.rate=0.25",
-            out=tmp_path / "store",
-        ),
-    )
+    network = option_words(backbone="s3d-mixed5c", weights=run / "s3d_wys2.pth")
+    rate = option_words(set="vision.rate=0.25", out=tmp_path / "store")
+    stepline("features", "extract", corpus / "videos" / "v0.mp4", *network, *rate)
     assert FeatureStore(tmp_path / "store").matrix("v0").shape == (2, 1024)
     clips = [{"id": "a", "video": "v0.mp4", "span": {"start": 1.0, "end": 4.0}, "text": SAID[0]}]
     (tmp_path / "clips.json").write_text(json.dumps(clips))
-    stepline(
-        "predict",
-        "vnd",
-        *option_words(
-            detector=run,
-            features=corpus / "videos",
-            reference=tmp_path / "clips.json",
-            out=tmp_path / "vnd.json",
-        ),
-    )
+    files = {"reference": tmp_path / "clips.json", "out": tmp_path / "vnd.json"}
+    stepline("predict", "vnd", *option_words(detector=run, features=corpus / "videos", **files))
     assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
 
 
 def test_what_does_not_go_together_is_reported(corpus, tmp_path):
-    given = option_words(
-        key_steps=f"youcook2:{corpus / 'steps.json'}",
-        narrations=corpus / "narrations",
-        out=tmp_path,
-    )
+    texts = {"key_steps": f"youcook2:{corpus}/steps.json", "narrations": corpus / "narrations"}
+    given = option_words(**texts, out=tmp_path)
     neither = stepline("train", "wys2", *given, code=1)
     assert "give --features or --videos" in neither.stderr
     weights = stepline("train", "wys2", "--features", "s", "--weights", "w", *given, code=1)
     assert "--weights is S3D's, which is trained on --videos" in weights.stderr
-    head = stepline(
-        "train",
-        "wys2",
-        *option_words(videos=corpus / "videos", set="detector.video=head"),
-        *given,
-        code=1,
-    )
+    video = option_words(videos=corpus / "videos", set="detector.video=head")
+    head = stepline("train", "wys2", *video, *given, code=1)
     assert "detector.video=head is not trained on what is given; give --features" in head.stderr

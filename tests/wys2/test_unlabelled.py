@@ -29,10 +29,8 @@ PLAIN = ClipSettings(resolve=False)
 
 def words(texts):
     """Sentences as vectors that half precision holds."""
-    rows = [
-        np.random.default_rng([ord(letter) for letter in text]).integers(-8, 8, 16)
-        for text in texts
-    ]
+    seeds = [[ord(letter) for letter in text] for text in texts]
+    rows = [np.random.default_rng(seed).integers(-8, 8, 16) for seed in seeds]
     return np.array(rows, dtype=np.float32)
 
 
@@ -68,10 +66,8 @@ def equal(one, other):
 
 
 def test_a_stream_gives_the_clips_that_a_list_holds(world, store, stream):
-    listed = {
-        pair.id: pair
-        for pair in gather_clips(world.records, store, words, PLAIN).get_pairs_with_own_text()
-    }
+    pairs = gather_clips(world.records, store, words, PLAIN).get_pairs_with_own_text()
+    listed = {pair.id: pair for pair in pairs}
     assert len(stream) == len(listed) > 100
     for _ in range(2):
         blocks = list(stream.iterate_blocks())
@@ -132,10 +128,8 @@ def test_without_a_narrated_video_there_is_no_clip(world, store, tmp_path):
 
 
 def test_a_detector_learns_from_streamed_clips_what_it_learns_from_listed_ones(stream, tmp_path):
-    references, pairs = (
-        np.concatenate([b[0] for b in stream.iterate_blocks()]),
-        [p for _, b in stream.iterate_blocks() for p in b],
-    )
+    references = np.concatenate([b[0] for b in stream.iterate_blocks()])
+    pairs = [p for _, b in stream.iterate_blocks() for p in b]
     settings = TrainSettings(epochs=1, batch=32, learning_rate=1e-3)
     sizes = DetectorSettings(video_width=pairs[0].video.shape[1], text_width=16, hidden=8, width=4)
     for name, given in (("listed", pairs), ("streamed", stream.get_pairs(references))):

@@ -41,16 +41,10 @@ def folder(tmp_path, detector):
         ("b:0", "b.mp4", 6, 9),
         ("c:0", "c.mp4", 0, 3),
     ]
-    rows = [
-        {
-            "id": id,
-            "video": video,
-            "span": {"start": start, "end": end},
-            "text": f"cut {id}",
-            "shown": start > 0,
-        }
-        for id, video, start, end in clips
-    ]
+    rows = []
+    for id, video, start, end in clips:
+        row = {"id": id, "video": video, "span": {"start": start, "end": end}}
+        rows.append(row | {"text": f"cut {id}", "shown": start > 0})
     (tmp_path / "vnd_clips.json").write_text(json.dumps(rows))
     (tmp_path / "htm").mkdir()
     sentences = [[1, 2.0, 4.0, "cut the onion"], [0, 5.0, 6.0, "hello"]]
@@ -59,12 +53,8 @@ def folder(tmp_path, detector):
 
 
 def given(folder, reference, detector="detector.safetensors"):
-    return option_words(
-        detector=folder / detector,
-        features=folder / "store",
-        reference=folder / reference,
-        out=folder / "out.json",
-    )
+    files = {"detector": detector, "features": "store", "reference": reference, "out": "out.json"}
+    return option_words(**{name: folder / file for name, file in files.items()})
 
 
 def score(folder, detector, video, start, end, text):

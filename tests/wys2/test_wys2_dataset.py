@@ -26,24 +26,14 @@ def test_similarity_compares_a_clips_words_with_its_own_key_step():
 
 def test_ss_keeps_what_is_at_least_as_similar_as_c():
     given = np.array([0.49, 0.5, NAN, 0.9])
-    assert label_by_sentence_similarity(given, LabelSettings()).tolist() == [
-        False,
-        True,
-        False,
-        True,
-    ]
+    labels = label_by_sentence_similarity(given, LabelSettings())
+    assert labels.astype(int).tolist() == [0, 1, 0, 1]
 
 
 def test_a_quantile_keeps_a_share_of_the_clips_with_a_key_step():
     given = np.array([0.1, 0.2, 0.3, 0.4, NAN, NAN])
-    assert label_by_sentence_similarity(given, LabelSettings(quantile=0.5)).tolist() == [
-        False,
-        False,
-        True,
-        True,
-        False,
-        False,
-    ]
+    labels = label_by_sentence_similarity(given, LabelSettings(quantile=0.5))
+    assert labels.astype(int).tolist() == [0, 0, 1, 1, 0, 0]
 
 
 def test_ss_with_minilm_finds_what_is_the_same():
@@ -76,14 +66,8 @@ def test_mc_by_clips_wants_the_clip_among_the_best_of_its_task_in_both():
     video = np.array([[9.0, 0], [8, 0], [1, 0], [0, 0], [0, 2], [0, 1]])
     text = np.array([[9.0, 0], [0, 0], [8, 0], [1, 0], [0, 2], [0, 1]])
     half = LabelSettings(kind="mc", rank=0.5)
-    assert label_by_modality_consensus(tasks, video, text, half).tolist() == [
-        True,
-        False,
-        False,
-        False,
-        True,
-        False,
-    ]
+    labels = label_by_modality_consensus(tasks, video, text, half)
+    assert labels.astype(int).tolist() == [1, 0, 0, 0, 1, 0]
 
 
 def test_mc_without_any_consensus_or_with_other_shapes_is_an_error():

@@ -58,13 +58,11 @@ SMALL = Wys2Settings(
 
 def words(texts):
     """Sentences as sums of a random vector a word."""
-    rows = [
-        sum(
-            np.random.default_rng([ord(letter) for letter in word]).standard_normal(16)
-            for word in text.split()
-        )
-        for text in texts
-    ]
+
+    def row(word):
+        return np.random.default_rng([ord(letter) for letter in word]).standard_normal(16)
+
+    rows = [sum(map(row, text.split())) for text in texts]
     return np.array(rows, dtype=np.float32)
 
 
@@ -128,13 +126,9 @@ def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
     unknown = world.records[1].model_copy(
         update={"id": "x", "video": world.records[1].video.model_copy(update={"id": "x"})}
     )
-    untimed = world.records[2].model_copy(
-        update={
-            "reference": tuple(
-                step.model_copy(update={"spans": ()}) for step in world.records[2].reference
-            )
-        }
-    )
+    third = world.records[2]
+    steps = tuple(step.model_copy(update={"spans": ()}) for step in third.reference)
+    untimed = third.model_copy(update={"reference": steps})
     gathered = gather_clips([silent, unknown, untimed, world.records[3]], store, words, PLAIN)
     assert {clip.video for clip in gathered.clips} == {world.records[3].id}
     reasons = count_reasons(gathered.omitted)
@@ -164,10 +158,10 @@ def test_consensus_labels_need_the_task_of_every_video(world, store):
     gathered = gather_clips(world.records, store, words, PLAIN)
     labels = infer_labels(gathered, LabelSettings(kind="mc"))
     assert 0 < labels.sum() < len(labels)
-    nameless = [
-        r.model_copy(update={"video": r.video.model_copy(update={"task": None})})
-        for r in world.records[:3]
-    ]
+    nameless = []
+    for record in world.records[:3]:
+        video = record.video.model_copy(update={"task": None})
+        nameless.append(record.model_copy(update={"video": video}))
     with pytest.raises(DatasetError, match="have no task"):
         infer_labels(gather_clips(nameless, store, words, PLAIN), LabelSettings(kind="mc"))
 
@@ -225,12 +219,9 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
     assert 0 <= error < 0.5
     assert f"expected calibration error {error:.3f} on" in result.stderr
     (tmp_path / "said.srt").write_text(CAPTIONS)
-    words = (
-        *option_words(
-            captions=tmp_path / "said.srt", detector=tmp_path / "run", out=tmp_path / "out"
-        ),
-        "--json",
-    )
+    files = {"captions": "said.srt", "detector": "run", "out": "out"}
+    words = option_words(**{name: tmp_path / file for name, file in files.items()})
+    words.append("--json")
     judged = CliRunner().invoke(main, ["judge", str(small_video), *map(str, words)])
     assert judged.exit_code == 0, judged.output
     told = json.loads(judged.stdout)
@@ -255,12 +246,12 @@ def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
             writer.add(video.id, video.features().values, rate=1.0, backbone="world")
             said = (sentence.text for sentence in video.record.sentences)
             vectors |= dict(zip(said, video.vectors("narration"), strict=True))
-    gathered = gather_clips(
-        world.records,
-        FeatureStore(tmp_path / "store"),
-        lambda texts: np.stack([vectors[text] for text in texts]),
-        Wys2Settings().clips,
-    )
+
+    def encode(texts):
+        return np.stack([vectors[text] for text in texts])
+
+    features = FeatureStore(tmp_path / "store")
+    gathered = gather_clips(world.records, features, encode, Wys2Settings().clips)
     run = train_detector_run(DetectorClips(gathered), tmp_path / "run", Wys2Settings())
     parts = json.loads((tmp_path / "run" / "videos.json").read_text())
     unseen = gathered.select_videos(frozenset(parts["test"] + parts["validation"]))
@@ -270,10 +261,8 @@ def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
     said = np.stack([pair.text[0] for pair in unseen.pairs])
     cosine = (seen * said).sum(1) / np.linalg.norm(seen, axis=1) / np.linalg.norm(said, axis=1)
     truth = np.array(truth, np.float64)
-    untrained, trained = (
-        roc_auc(truth, cosine),
-        roc_auc(truth, score_pairs(run.detector, unseen.pairs)),
-    )
+    scores = score_pairs(run.detector, unseen.pairs)
+    untrained, trained = roc_auc(truth, cosine), roc_auc(truth, scores)
     assert 0.6 < untrained < 0.75
     assert trained > untrained + 0.07
 
@@ -293,10 +282,8 @@ class FirstNumber(Detector):
 
 
 def clips(*scores):
-    return [
-        ClipTextPair(str(score), np.full((1, 6), score, np.float32), np.ones((1, 6), np.float32))
-        for score in scores
-    ]
+    ones = np.ones((1, 6), np.float32)
+    return [ClipTextPair(str(score), np.float32(score) * ones, ones) for score in scores]
 
 
 def recorded(calls):
@@ -332,13 +319,8 @@ def test_the_report_says_how_many_pseudo_labels_are_right_where_that_is_known():
 
 def test_each_round_starts_from_the_labelled_clips():
     calls = []
-    train_with_pseudo_labels(
-        clips(5.0),
-        ListedClips(clips(0.0, 1.0)),
-        VALIDATION,
-        recorded(calls),
-        PseudoSettings(rounds=2),
-    )
+    given = (clips(5.0), ListedClips(clips(0.0, 1.0)), VALIDATION)
+    train_with_pseudo_labels(*given, recorded(calls), PseudoSettings(rounds=2))
     assert calls == [(0, [5.0]), (1, [1.0, 5.0]), (2, [1.0, 5.0])]
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepline.grounding.screens.changes import enclosing_box
 from stepline.grounding.screens.reading import (
     ScreenEvent,
     ScreenLine,
@@ -71,7 +70,6 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
     height = max(line.box[3] - line.box[1] for line in captions)
     y = min(line.box[1] for line in captions) - height
     end_y = max(line.box[3] for line in captions) + height
-    picture_area = reading.width * reading.height
     events = []
     # Each change outside of the band, with its other lines.
     for event in reading.events:
@@ -80,18 +78,13 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
         vanished = _other_lines(event.vanished, captions)
         if not (patches or appeared or vanished):
             continue
-        box = enclosing_box(patches) if patches else event.box
-        left_edge, top, right_edge, bottom = box
-        area = (right_edge - left_edge) * (bottom - top)
         remaining_event = replace(
             event,
-            box=box,
             patches=tuple(patches),
             before=_other_lines(event.before, captions),
             after=_other_lines(event.after, captions),
             appeared=appeared,
             vanished=vanished,
-            area=area / picture_area,
         )
         events.append(remaining_event)
     return replace(reading, events=tuple(events))

@@ -15,12 +15,14 @@ from difflib import SequenceMatcher
 import numpy as np
 import numpy.typing as npt
 
+from stepline.grounding.screens.changes import enclosing_box
 from stepline.grounding.screens.reading import (
     ScreenEvent,
     ScreenLine,
     ScreenReading,
     is_same_text,
     join_typed_changes,
+    lines_with_new_text,
 )
 from stepline.numeric import match_in_order
 from stepline.records import Sentence, Span, Step
@@ -30,7 +32,6 @@ from stepline.vision.on_screen_text import box_iou
 
 # log odds, set by hand
 FULL_LABEL_LOG_ODDS = 4.0  # of a label all of whose words are said
-FURTHER_WORD_LOG_ODDS = 0.5  # of each further word of a label that is said
 FULL_STEP_LOG_ODDS = 2.0  # of a label that has all content words of a step
 COSINE_LOG_ODDS = 2.0  # times the cosine of label and step
 # letters of a label that are said, from which it counts in full; one letter does not count
@@ -49,9 +50,7 @@ FIELD_NAME_LOG_ODDS = 1.0  # of a label that is replaced by one line of typed te
 PRESSED_LABEL_LOG_ODDS = 1.0  # of a label that looks pressed or selected then
 MAX_TOUCHED_LINES = 3  # more lines in changed areas are no evidence
 NAMED_RESULT_LOG_ODDS = 1.5  # of a change in which text appears that the step names
-NO_TEXT_CHANGE_LOG_ODDS = 1.0  # against a small change without text that appears or vanishes
 MAX_CARET_PIXELS = 8  # width of a text cursor
-MAX_CARET_AREA_FRACTION = 0.05  # of the picture, area of such a small change
 MIN_PAIR_LOG_ODDS = 2.5  # from which a step and a change match
 MIN_LABEL_LOG_ODDS = 2.0  # from which a label counts as clicked
 # A longer line is no label. The 71 labels of the made recordings have at most 5 words.
@@ -119,9 +118,7 @@ class LabelMatcher:
         coverage = len(covered) / max(1, len(step_words))
 
         cosine = float(self._cosines[step, number])
-        further_words = max(0, len(named) - 1)
         total = FULL_LABEL_LOG_ODDS * share**2 * surety
-        total += FURTHER_WORD_LOG_ODDS * share * further_words
         total += FULL_STEP_LOG_ODDS * coverage
         total += COSINE_LOG_ODDS * cosine
         return total
@@ -293,8 +290,8 @@ def _is_caret(event: ScreenEvent) -> bool:
     """Return whether a change without text is a blinking text cursor, or has no text before it."""
     if event.appeared or event.vanished:
         return False
-    width = event.box[2] - event.box[0]
-    return width <= MAX_CARET_PIXELS or not event.before
+    left, _, right, _ = enclosing_box(event.patches)
+    return right - left <= MAX_CARET_PIXELS or not event.before
 
 
 def _screen_evidence(
@@ -326,10 +323,6 @@ def _screen_evidence(
             label, label_log_odds, best = _best_label(matcher, k, event, reading.height)
             results = [matcher.named_fraction(k, line.text) for line in event.appeared]
             evidence[k, e] = max(0.0, best) + NAMED_RESULT_LOG_ODDS * max(results, default=0.0)
-            # A small change without text is hardly a click.
-            has_text = event.appeared or event.vanished
-            if not has_text and event.area < MAX_CARET_AREA_FRACTION:
-                evidence[k, e] -= NO_TEXT_CHANGE_LOG_ODDS
             naming_log_odds[k, e] = label_log_odds
             row.append(label if best >= MIN_LABEL_LOG_ODDS else None)
         labels.append(row)
@@ -376,7 +369,9 @@ def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[Scr
         touched: lines that stay while the screen changes at their position.
     """
     total = 0.0
-    if any(is_same_text(line.text, other.text) for other in event.appeared):
+    # Where no other text is new, the line only moved.
+    opens = lines_with_new_text(event.appeared, event.before)
+    if opens and any(is_same_text(line.text, other.text) for other in event.appeared):
         total += WINDOW_TITLE_LOG_ODDS
     # A line that is replaced in its place is a field that was filled.
     if line in event.vanished and len(event.appeared) == 1:

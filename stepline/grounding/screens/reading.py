@@ -251,27 +251,23 @@ class ScreenEvent:
     Attributes:
         start: second at which the change begins.
         end: second at which the screen is still again.
-        box: (left, top, right, bottom) around the whole changed area, in pixels.
-        patches: boxes around its separate parts, in pixels.
+        patches: boxes (left, top, right, bottom) around the changed areas, in pixels.
         cursor: (x, y) of the cursor in pixels when the change begins, None if it is unknown.
         before: all lines of text before the change.
         after: all lines of text after the change.
         appeared: lines that are new after the change.
         vanished: lines that are gone after the change.
-        area: area of `box` as a fraction of the frame.
         scene: whether more than a fifth of the letters changed, so that it is a new scene.
     """
 
     start: float
     end: float
-    box: Box
     patches: tuple[Box, ...]
     cursor: Point | None
     before: tuple[ScreenLine, ...]
     after: tuple[ScreenLine, ...]
     appeared: tuple[ScreenLine, ...]
     vanished: tuple[ScreenLine, ...]
-    area: float
     scene: bool
 
 
@@ -411,22 +407,15 @@ def _make_event(
     new_letters = _letter_count(lines_with_new_text(after, before))
     changed_letters = new_letters + _letter_count(lines_with_new_text(before, after))
     changed_fraction = changed_letters / max(1, letters)
-    height, width = change.after.shape[:2]
-    box = enclosing_box(change.patches)
-    left, top, right, bottom = box
-    across = (right - left) / width
-    down = (bottom - top) / height
     return ScreenEvent(
         change.start,
         change.end,
-        box,
         change.patches,
         change.cursor,
         before,
         after,
         appeared,
         vanished,
-        float(across * down),
         changed_fraction > NEW_SCENE_FRACTION,
     )
 
@@ -462,7 +451,6 @@ def _join_events(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
     return replace(
         before,
         end=event.end,
-        box=enclosing_box([before.box, event.box]),
         patches=(*before.patches, *event.patches),
         after=event.after,
         appeared=_new_lines(event.after, before.before),

@@ -105,15 +105,19 @@ class RequestGuards:
     def _refusal(self, request: Request) -> Response | None:
         # In a DNS rebinding attack, the Host header is the name of another site.
         if not self.is_own_host(request.headers.get("Host", "")):
-            return error_response(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
+            return error_response(
+                request, HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name"
+            )
         if _is_cross_site(request):
-            return error_response(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
+            return error_response(
+                request, HTTPStatus.FORBIDDEN, "only the page of this server may ask"
+            )
         # Who may not ask learns so, whatever else is wrong with the request.
         response = self.refuse(request)
         if response is not None:
             return response
         reason = self._body_error(request)
-        return None if reason is None else error_response(HTTPStatus.BAD_REQUEST, reason)
+        return None if reason is None else error_response(request, HTTPStatus.BAD_REQUEST, reason)
 
     def _body_error(self, request: Request) -> str | None:
         """Return why the token or the body of a request is refused, None if it is accepted."""
@@ -166,36 +170,34 @@ async def _failure_response(request: Request, error: Exception) -> Response:
     else:
         status = HTTPStatus.INTERNAL_SERVER_ERROR
         reason = f"a fault of Stepline itself ({type(error).__name__}); its log has the trace"
-    return _route_error_response(request, status, reason)
+    return error_response(request, status, reason)
 
 
 async def _http_error_response(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
-        return _route_error_response(request, HTTPStatus.NOT_FOUND, "no such page")
+        return error_response(request, HTTPStatus.NOT_FOUND, "no such page")
     reason = error.detail
     if reason == HTTPStatus(error.status_code).phrase:
         reason = "no such page"
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             reason = f"{request.method} is not a method of this address"
-    response = _route_error_response(request, error.status_code, reason)
+    response = error_response(request, error.status_code, reason)
     response.headers.update(error.headers or {})
     return response
 
 
-def _route_error_response(request: Request, status: int, reason: str) -> Response:
-    """Return the response of an error: a page where a browser opens an address, else JSON."""
+def error_response(request: Request, status: int, reason: str) -> Response:
+    """Return the response of an error: a page where a browser opens an address, else JSON.
+
+    reason: the message.
+    """
     if request.headers.get("Sec-Fetch-Dest") != "document":
-        return error_response(status, reason)
+        return JSONResponse({"error": reason}, status)
     page = page_html(ERROR_PAGE, style="", footer="", status=int(status), reason=reason)
     # the server's own policy allows no style inside a page
     return HTMLResponse(
         page, status, {"Content-Security-Policy": content_security_policy(base_style())}
     )
-
-
-def error_response(status: int, reason: str) -> Response:
-    """Return the response of an error as JSON. reason: its message."""
-    return JSONResponse({"error": reason}, status)
 
 
 def post_route(path: str, model_type: type[Model], handle: Callable[[Model], None]) -> Route:

@@ -332,7 +332,7 @@ const choosePicture = (id) => {
 /* What the machine had said of a changed field, and the way back to it. */
 const machineRow = (id, field, value) => {
   const words = {
-    text: () => `“${value}”`, span: () => (value ? `${tenths(value.start)}–${tenths(value.end)}` : "no place"),
+    text: () => `“${sentenceCase(value)}”`, span: () => (value ? `${tenths(value.start)}–${tenths(value.end)}` : "no place"),
     status: () => MARKS[value ?? "unjudged"].toLowerCase(), kind: () => (value === "avoid" ? "to avoid" : "to do"),
     at: () => `picture of ${value === null ? "no second" : tenths(value)}`,
   }[field];

@@ -284,9 +284,11 @@ def read_antecedent_weights() -> Array:
 # by one. All seven names of "it" and "them" from here on were right, three of the six between .8
 # and it. "This" points at the picture: three of three were wrong, however sure.
 MIN_NAME_PROBABILITY = 0.9
+# P from which a step is not joined to one that names something else
+MIN_LIKELY_PROBABILITY = 0.5
 # What these act on is work, not a thing: "repeat this on the other side".
-WORK_VERBS = frozenset(("do", "repeat", "redo"))
-NAMEABLE_PRONOUNS = frozenset(("it", "this", "that", "them", "these", "those", "they"))
+WORK_VERBS = word_set("do repeat redo")
+NAMEABLE_PRONOUNS = word_set("it this that them these those they")
 
 
 class PronounResolver:
@@ -340,9 +342,12 @@ class PronounResolver:
         return name.lower() if name.istitle() else name
 
     def likely_antecedents(
-        self, sentence: int, word_indices: Sequence[int], min_probability: float = 0.0
+        self,
+        sentence: int,
+        word_indices: Sequence[int],
+        min_probability: float = MIN_LIKELY_PROBABILITY,
     ) -> tuple[str, ...]:
-        """Return the most likely antecedent of each pronoun among some words of a sentence.
+        """Return the likely antecedents of the pronouns among some words of a sentence.
 
         Args:
             sentence: index of the sentence.

@@ -19,21 +19,21 @@ ClauseKind = Literal["imperative", "you", "we", "i", "title"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
 CATENATIVE_VERBS = word_set(
-    "go start begin continue keep finish proceed want need have like try get love prefer come"
+    "go start begin continue keep finish proceed want need have like try get love prefer recommend come"
 )
 # Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
 PERFECT_AUXILIARIES = word_set("have has had 've")
 NON_PRESENT_AUXILIARIES = PERFECT_AUXILIARIES | word_set("'d did was were would could might may")
-STATES_IN_PAST = ("get", "use")  # "I've got some probes", "we used to tie it"
+STATES_IN_PAST = word_set("get use")  # "I've got some probes", "we used to tie it"
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 
 # "let's add", "let me add": we and I, not a thing that is let
-LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
+LET_SUBJECTS = word_set("'s s us me")
 
 KIND_OF_SUBJECT: dict[str, ClauseKind] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
-_BASE_TAGS = frozenset(("VB", "VBP"))
+_BASE_TAGS = word_set("VB VBP")
 _PAST_TAGS = ("VBD", "VBN")
-_LINK_RELATIONS = frozenset(("conj", "dep", "parataxis"))
+_LINK_RELATIONS = word_set("conj dep parataxis")
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,13 @@ def grammar_drafts(
             return resolve(spoken_index(token))
 
         for clause in find_clauses(doc, has_added_you=segment.has_added_you):
+            # "you don't HAVE TO drain it" forbids nothing, and "they are ARE done" orders nothing
+            governor = clause.verb.head.lemma_
+            is_free = (
+                clause.is_negated and clause.verb.dep_ == "xcomp" and governor in ("have", "need")
+            )
+            if is_free or (clause.verb.lemma_ == "be" and clause.verb.lower_ != "be"):
+                continue
             # An action counts by its verb, as the rest of the one before, or by its objects.
             verb = spoken_index(clause.verb)
             first_probability = edits[verb, WORD_EDITS.index("verb")]

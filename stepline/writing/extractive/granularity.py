@@ -9,7 +9,8 @@
 is said (10, 14), with sources 0 and 1. "slice the tomatoes" at (15, 17) stays a step of its own. So
 does "rinse it" at (20, 22), more than 6 s later.
 
-A continuation acts on a pronoun or on nothing, soon after the step before. In YouCook2's captions
+A continuation acts on a pronoun or on nothing, soon after the step before. In the next
+sentence it keeps its pronoun where no antecedent is likely. In YouCook2's captions
 annotators put 82 % and 79 % of such actions into one step with the action before. Of those with an
 object of their own it is 9 %.
 """
@@ -22,6 +23,7 @@ from stepline.records import Rejected, Step, covering_span
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import flaw_of_step
+from stepline.writing.extractive.phrases import INTRANSITIVE_VERBS
 from stepline.writing.quantities import COUNT_KIND, DEGREE_WORDS, UNIT_KINDS, find_quantities
 from stepline.writing.types import instruction_kind
 
@@ -32,13 +34,12 @@ if TYPE_CHECKING:
 Detail = Literal["brief", "usual", "full"]
 
 MAX_PAUSE_SECONDS = 6.0  # between a step and its continuation
-MAX_LIST_PAUSE_SECONDS = 3.0  # between a step and more of its list
 # words of a step that is joined, by detail. "full" joins nothing.
 MAX_JOINED_WORDS = {"brief": 30, "usual": 22}
 MAX_CONTINUATION_WORDS = 12
 NO_ACTION_ON_THINGS_REASON = "names things, and says nothing to do with them"
 OBJECT_PRONOUNS = word_set("it this that them these those")
-OBJECT_ROLES = ("dobj", "nsubj", "nsubjpass", "dative")
+OBJECT_ROLES = word_set("dobj nsubj nsubjpass dative")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class SentenceStep:
         list_text: the step's words after a verb that nobody spoke ("a can of beans" of "add a can
             of beans"), which may continue the list of the step before. None if the verb was spoken.
         is_sure: whether it stays a step where it continues no other one.
-        antecedents: the most likely antecedents of its pronouns.
+        antecedents: the antecedents of its pronouns that are likely.
     """
 
     step: Step
@@ -81,7 +82,7 @@ def join_continuations(
         extended = _extend_step(joined[-1], item, doc, detail) if joined else None
         if extended is not None:
             joined[-1] = extended
-        elif item.is_sure:
+        elif item.is_sure and (len(doc) > 1 or _first_lemma(doc) in INTRANSITIVE_VERBS):
             joined.append(_JoinedStep((item.step,), (item.step.text,), _first_lemma(doc)))
         else:
             rejected.append(
@@ -152,7 +153,8 @@ def _extend_step(
     last = previous.steps[-1]
     # Only actions to do are joined. A warning stays a step of its own.
     kinds = {instruction_kind(previous.text), instruction_kind(item.step.text)}
-    is_near = _is_said_within(last, item.step, MAX_PAUSE_SECONDS)
+    said, then = last.said, item.step.said
+    is_near = said and then and said.pause(then) <= MAX_PAUSE_SECONDS
     if detail == "full" or kinds != {"do"} or not is_near:
         return None
     # What it adds: more of the list, a half, or another object of the verb.
@@ -161,12 +163,16 @@ def _extend_step(
     is_short_continuation = (
         continuation is not None and len(continuation.split()) <= MAX_CONTINUATION_WORDS
     )
+    is_next = item.step.sources[0] == last.sources[-1] + 1
     # "Into a large pan." is the beginning of the next sentence, and no list
     is_list = item.list_text is not None and doc[1].pos_ != "ADP"
-    if is_list and _is_said_within(last, item.step, MAX_LIST_PAUSE_SECONDS):
+    is_list &= _first_lemma(doc) == previous.verb or bool(find_quantities(previous.text))
+    if is_list:
         part = f", {item.list_text}"
     elif is_short_continuation and _continues_same_thing(previous, item):
         part = continuation
+    elif is_short_continuation and is_next and not item.antecedents and continuation != doc.text:
+        part = item.step.text
     elif detail == "brief" and _first_lemma(doc) == previous.verb:
         part = item.step.text.partition(" ")[2]
     if not part:
@@ -180,24 +186,15 @@ def _extend_step(
 def _continues_same_thing(previous: _JoinedStep, item: SentenceStep) -> bool:
     """Return whether a continuation acts on a thing that the step before names.
 
-    In the same sentence it nearly always does. In a later one, the step before must name the most
-    likely antecedent of each of its pronouns.
+    In the same sentence it nearly always does. In a later one, the step before must name the
+    likely antecedents of its pronouns.
     """
-    last_sources = set(previous.steps[-1].sources)
-    if not last_sources.isdisjoint(item.step.sources):
+    if item.step.sources[0] <= previous.steps[-1].sources[-1]:
         return True
     if not item.antecedents:
         return False
     words = {word.strip(",").lower() for word in previous.text.split()}
     return all(not words.isdisjoint(name.lower().split()) for name in item.antecedents)
-
-
-def _is_said_within(previous: Step, step: Step, seconds: float) -> bool:
-    """Return whether at most `seconds` lie between the spoken end of one step and the start of the
-    next. False if either has no spoken span."""
-    if previous.said is None or step.said is None:
-        return False
-    return abs(step.said.start - previous.said.end) <= seconds
 
 
 def drop_object_pronouns(doc: "Doc") -> str | None:

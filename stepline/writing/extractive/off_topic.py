@@ -81,8 +81,8 @@ def _objects(verb: "Token") -> set[str]:
 # With a subject and an object they describe a state.
 STATIVE_VERBS = word_set("have want need like love know see")
 PERSON_WORDS = word_set("i we you they")
-CONDITION_WORDS = frozenset(("if", "unless"))
-WILL_WORDS = frozenset(("will", "'ll"))
+CONDITION_WORDS = word_set("if unless")
+WILL_WORDS = word_set("will 'll")
 LINKED_ROLES = ("advcl", "ccomp", "parataxis", "dep", "conj")  # of a clause next to another
 MIN_STEP_TOKENS = 3  # "make sure", "be sure that"
 

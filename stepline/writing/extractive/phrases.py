@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.writing.extractive.clauses import (
+    KIND_OF_SUBJECT,
     RELATIVE_WORDS,
     Clause,
     begins_action,
@@ -132,7 +133,7 @@ def _is_circumstance(verb: "Token", child: "Token") -> bool:
         is_state
         and bool(things)
         and things[0].pos_ in NOUN_TAGS
-        and not has_child(child, ("aux", "auxpass", "cop"))
+        and not has_child(child, ("aux", "auxpass"))
         and child.tag_ != "VBZ"
         and child.pos_ != "AUX"
         and _follows_and(child)
@@ -223,6 +224,12 @@ def complement_tokens(
         ):
             dropped.update(aside)
     remaining = [token for token in tokens if token not in dropped]
+    # "until it is smooth, YOU don't want any lumps"
+    for index, token in enumerate(remaining[1:], start=1):
+        begins_clause = token.lower_ in KIND_OF_SUBJECT and remaining[index - 1].text == ","
+        if begins_clause and head.head.lemma_ != "ensure":
+            del remaining[index:]
+            break
     while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):
         remaining.pop(0)
     while remaining and (remaining[-1].is_punct or remaining[-1].dep_ == "cc"):
@@ -233,23 +240,26 @@ def complement_tokens(
 def _is_aside(token: "Token", head: "Token") -> bool:
     """Return whether a token below a complement's head begins words that a step leaves out, such as
     a relative clause."""
-    if token is head:
+    if token is head or _is_state_of_a_thing(head):
         return False
-    return token.dep_ in ("relcl", "intj", "parataxis") or begins_action(token)
+    is_reason = token.dep_ == "advcl" and not _is_kept_clause(token)
+    return is_reason or token.dep_ in ("relcl", "intj", "parataxis") or begins_action(token)
 
 
 Resolver: TypeAlias = "Callable[[Token], str | None]"  # a pronoun -> its name
 
 # one speaker's own things are "the" things of a step
 POSSESSIVE_WORDS = word_set("my our this that these those")
+# "when I put my hand over it" becomes "when you put the hand over it"
+SECOND_PERSON = {"i": "you", "'m": "'re", "am": "are"}
 CLICK_BUTTONS = word_set("right double left shift alt triple")
 NAMEABLE_PRONOUNS = word_set("it that this them those these")
 # adverbs in "ly" that are not a manner of doing
 _NON_MANNER_ADVERBS = word_set(
-    "early usually finally actually really simply probably definitely basically obviously"
+    "early usually normally finally actually really simply probably definitely basically obviously"
 )
 # never the last word
-_NON_FINAL_WORDS = word_set("and or but then so with to of for into that if until the a")
+_NON_FINAL_WORDS = word_set("and or but then so with to of for into that if until the a because")
 
 
 def imperative_phrase(
@@ -323,7 +333,8 @@ def _imperative(verb: "Token") -> str:
         before = [token.lower_ for token in verb.doc[: verb.i] if token.text != "-"]
         if before and before[-1] in CLICK_BUTTONS:
             return f"{before[-1]}-click"
-    return str(verb.lower_ if verb.tag_ == "VB" else verb.lemma_).lower()
+    base = str(verb.lower_ if verb.tag_ == "VB" else verb.lemma_).lower()
+    return "get" if base == "need" else base  # "you need a bowl"
 
 
 def _join_tokens(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
@@ -349,11 +360,15 @@ def _word_text(token: "Token", resolved: dict[int, str]) -> str:
     if token.i in resolved:
         return f"the {resolved[token.i]}"
     if token.lower_ in POSSESSIVE_WORDS and token.dep_ in ("det", "poss"):
-        # The parser takes "clockwise" for a noun, and the "one" of "check this one more time".
+        # The parser takes "clockwise" for a noun, the "one" of "check this one more time", and the
+        # "cook" of "let these cook".
         noun = token.head
         after = token.doc[token.i + 1 : token.i + 2].text.lower()  # "" at the end
-        if noun.lemma_.lower() in nouns() and "one" not in (noun.lower_, after):
+        agrees = token.lower_ not in ("these", "those") or noun.tag_.endswith("S")
+        if agrees and noun.lemma_.lower() in nouns() and "one" not in (noun.lower_, after):
             return "the"
+    if token.lower_ in SECOND_PERSON:
+        return SECOND_PERSON[token.lower_]
     if token.is_sent_start and token.text != "I":
         return str(token.lower_)
     return str(token.text)

@@ -49,6 +49,9 @@ WORDS_AFTER_IMPERATIVE = word_set(
 )
 # Verbs of screens are imperatives whatever follows them, since a label has no article: "select Export as".
 SCREEN_VERBS = word_set("click select choose press type")
+FILLER_WORDS = word_set("ok okay alright yeah whoops oops")
+BUTTON_OPENERS = SCREEN_VERBS | word_set("the on hit")  # "click OK" names a button
+BE_WORDS = word_set("is are am be was were been not")
 SEQUENCE_WORDS = word_set(
     "then next now finally first second third lastly"
 )  # they say an order of doing
@@ -173,14 +176,22 @@ def _split_at_orders(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
     part: list[SpokenWord] = []
     for index, word in enumerate(words):
         following = words[index + 1].bare if index + 1 < len(words) else ""
-        if following in DETERMINER_WORDS and _begins_further_imperative(part, word):
+        before = part[-1].bare if part else ""
+        # "flip it, OKAY, cover the pan", "give it a stir GOING TO add the salt"
+        is_filler = word.bare in FILLER_WORDS and before not in BUTTON_OPENERS
+        lacks_subject = word.bare == "going" and following == "to" and before not in BE_WORDS
+        if part and (is_filler or (lacks_subject and "'" not in before)):
+            yield part
+            part = []
+        elif following in DETERMINER_WORDS and _begins_further_imperative(part, word):
             has_comma = any(earlier.text.endswith(",") for earlier in part[:-1])
             if part[0].bare in INTRODUCTORY_WORDS and not has_comma:
                 part.append(SpokenWord("you", word.index))
             else:
                 yield part
                 part = []
-        part.append(word)
+        if not is_filler:
+            part.append(word)
     yield part
 
 
@@ -243,6 +254,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"(?:wanna)", "want to"),
     (r"(?:gotta|got to)", "have to"),
     (r"'em", "them"),
+    (r"'cause", "because"),
     # noises and fillers
     (r"(?:um+|uh+|erm?|hmm+|mm+|ah|oh)", ""),
     (
@@ -253,6 +265,9 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"(?:kind|sort) of", ""),
     (r"for one thing", ""),
     (r"like (?:this|that|so)(?=,|$)", ""),
+    (r"all right(?=,|$)", "alright"),
+    (r"(?:here|there) (?:you|we|i) go", "okay"),
+    (r"like i said", ""),
     (r"(?:over|right|up|down) (?:here|there)", ""),
     # "just above the clip" is a place
     (rf"just(?! (?:{LIMITED_PREPOSITIONS})(?: |,|$))", ""),
@@ -260,8 +275,8 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     # "what you want to do is", "all you need to do here is to", "the first thing we're going to do
     # is we're going to"
     (
-        r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)?"
-        r" (?:you|we|i|he|she|they)"
+        r"(?:(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)? |(?=[a-z' ]+ do is ))"
+        r"(?:you|we|i|he|she|they)"
         r"(?:'ll|'re|'m|'ve|'d| will| are| am| have| would)?"
         r"(?: (?:needs?|wants?|have|has|like|going|got|do)(?: to)?)*(?: do)?"
         r"(?: (?:here|now|next|first|then))?(?: with (?:it|this|that|them))? is(?: that)?"
@@ -281,6 +296,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"(right|left|double|triple|shift|control|alt|command|option) (click)", r"\1-\2"),
     # the parser reads "I'll add" more surely than "I'm going to add"
     (r"(i|we|you)(?:'m|'re| am| are) going to(?= VERB)", r"\1'll"),
+    (r"(?:i|we)(?:'ll)? (?:need|want) you to(?= VERB)", "you"),
     # reminders
     (
         r"(?:(?:you|we|i)(?:'ll|'re|'m| will| are)? ?(?:want|need|going|have)? to )?"

@@ -111,23 +111,6 @@ class DraftStep:
         return step_text if is_acronym else step_text[:1].lower() + step_text[1:]
 
 
-@dataclass(frozen=True)
-class _Action:
-    """The words of one action in a sentence.
-
-    Attributes:
-        begin: index of its first word.
-        head: index of its verb.
-        end: index after its last word.
-        starts_step: whether it starts a new step instead of continuing the one before.
-    """
-
-    begin: int
-    head: int
-    end: int
-    starts_step: bool
-
-
 class SentenceEditor:
     """Turns one spoken sentence into draft steps, by the tagger and the parser."""
 
@@ -158,22 +141,18 @@ class SentenceEditor:
             word in NEGATION_WORDS or word.endswith("n't") for word in map(bare_word, self.words)
         ):
             return []
-        actions = self._actions()
-        if not actions:
-            return self._prepend_verb(front_verbs)
+        # Each action has the words from the end of the one before to the next verb, or to the subject
+        # before it.
+        heads = self._action_heads()
         drafts: list[DraftStep] = []
-        for action in actions:
-            draft = self._draft_of_action(action)
-            if drafts and not action.starts_step:
-                drafts[-1] = _join_drafts(drafts[-1], draft)
-            else:
+        begin = 0
+        for head, after in pairwise([*heads, len(self.words)]):
+            end = next(filter(self._begins_clause, range(head + 1, after)), after)
+            draft = self._draft_of_action(begin, head, end)
+            if len(draft.words) > 1:
                 drafts.append(draft)
-        return [draft for draft in drafts if len(draft.words) > 1]
-
-    @property
-    def action_probabilities(self) -> Array:
-        """P(an action begins with the word) of each word, (W,)."""
-        return self._edit_probabilities("verb") + self._edit_probabilities("next")
+            begin = end
+        return drafts if heads else self._prepend_verb(front_verbs)
 
     def _edit_probabilities(self, edit: Edit) -> Array:
         """Return P(the edit) of each word, (W,)."""
@@ -181,44 +160,12 @@ class SentenceEditor:
 
     def _action_heads(self) -> list[int]:
         """Return the indices of the verbs that an action begins with."""
+        probabilities = self._edit_probabilities("verb") + self._edit_probabilities("next")
         return [
             index
-            for index in np.flatnonzero(
-                self.action_probabilities >= MIN_ACTION_PROBABILITY
-            ).tolist()
+            for index in np.flatnonzero(probabilities >= MIN_ACTION_PROBABILITY).tolist()
             if base_form(self.words[index], self.tokens[index]) is not None
         ]
-
-    def _actions(self) -> list[_Action]:
-        """Return the actions of the sentence, which share out its words from the first one on."""
-        first_probabilities = self._edit_probabilities("verb")
-        next_probabilities = self._edit_probabilities("next")
-        heads = self._action_heads()
-        actions: list[_Action] = []
-        begin = 0
-        for head, after in pairwise([*heads, len(self.words)]):
-            end = self._end_of_action(head, after)
-            starts_step = not actions or first_probabilities[head] >= next_probabilities[head]
-            actions.append(_Action(begin, head, end, starts_step))
-            begin = end
-        return actions
-
-    def _end_of_action(self, head: int, after: int) -> int:
-        """Return the index after the last word of an action.
-
-        Args:
-            head: index of its verb.
-            after: index of the next action's verb, W at the last action.
-        """
-        after = next(filter(self._begins_clause, range(head + 1, after)), after)
-        if after == len(self.words) or self._begins_clause(after):
-            return after
-        for index in range(after - 1, head, -1):
-            if bare_word(self.words[index]) in CONNECTIVE_WORDS:
-                return index
-            if punctuation_after(self.words[index - 1]) != "none":
-                return index if index > head + 1 else after
-        return after
 
     def _begins_clause(self, index: int) -> bool:
         """Return whether a clause begins at a word that is its subject and that the step omits."""
@@ -226,17 +173,16 @@ class SentenceEditor:
             return False
         return bare_word(self.words[index - 1]) not in SUBORDINATE_WORDS
 
-    def _draft_of_action(self, action: _Action) -> DraftStep:
-        """Return the draft step of one action."""
-        head = action.head
+    def _draft_of_action(self, begin: int, head: int, end: int) -> DraftStep:
+        """Return the draft step of one action: of its first word, its verb, and the word after it."""
         # the verb as an imperative
         spoken_verb = self.words[head]
         verb = base_form(spoken_verb, self.tokens[head]) or bare_word(spoken_verb)
         order = [DraftWord(verb, head)]
 
         # what was said before and after it
-        before = self._keep_words_in_range(action.begin, head)
-        after = self._keep_words_in_range(head + 1, action.end)
+        before = self._keep_words_in_range(begin, head)
+        after = self._keep_words_in_range(head + 1, end)
         front_words, moved_words = self._split_front_words(
             before, has_object=self._has_object(after)
         )
@@ -349,13 +295,6 @@ def _strip_connectives(words: Sequence[DraftWord]) -> list[DraftWord]:
 
 def _strip_punctuation(word: DraftWord) -> DraftWord:
     return replace(word, text=word.text.rstrip(",.;:"))
-
-
-def _join_drafts(first: DraftStep, second: DraftStep) -> DraftStep:
-    """Return two drafts as one step: "Peel the apple and slice it"."""
-    *words, last = first.words
-    joined = (*words, _strip_punctuation(last), DraftWord("and", None), *second.words)
-    return replace(first, words=joined)
 
 
 def _trim_draft_words(words: list[DraftWord]) -> list[DraftWord]:

@@ -102,10 +102,17 @@ class _NeededThing:
     is_listed: bool
 
 
-def find_materials(narration: ParsedNarration) -> NeededThings:
+def find_materials(
+    narration: ParsedNarration, *, is_screen_recording: bool = False
+) -> NeededThings:
     """Return the materials and tools that the work of a narration needs, with amounts, seconds and
-    source sentences."""
+    source sentences.
+
+    Of a screen recording, what is only used is left out: it is on the screen.
+    """
     rows = list(_all_mentions(narration))
+    if is_screen_recording:
+        rows = [row for row in rows if not _is_only_used(row)]
     probabilities = predict_thing_kinds([row.mention.name for row in rows])
     materials: list[_NeededThing] = []
     tools: list[_NeededThing] = []
@@ -142,6 +149,13 @@ def _is_measured(mention: ThingMention) -> bool:
         return False
     unit = mention.amount.unit
     return unit in UNIT_KINDS or unit[:1].isdigit()  # "14 oz can"
+
+
+def _is_only_used(row: _UnitMention) -> bool:
+    """Return whether a mention is neither listed as needed nor added, and has no number."""
+    amount = row.mention.amount
+    is_used = row.mention.role in ("used", "with", "amount") and not row.is_ingredient_list
+    return is_used and (amount is None or amount.is_article)
 
 
 def _thing_kind(

@@ -246,6 +246,10 @@ ADDING_VERBS = word_set(
 USING_VERBS = word_set("use take grab get need have bring want pick")
 # What these are done with joins the work as well.
 COVERING_VERBS = word_set("fill cover coat top line")
+# What is clicked or selected is described by what follows: "click the tile with the star".
+SELECTING_VERBS = word_set("click select")
+# Real things are tapped as well, with a tool: "tap the nail with the hammer".
+POINTING_VERBS = word_set("tap press hit")
 # What follows is done to the thing at hand ("fill the jar with sand"), or is where it goes.
 INSTRUMENT_PREPOSITIONS = word_set("with using")
 PLACE_PREPOSITIONS = word_set("in into on onto over inside through under")
@@ -570,7 +574,12 @@ def _role_in_work(
 def _role_of_prepositional_object(preposition: "Token") -> Role | None:
     """Return the role of a thing after "with", "in" or another preposition of means or place."""
     word = preposition.lower_
-    adds = preposition.head.lemma_ in ADDING_VERBS | COVERING_VERBS
+    head = preposition.head
+    describes_target = head.dep_ == "dobj" and head.head.lemma_ in POINTING_VERBS
+    is_selection = any(above.lemma_ in SELECTING_VERBS for above in preposition.ancestors)
+    if word == "with" and (describes_target or is_selection):
+        return None
+    adds = head.lemma_ in ADDING_VERBS | COVERING_VERBS
     if word in INSTRUMENT_PREPOSITIONS and adds:
         return "with"
     if word in INSTRUMENT_PREPOSITIONS or word in PLACE_PREPOSITIONS:

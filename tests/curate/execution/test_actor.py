@@ -1,9 +1,11 @@
 """An actor of Ray's without Ray; the device "auto" stands for a GPU, and is the CPU here."""
 
 from contextlib import closing
+from operator import attrgetter
 
 import fake_stages
 import pytest
+from file_bytes import file_bytes
 
 from stepline.curate.execution import ray
 from stepline.curate.execution.scheduler import Phase, Scheduler
@@ -17,9 +19,7 @@ STAGES = ("read", "count", "double")
 
 
 def cells(out):
-    return {
-        str(path.relative_to(out)): path.read_bytes() for path in (out / "cells").rglob("*.json")
-    }
+    return file_bytes(out / "cells", lambda path: path.suffix == ".json")
 
 
 @pytest.mark.parametrize("device", [None, "auto"])
@@ -43,7 +43,6 @@ def test_an_actor_makes_what_the_local_engine_makes(tmp_path, monkeypatch, devic
     actor.close()
     outcomes = {video.item.id: video.failure and video.failure.kind for video in found}
     assert outcomes == {"a": None, "bad": "error", "c": None}
-    assert sorted(found, key=lambda video: video.item.id) == sorted(
-        expected, key=lambda video: video.item.id
-    )
+    id = attrgetter("item.id")
+    assert sorted(found, key=id) == sorted(expected, key=id)
     assert cells(local) == cells(elsewhere)

@@ -42,11 +42,8 @@ class Handle:
         return SimpleNamespace(remote=remote)
 
     def held(self):
-        return [
-            "".join(item.id for item in call.given[0])
-            for call in self.calls
-            if call.method == "run_videos"
-        ]
+        held = [call.given[0] for call in self.calls if call.method == "run_videos"]
+        return ["".join(item.id for item in items) for items in held]
 
 
 class FakeRay:
@@ -123,25 +120,26 @@ def test_an_actor_that_does_not_start_is_replaced(ray):
     assert len(ray.handles) == MAX_FAILED_STARTS
 
 
-def test_actors_that_never_start_end_the_run_in_one_line(ray):
-    ray.fail["is_ready"] = [LostError("trace\nno disk\n")] * MAX_FAILED_STARTS
-    with pytest.raises(
-        SteplineError,
-        match=f"^{MAX_FAILED_STARTS} actors in a row did not start, the last one: no disk",
-    ):
-        finished(ray, "ab")
+NOT_STARTED = f"^{MAX_FAILED_STARTS} actors in a row did not start, the last one: no disk"
 
 
-def test_a_video_that_takes_actor_after_actor_with_it_ends_the_run(ray):
-    ray.fail["run_videos"] = [LostError("out of memory")] * MAX_LOSSES
-    with pytest.raises(SteplineError, match=f"^a: {MAX_LOSSES} actors were lost with it"):
+@pytest.mark.parametrize(
+    ("method", "fault", "count", "said"),
+    [
+        ("is_ready", LostError("trace\nno disk\n"), MAX_FAILED_STARTS, NOT_STARTED),
+        (
+            "run_videos",
+            LostError("out of memory"),
+            MAX_LOSSES,
+            f"^a: {MAX_LOSSES} actors were lost",
+        ),
+        ("run_videos", TaskError(StoreError("the disk is full")), 1, "^the disk is full$"),
+    ],
+)
+def test_what_ends_a_run_is_reported_in_one_line(ray, method, fault, count, said):
+    ray.fail[method] = [fault] * count
+    with pytest.raises(SteplineError, match=said):
         finished(ray, "a", max_actors=1)
-
-
-def test_what_ends_a_run_is_reported_as_the_actor_reported_it(ray):
-    ray.fail["run_videos"] = [TaskError(StoreError("the disk is full"))]
-    with pytest.raises(SteplineError, match="^the disk is full$"):
-        finished(ray, "ab")
     ray.fail["run_videos"] = [TaskError(ZeroDivisionError())]
     with pytest.raises(TaskError):
-        finished(ray, "ab")
+        finished(ray, "a", max_actors=1)

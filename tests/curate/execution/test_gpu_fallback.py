@@ -1,18 +1,13 @@
 """A stage whose GPU gives out is done on the CPU; any other error stays what it is."""
 
-from contextlib import closing
-
 import pytest
-from fake_stages import STAGES, recipe, status_text, videos
+from fake_stages import recipe
 
-from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.execution.worker import TaskRequest, TaskRunner, WorkerSetup, try_stage
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import Stage, VideoContext, VideoItem
 from stepline.curate.stages import per_video
-from stepline.curate.status import run_status
 from stepline.curate.store.results import ResultStore
-from stepline.curate.store.run_log import RunLog
 from stepline.errors import ModelError
 from stepline.files.remote import RemotePath
 from stepline.networks import device
@@ -93,15 +88,11 @@ def test_the_next_video_is_tried_on_the_gpu_again(on_gpu, tmp_path):
         runner.run(TaskRequest(StageTask(VideoItem(name), "see", key, {}), uses_gpu=True))
         for name, key in keys.items()
     ]
-    assert [(reply.kind, reply.notes.get("gpu_fallbacks")) for reply in replies] == [
-        ("done", 1.0),
-        ("done", None),
-    ]
+    fallbacks = [(reply.kind, reply.notes.get("gpu_fallbacks")) for reply in replies]
+    assert fallbacks == [("done", 1.0), ("done", None)]
     store = ResultStore(RemotePath(str(tmp_path)))
-    assert {name: store.read_result(stage, key) for name, key in keys.items()} == {
-        "long": b"cpu",
-        "short": b"cuda:0",
-    }
+    found = {name: store.read_result(stage, key) for name, key in keys.items()}
+    assert found == {"long": b"cpu", "short": b"cuda:0"}
 
 
 def test_on_the_cpu_there_is_nothing_to_fall_back_to(on_gpu):
@@ -127,19 +118,3 @@ def test_a_network_is_kept_for_each_device_it_was_loaded_on(on_gpu):
     set_device("cuda:0")
     assert load("a") == 1
     assert loaded == [("a", "cuda:0"), ("a", "cpu")]
-
-
-def test_status_counts_the_units_that_fell_back(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    out = RemotePath(str(tmp_path / "out"))
-    run_recipe(
-        RunRequest(recipe(), str(tmp_path / "out"), STAGES), videos(tmp_path / "in", {"a": "one"})
-    )
-    assert run_status(out, STAGES).gpu_fallbacks == 0
-    assert "on the CPU" not in status_text(run_status(out, STAGES))
-    with closing(RunLog(out)) as log:
-        log.write("end", stage="read", cpu=1.0, gpu_fallbacks=1.0)
-        log.write("end", stage="read", cpu=1.0, gpu_fallbacks=1.0)
-    found = run_status(out, STAGES)
-    assert found.gpu_fallbacks == 2
-    assert "2 units were done on the CPU" in status_text(found)

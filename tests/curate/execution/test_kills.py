@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import time
 
 import pytest
@@ -93,32 +92,30 @@ def test_the_status_of_a_killed_run_is_what_its_files_say(tmp_path):
     assert all(stage.waiting == 0 for stage in run_status(RemotePath(str(out)), STAGES).stages)
 
 
-def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "in").mkdir()
-    for name in TEXTS:
-        (tmp_path / "in" / f"{name}.txt").write_text("hang")
+@pytest.fixture
+def hanging(tmp_path):
+    """A driver whose videos hang, and its workers."""
+    videos(tmp_path / "in", dict.fromkeys(TEXTS, "hang"))
     driver = start_driver(code_of(tmp_path / "in", tmp_path / "out"), tmp_path / "cache")
     while not begun(tmp_path / "out"):
         time.sleep(0.1)
+    workers = children(driver.pid)
+    assert workers
+    yield driver, workers
+    driver.kill()
+
+
+def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, monkeypatch, hanging):
+    driver, workers = hanging
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in2", {"a": "fine"})
     with pytest.raises(SettingsError, match=f"process {driver.pid} on .* works on it"):
         run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
-    workers = children(driver.pid)
     driver.kill()
     driver.communicate()
-    assert workers
     for worker in workers:
         wait_for_end(worker)
-    places = (
-        "",
-        "cells/read/00",
-        "failures/read",
-        "stages/total",
-        "dataset",
-        "dataset/data",
-        "features",
-    )
+    places = " cells/read/00 failures/read stages/total dataset dataset/data features".split(" ")
     halves = [tmp_path / "out" / place / f".key.{workers[0]}-1.partial.json" for place in places]
     for half in halves:  # what a worker, or the driver itself, was writing
         half.parent.mkdir(parents=True, exist_ok=True)
@@ -127,21 +124,10 @@ def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, mon
     assert not any(half.exists() for half in halves)
 
 
-def test_ctrl_c_ends_a_run_and_its_workers(tmp_path):
-    (tmp_path / "in").mkdir()
-    for name in TEXTS:
-        (tmp_path / "in" / f"{name}.txt").write_text("hang")
-    driver = start_driver(code_of(tmp_path / "in", tmp_path / "out"), tmp_path / "cache")
-    while not begun(tmp_path / "out"):
-        time.sleep(0.1)
-    workers = children(driver.pid)
+def test_ctrl_c_ends_a_run_and_its_workers(tmp_path, hanging):
+    driver, workers = hanging
     driver.send_signal(signal.SIGINT)
-    try:
-        driver.communicate(timeout=120)
-    except subprocess.TimeoutExpired:
-        os.kill(driver.pid, signal.SIGKILL)
-        raise
-    assert workers
+    driver.communicate(timeout=120)
     for worker in workers:
         wait_for_end(worker)
     assert not any((tmp_path / "cache" / "curate").iterdir())

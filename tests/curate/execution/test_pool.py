@@ -101,16 +101,13 @@ def test_a_hang_is_reported_immediately_and_a_kill_from_outside_only_after_some(
     assert killed.kind == "memory"
 
 
-def test_memory_that_is_short_counts_in_a_fresh_process_alone(pool):
+def test_memory_that_is_short_counts_in_a_fresh_process_alone_and_a_failure_in_any(pool):
     worker = FakeWorker(2, TaskReply("memory", "none was left"))
     assert pool.outcomes_of(worker) == []
     pool.free_workers(useful=0)
     assert worker.given == [REQUEST]
     ((_, failure),) = pool.outcomes_of(FakeWorker(1, TaskReply("memory", "none was left")))
     assert failure == StageFailure("a", "read", "memory", "none was left")
-
-
-def test_a_video_that_fails_is_reported_with_its_reason(pool):
     assert pool.outcomes_of(FakeWorker(3, TaskReply("done"))) == [(REQUEST.task, None)]
     ((_, failure),) = pool.outcomes_of(FakeWorker(3, TaskReply("error", "no sound")))
     assert failure == StageFailure("a", "read", "error", "no sound")
@@ -120,37 +117,27 @@ def test_a_video_that_fails_is_reported_with_its_reason(pool):
     ("reason", "told"),
     [
         ("/data/in/a.mp4: no sound", "a: no sound"),
-        (
-            "[Errno 2] No such file: '/tmp/stepline-x1/audio.wav'",
-            "[Errno 2] No such file: '(a path)'",
-        ),
+        ("No such file: '/tmp/stepline-x1/audio.wav'", "No such file: '(a path)'"),
         ("cannot use <Frame at 0x7f3a09bc1d90>\nat all", "cannot use <Frame at 0x...> at all"),
-        (
-            "see https://host/path/page, 3/4 of it and/or /this",
-            "see https://host/path/page, 3/4 of it and/or /this",
-        ),
+        ("see https://host/path/page, 3/4 of it and/or /this", None),
         ("(/home/ann/models/base) and /data/in/a.mp4.part", "((a path)) and a.part"),
     ],
 )
 def test_a_reason_holds_nothing_of_this_machine(reason, told):
-    assert remove_paths_from_reason(reason, ["/data/in/a.mp4"], "a") == told
+    assert remove_paths_from_reason(reason, ["/data/in/a.mp4"], "a") == (told or reason)
 
 
 def test_a_reason_is_one_line_of_bounded_length():
-    assert (
-        remove_paths_from_reason("word\n" * 1000, [], "a")
-        == ("word " * 1000)[:MAX_REASON_CHARS] + "..."
-    )
+    cut = ("word " * 1000)[:MAX_REASON_CHARS] + "..."
+    assert remove_paths_from_reason("word\n" * 1000, [], "a") == cut
 
 
 def test_a_machine_with_another_version_than_the_drivers_computes_nothing(tmp_path):
     (tmp_path / "a.txt").write_text("one")
     request = TaskRequest(REQUEST.task, {"captions": tmp_path / "a.txt"})
-    replies = [
-        TaskRunner(WorkerSetup(recipe(), STAGES, str(tmp_path), versions={"psutil": version})).run(
-            request
-        )
-        for version in (minor_version("psutil"), "4.0")
-    ]
+    replies = []
+    for version in (minor_version("psutil"), "4.0"):
+        setup = WorkerSetup(recipe(), STAGES, str(tmp_path), versions={"psutil": version})
+        replies.append(TaskRunner(setup).run(request))
     assert [reply.kind for reply in replies] == ["done", "run"]
     assert replies[1].reason.endswith("the driver 4.0; install the same version on every machine")

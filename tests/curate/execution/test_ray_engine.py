@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 from fake_stages import STAGES, recipe, videos
+from file_bytes import file_bytes
 
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.execution.ray import run_on_ray
@@ -17,11 +18,7 @@ from stepline.files.remote import RemotePath
 
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
 pytestmark = pytest.mark.filterwarnings(*(f"ignore::{name}" for name in OF_RAY))
-TEXTS = {
-    "a": "one two",
-    "b": "three",
-    "bad": "corrupt",
-    "c": "four five six",
+TEXTS = {"a": "one two", "b": "three", "bad": "corrupt", "c": "four five six"} | {
     "crash": "exit",
     "quiet": "silent",
 }
@@ -29,12 +26,7 @@ TEXTS = {
 
 def tree(folder):
     """Every file of a run that its dataset rests on: name -> bytes."""
-    files = (
-        path
-        for part in ("cells", "failures", "stages", "dataset")
-        for path in (folder / part).rglob("*")
-    )
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
+    return {name: file_bytes(folder / name) for name in ("cells", "failures", "stages", "dataset")}
 
 
 def stored_bytes(ray):
@@ -52,12 +44,10 @@ def ray_here(tmp_path_factory):
     pytest.importorskip("ray", reason="needs Ray: pip install -c constraints.txt 'stepline[ray]'")
     from stepline.curate.execution.ray import connect_cluster
 
+    plan = Plan(recipe(engine="ray", workers=2), {}, {})
     with contextlib.ExitStack() as held:
         try:
-            ray, why = (
-                held.enter_context(connect_cluster(Plan(recipe(engine="ray", workers=2), {}, {}))),
-                "",
-            )
+            ray, why = held.enter_context(connect_cluster(plan)), ""
         # Ray gives its processes 30 s, which a machine with much else to do exceeds
         except SteplineError as error:
             ray, why = None, str(error)
@@ -79,18 +69,14 @@ def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stage
     items = videos(tmp_path / "in", TEXTS)
     named = [name for name in STAGES if name in stages]
     for engine in ("local", "ray"):
-        outcome = run_recipe(
-            RunRequest(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES), items
-        )
+        request = RunRequest(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES)
+        outcome = run_recipe(request, items)
         found = [(failure.id, failure.kind) for failure in outcome.failures]
         assert found == [("bad", "error"), ("crash", "crash"), ("quiet", "left out")]
     assert stored_bytes(ray_here) < 100  # Ray's own three objects, of eight bytes each
     assert tree(tmp_path / "local") == tree(tmp_path / "ray")
-    assert json.loads((tmp_path / "ray/dataset/dataset.json").read_text())["videos"].keys() == {
-        "a",
-        "b",
-        "c",
-    }
+    made = json.loads((tmp_path / "ray/dataset/dataset.json").read_text())["videos"]
+    assert made.keys() == {"a", "b", "c"}
 
 
 def test_what_ends_a_run_ends_it_in_one_line_on_ray_too(tmp_path, ray_here, monkeypatch):
@@ -105,14 +91,7 @@ def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
     items = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt"})
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
     plan, told = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES)), []
-    run_on_ray(
-        Phase(
-            plan,
-            ResultStore(RemotePath(str(tmp_path / "out"))),
-            ("read", "count", "double"),
-            on_finished=told.append,
-        ),
-        items,
-    )
+    results, names = ResultStore(RemotePath(str(tmp_path / "out"))), ("read", "count", "double")
+    run_on_ray(Phase(plan, results, names, on_finished=told.append), items)
     found = [(one.item.id, one.failure is None, one.ran_any_task) for one in told]
     assert found == [("a", True, False), ("bad", False, False)]

@@ -45,14 +45,13 @@ def stored(tmp_path, name, data):
 
 def test_a_file_of_this_machine_is_used_where_it_is(tmp_path, fetcher):
     (tmp_path / "a.mp4").write_bytes(b"abc")
-    assert fetched(fetcher, VideoItem("a", video=str(tmp_path / "a.mp4"))) == {
-        "media": tmp_path / "a.mp4"
-    }
+    item = VideoItem("a", video=str(tmp_path / "a.mp4"))
+    assert fetched(fetcher, item) == {"media": tmp_path / "a.mp4"}
     fetcher.delete_files(VideoItem("a"))
     assert (tmp_path / "a.mp4").exists()
 
 
-def test_fetched_files_are_removed_with_their_video(tmp_path, fetcher):
+def test_fetched_files_are_removed_with_their_video_and_what_cannot_be_says_why(tmp_path, fetcher):
     first, second = stored(tmp_path, "a", b"x" * 12), stored(tmp_path, "b", b"y" * 12)
     path = fetched(fetcher, first)["media"]
     assert path.read_bytes() == b"x" * 12
@@ -61,9 +60,6 @@ def test_fetched_files_are_removed_with_their_video(tmp_path, fetcher):
     fetcher.delete_files(first)
     assert not path.exists()
     fetcher.delete_files(second)
-
-
-def test_what_cannot_be_fetched_says_why(tmp_path, fetcher):
     with pytest.raises(SteplineError):
         fetched(fetcher, VideoItem("a", video=f"memory://{tmp_path.name}/none.mp4"))
     fetcher.delete_files(VideoItem("a"))
@@ -76,9 +72,8 @@ def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkey
     out = f"memory://{tmp_path.name}/out"
     job = RunRequest(recipe(places={"attempts": 1}), str(tmp_path / "out"), STAGES)
     outcome = run_recipe(job, [gone, here])
-    assert [(failure.id, failure.stage, failure.kind) for failure in outcome.failures] == [
-        ("gone", "read", "error")
-    ]
+    lost = [(failure.id, failure.stage, failure.kind) for failure in outcome.failures]
+    assert lost == [("gone", "read", "error")]
     assert outcome.failures[0].reason.startswith("gone: ")
     assert '"here"' in (tmp_path / "out/dataset/dataset.json").read_text()
     assert not list((tmp_path / "cache/curate").iterdir())
@@ -93,10 +88,9 @@ def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, 
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(RemotePath, "fetch", full)
+    request = RunRequest(recipe(), str(tmp_path / "out"), STAGES)
     with pytest.raises(SteplineError, match="No space left on device.*free some space"):
-        run_recipe(
-            RunRequest(recipe(), str(tmp_path / "out"), STAGES), [stored(tmp_path, "a", b"one")]
-        )
+        run_recipe(request, [stored(tmp_path, "a", b"one")])
     assert not (tmp_path / "out" / "failures").exists()
 
 
@@ -120,9 +114,8 @@ def test_a_failure_ends_what_comes_after_it(results):
     plan, video = opened(results)
     read, count, _ = video.tasks
     results.write_result(READ, read.key, b"{}")
-    failure = results.add_failure(
-        STAGES["count"], count.key, StageFailure("a", "count", "error", "no")
-    )
+    failure = StageFailure("a", "count", "error", "no")
+    failure = results.add_failure(STAGES["count"], count.key, failure)
     _, again = opened(results)
     assert not again.tasks
     assert again.failure == failure

@@ -1,7 +1,5 @@
 """Which steps, sentences and videos the stages over the dataset keep."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from curate_cells import gathered, record, transcript
@@ -9,109 +7,84 @@ from curate_cells import gathered, record, transcript
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import Recipe, StageFailure
 from stepline.curate.stages import clean
-from stepline.curate.stages.clean import (
-    NO_STEP_WORDING,
-    NO_SUPPORT,
-    NOT_SHOWN,
-    PLACED_APART,
-    TOO_FEW_STEPS,
-    StepScores,
-    clean_record,
-    drop_reason,
-    select_shown_sentences,
-)
 from stepline.curate.stages.gather import RECORDS_FILE, read_stage_failures, write_dataset
 from stepline.records import Span, Step
 from stepline.storage import read_parquet
 
-SHOWN = Step(
-    id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="placed", score=0.9, sources=(0,)
-)
+PLACED = {"spans": (Span(0.0, 4.0),), "status": "placed", "score": 0.9, "sources": (0,)}
+SHOWN = Step(id="1", text="chop the onion", **PLACED)
 SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
 
 
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
-        (StepScores(0.9, 0.8, 0.9, 0.5), None),
-        (StepScores(0.4, 0.8, 0.9, 0.5), NO_STEP_WORDING),
-        (StepScores(0.9, 0.3, 0.9, 0.5), NO_SUPPORT),
-        (StepScores(0.9, 0.8, 0.4, 0.5), NOT_SHOWN),
-        (StepScores(0.9, 0.8, 0.9, 0.2), PLACED_APART),
+        (clean.StepScores(0.9, 0.8, 0.9, 0.5), None),
+        (clean.StepScores(0.4, 0.8, 0.9, 0.5), clean.NO_STEP_WORDING),
+        (clean.StepScores(0.9, 0.3, 0.9, 0.5), clean.NO_SUPPORT),
+        (clean.StepScores(0.9, 0.8, 0.4, 0.5), clean.NOT_SHOWN),
+        (clean.StepScores(0.9, 0.8, 0.9, 0.2), clean.PLACED_APART),
     ],
 )
-def test_a_step_goes_for_the_first_of_four_reasons(known: StepScores, reason: str | None) -> None:
-    assert drop_reason(SHOWN, known, SETTINGS) == reason
-
-
-def test_a_step_that_is_only_said_is_not_shown() -> None:
+def test_a_step_goes_for_the_first_of_four_reasons(known, reason):
+    assert clean.drop_reason(SHOWN, known, SETTINGS) == reason
     said = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
-    assert drop_reason(said, StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == NOT_SHOWN
+    assert (
+        clean.drop_reason(said, clean.StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == clean.NOT_SHOWN
+    )
 
 
-def test_four_readers_judge_the_steps_of_a_record() -> None:
+def test_four_readers_judge_the_steps_of_a_record():
     said = transcript("Chop the onion into small pieces.", "My grandmother loved her garden.")
-    idle = SHOWN.model_copy(
-        update={"id": "2", "text": "grandmother loved her garden", "sources": (1,)}
-    )
+    update = {"id": "2", "text": "grandmother loved her garden", "sources": (1,)}
+    idle = SHOWN.model_copy(update=update)
     unsaid = SHOWN.model_copy(update={"id": "3", "text": "pump up the tire"})
-    made = clean_record(
-        record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS
-    )
+    steps = (SHOWN, idle, unsaid)
+    made = clean.clean_record(record("a", *steps, said=said), steps, SETTINGS)
     assert [step.id for step in made.steps] == ["1"]
-    assert [one.reason for one in made.dropped] == [NO_STEP_WORDING, NO_SUPPORT]
+    assert [one.reason for one in made.dropped] == [clean.NO_STEP_WORDING, clean.NO_SUPPORT]
     longer = SHOWN.model_copy(update={"spans": (Span(0.0, 5.0),)})
-    (kept,) = clean_record(record("a", SHOWN, said=said), (longer,), SETTINGS).steps
+    (kept,) = clean.clean_record(record("a", SHOWN, said=said), (longer,), SETTINGS).steps
     assert kept.spans == (Span(0.0, 5.0),)
     network = SETTINGS.model_copy(update={"spans": "network"})
-    assert clean_record(record("a", SHOWN, said=said), (longer,), network).steps == (SHOWN,)
+    assert clean.clean_record(record("a", SHOWN, said=said), (longer,), network).steps == (SHOWN,)
     apart = SHOWN.model_copy(update={"spans": (Span(20.0, 24.0),)})
-    astray = clean_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
-    assert [one.reason for one in astray.dropped] == [PLACED_APART]
+    astray = clean.clean_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
+    assert [one.reason for one in astray.dropped] == [clean.PLACED_APART]
 
 
-def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path: Path) -> None:
+def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path):
     said = transcript("Chop the onion.")
     unseen = SHOWN.model_copy(update={"status": "said_only", "spans": ()})
     records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
     (tmp_path / "gather").mkdir()
-    write_dataset(
-        tmp_path / "gather",
-        records,
-        {"c": StageFailure("c", "filter", "left out", "it is too short")},
-    )
+    before = {"c": StageFailure("c", "filter", "left out", "it is too short")}
+    write_dataset(tmp_path / "gather", records, before)
     clean.run_clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS_FILE)] == ["a"]
     left_out = read_stage_failures(tmp_path / "clean")
-    assert {id: one.reason for id, one in left_out.items()} == {
-        "b": TOO_FEW_STEPS,
-        "c": "it is too short",
-    }
+    reasons = {id: one.reason for id, one in left_out.items()}
+    assert reasons == {"b": clean.TOO_FEW_STEPS, "c": "it is too short"}
 
 
-def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path: Path) -> None:
+def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path):
     said = transcript("Chop the onion.", "I love this kitchen.")
-    sentences = tuple(
-        one.model_copy(update={"shown": p})
-        for one, p in zip(said.sentences, (0.8, 0.2), strict=True)
-    )
+    pairs = zip(said.sentences, (0.8, 0.2), strict=True)
+    sentences = tuple(one.model_copy(update={"shown": p}) for one, p in pairs)
     judged = record("a", said=said.model_copy(update={"sentences": sentences}))
-    made = select_shown_sentences(judged, VisibleSettings(shown=0.5))
-    assert [(step.text, step.spans, step.score) for step in made.steps] == [
-        ("Chop the onion.", (Span(0.0, 4.0),), 0.8)
-    ]
+    made = clean.select_shown_sentences(judged, VisibleSettings(shown=0.5))
+    (step,) = made.steps
+    assert (step.text, step.spans, step.score) == ("Chop the onion.", (Span(0.0, 4.0),), 0.8)
     assert [one.text for one in made.dropped] == ["I love this kitchen."]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
     clean.run_visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
-    assert (
-        read_stage_failures(tmp_path / "visible")["b"].reason
-        == "what is said in it could not be judged"
-    )
+    reason = read_stage_failures(tmp_path / "visible")["b"].reason
+    assert reason == "what is said in it could not be judged"
 
 
-def test_a_step_without_sources_has_no_support() -> None:
+def test_a_step_without_sources_has_no_support():
     lonely = SHOWN.model_copy(update={"sources": ()})
     (known,) = clean.score_steps(record("a", lonely), ())
     assert known.support == 0.0

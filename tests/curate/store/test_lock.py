@@ -13,6 +13,11 @@ from stepline.errors import SettingsError
 from stepline.files.remote import RemotePath
 
 
+def note(name, age=0):
+    """What a driver of another machine writes into its lock, so many seconds ago."""
+    return json.dumps({"host": "far", "process": 7, "at": time.time() - age, "name": name}).encode()
+
+
 @pytest.fixture(params=["disk", "memory"])
 def out(request, tmp_path):
     """OUT on a disk and in an object store."""
@@ -34,9 +39,7 @@ def test_one_driver_holds_out_at_a_time(out):
 
 def test_a_dead_drivers_sign_of_life_in_a_store_grows_stale(tmp_path):
     out = RemotePath(f"memory://{tmp_path.name}-stale")
-    (out / LOCK_NAME).write(
-        json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": ""})
-    )
+    (out / LOCK_NAME).write(note("", age=3600))
     assert lock_owner(out) is None
     with lock_run(out):
         assert "process" in lock_owner(out)
@@ -59,7 +62,7 @@ def test_of_two_drivers_that_begin_together_in_a_store_without_conditions_the_la
 
     def overtaken(place, data):
         place.write(data)
-        place.write(json.dumps({"host": "far", "process": 7, "at": time.time(), "name": "theirs"}))
+        place.write(note("theirs"))
         return True
 
     monkeypatch.setattr(RemotePath, "create", overtaken)
@@ -72,10 +75,7 @@ def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(
     tmp_path, monkeypatch
 ):
     out = RemotePath(f"memory://{tmp_path.name}-dead")
-    dead = json.dumps(
-        {"host": "far", "process": 7, "at": time.time() - 3600, "name": "dead"}
-    ).encode()
-    (out / LOCK_NAME).write(dead)
+    (out / LOCK_NAME).write(note("dead", age=3600))
     create, faster = RemotePath.create, []
 
     def overtaken(place, data):
@@ -98,9 +98,7 @@ def test_of_two_drivers_that_find_a_dead_one_the_second_to_claim_its_place_goes(
 def test_a_dead_claim_to_a_dead_drivers_place_keeps_no_one_out(tmp_path):
     out = RemotePath(f"memory://{tmp_path.name}-claims")
     for name in (LOCK_NAME, f"{LOCK_NAME}{CLAIM_SUFFIX}"):
-        (out / name).write(
-            json.dumps({"host": "far", "process": 7, "at": time.time() - 3600, "name": name})
-        )
+        (out / name).write(note(name, age=3600))
     with lock_run(out) as lock:
         assert lock.was_killed
     assert [entry.name for entry in out.list()] == []
@@ -109,7 +107,7 @@ def test_a_dead_claim_to_a_dead_drivers_place_keeps_no_one_out(tmp_path):
 def test_a_driver_that_slept_until_another_took_its_place_ends(tmp_path, monkeypatch):
     monkeypatch.setattr("stepline.curate.store.lock.HEARTBEAT_SECONDS", 0.01)
     out = RemotePath(f"memory://{tmp_path.name}-slept")
-    theirs = json.dumps({"host": "far", "process": 7, "at": time.time(), "name": "theirs"}).encode()
+    theirs = note("theirs")
     with lock_run(out) as lock:
         lock.require_ownership()
         (out / LOCK_NAME).write(theirs)
