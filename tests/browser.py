@@ -154,10 +154,10 @@ class Page:
         return self._browser.send(method, self._session, **parameters)
 
     def run(self, expression):
-        """Return the value of a JavaScript expression; a promise is awaited."""
-        reply = self.send(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
+        """Return the value of a JavaScript expression, in which $ is querySelector and $$ all that
+        match, as in a console; a promise is awaited."""
+        options = dict.fromkeys(("returnByValue", "awaitPromise", "includeCommandLineAPI"), True)
+        reply = self.send("Runtime.evaluate", expression=expression, **options)
         assert "exceptionDetails" not in reply, reply
         return reply["result"].get("value")
 

@@ -13,3 +13,7 @@ def ask(server, method, path, body=None, **headers):
     data = reply.read()
     connection.close()
     return reply, data
+
+
+def status_of(server, method, path, body=None, **headers):
+    return ask(server, method, path, body, **headers)[0].status

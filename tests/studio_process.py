@@ -67,6 +67,9 @@ class StudioProcess:
         data = json.dumps(body) if isinstance(body, (dict, list)) else body
         return ask(self, method, path, data, **sent)
 
+    def status(self, *request, **headers):
+        return self.ask(*request, **headers)[0].status
+
     def read(self, path):
         reply, data = self.ask("GET", path)
         assert reply.status == 200, data

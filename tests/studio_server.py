@@ -21,41 +21,16 @@ def library(folder, video, titles=("Lemonade",)):
         name = f"v{number}"
         copy = folder / f"{name}.mp4"
         shutil.copyfile(video, copy)
-        steps = (
-            Step(
-                id="a",
-                text="Slice the lemons",
-                spans=(Span(3.5, 6.0),),
-                at=4.0,
-                status="seen",
-                basis="network",
-                sources=(0,),
-            ),
-            Step(
-                id="b",
-                text="Pour the juice",
-                spans=(Span(7.0, 10.0),),
-                at=8.0,
-                status="seen",
-                basis="network",
-                sources=(1,),
-            ),
-            Step(
-                id="c",
-                text="Whisk the sugar",
-                said=Span(11.0, 14.0),
-                status="said_only",
-                sources=(2,),
-            ),
-        )
+        seen = {"status": "seen", "basis": "network"}
+        slice = {"text": "Slice the lemons", "spans": (Span(3.5, 6.0),), "at": 4.0} | seen
+        pour = {"text": "Pour the juice", "spans": (Span(7.0, 10.0),), "at": 8.0} | seen
+        whisk = {"text": "Whisk the sugar", "said": Span(11.0, 14.0), "status": "said_only"}
+        fields = zip("abc", (slice, pour, whisk), strict=True)
+        steps = tuple(Step(id=id, sources=(n,), **each) for n, (id, each) in enumerate(fields))
         said = [Sentence(text=f"{step.text}.", span=step.said or step.spans[0]) for step in steps]
         of = Video(id=name, path=str(copy), duration=16.0, title=title, sha256=sha256(copy))
-        record = Record(
-            id=name,
-            video=of,
-            transcript=Transcript(language="en", sentences=tuple(said)),
-            steps=steps,
-        )
+        transcript = Transcript(language="en", sentences=tuple(said))
+        record = Record(id=name, video=of, transcript=transcript, steps=steps)
         write_record(record, folder / f"{name}.json")
     return folder
 
@@ -81,17 +56,10 @@ def serving(folder, **options):
     thread.start()
 
     def call(method, path, body=None, **headers):
-        sent = {"Authorization": f"Bearer {server.access.token}"} | (
-            {"X_Stepline": "studio"} if method != "GET" else {}
-        )
+        sent = {"Authorization": f"Bearer {server.access.token}"}
+        sent |= ({"X_Stepline": "studio"} if method != "GET" else {}) | headers
         data = json.dumps(body) if isinstance(body, (dict, list)) else body
-        return ask(
-            server,
-            method,
-            path,
-            data,
-            **{k: v for k, v in (sent | headers).items() if v is not None},
-        )
+        return ask(server, method, path, data, **{k: v for k, v in sent.items() if v is not None})
 
     def read(path):
         reply, data = call("GET", path)
@@ -99,6 +67,7 @@ def serving(folder, **options):
         return json.loads(data)
 
     server.ask, server.read = call, read
+    server.status = lambda *request, **headers: call(*request, **headers)[0].status
     try:
         yield server
     finally:

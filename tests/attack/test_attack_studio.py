@@ -70,7 +70,7 @@ def test_a_record_gives_out_no_file_that_is_not_a_video(folder, tmp_path, name):
     (folder / "video.mp4").symlink_to(keys / "id")
     set_path(folder, name)
     with serving(folder, allowed=[keys]) as running:
-        assert running.ask("GET", f"{PLACE}/media")[0].status == 404
+        assert running.status("GET", f"{PLACE}/media") == 404
         body = {"ids": [LEMONADE], "videos": True}
         reply, data = running.ask("POST", "/api/share", body)
     assert reply.status == 200
@@ -133,12 +133,12 @@ def test_an_edit_of_a_record_that_was_made_again_is_a_conflict(folder, server):
     current = server.read(f"{PLACE}/record")
     assert current["revision"] == 0
     body |= {"record": current["stamp"], "id": "x"}
-    assert server.ask("POST", f"{PLACE}/corrections", body)[0].status == 200
+    assert server.status("POST", f"{PLACE}/corrections", body) == 200
     # what people corrected stays what it was, and so does its stamp
     made_again(folder)
     assert server.read(f"{PLACE}/record")["stamp"] == current["stamp"]
     # the answer was lost, and the page sends it again
-    assert server.ask("POST", f"{PLACE}/corrections", body)[0].status == 200
+    assert server.status("POST", f"{PLACE}/corrections", body) == 200
     assert server.read(f"{PLACE}/record")["revision"] == 1
     os.utime(folder / "v0.json", (1, 1))  # written again the same
     assert server.read(f"{PLACE}/record")["stamp"] == current["stamp"]
@@ -223,17 +223,17 @@ def test_an_upload_can_be_ended(server):
     assert listed == [{"upload": id, "name": "a.mp4", "size": 100, "offset": 10}]
     pieces = server.studio.library.folder / ".stepline-uploads"
     assert len(list(pieces.iterdir())) == 1
-    assert server.ask("DELETE", f"/api/uploads/{id}", "")[0].status == 200
+    assert server.status("DELETE", f"/api/uploads/{id}", "") == 200
     assert list(pieces.iterdir()) == []
-    assert server.ask("DELETE", f"/api/uploads/{id}", "")[0].status == 404
-    assert server.ask("PATCH", f"/api/uploads/{id}", b"x", Upload_Offset="10")[0].status == 404
+    assert server.status("DELETE", f"/api/uploads/{id}", "") == 404
+    assert server.status("PATCH", f"/api/uploads/{id}", b"x", Upload_Offset="10") == 404
 
 
 def test_a_whole_upload_is_not_ended(server, monkeypatch):
     monkeypatch.setattr(server.studio.jobs, "list_in_state", lambda *_: [])  # no job is begun
     _, id = begin(server, 5)
-    assert server.ask("PATCH", f"/api/uploads/{id}", b"12345", Upload_Offset="0")[0].status == 200
-    assert server.ask("DELETE", f"/api/uploads/{id}", "")[0].status == 409
+    assert server.status("PATCH", f"/api/uploads/{id}", b"12345", Upload_Offset="0") == 200
+    assert server.status("DELETE", f"/api/uploads/{id}", "") == 409
     assert server.read("/api/uploads")["uploads"] == []
 
 
@@ -243,7 +243,7 @@ def test_uploads_that_no_one_goes_on_with_keep_no_one_out(server, monkeypatch):
     assert begin(server)[0] == 429
     monkeypatch.setattr("stepline.studio.uploads.MAX_IDLE_SECONDS_IF_FULL", 0.0)
     assert begin(server)[0] == 201
-    assert [server.ask("HEAD", f"/api/uploads/{id}")[0].status for id in ids] == [404] * 3
+    assert [server.status("HEAD", f"/api/uploads/{id}") for id in ids] == [404] * 3
 
 
 def test_an_upload_that_can_never_be_whole_is_ended(server):
@@ -251,9 +251,9 @@ def test_an_upload_that_can_never_be_whole_is_ended(server):
     pieces = server.studio.library.folder / ".stepline-uploads" / id
     pieces.parent.mkdir()
     pieces.write_bytes(b"x" * 101)
-    assert server.ask("PATCH", f"/api/uploads/{id}", b"", Upload_Offset="100")[0].status == 410
+    assert server.status("PATCH", f"/api/uploads/{id}", b"", Upload_Offset="100") == 410
     assert not pieces.exists()
-    assert server.ask("HEAD", f"/api/uploads/{id}")[0].status == 404
+    assert server.status("HEAD", f"/api/uploads/{id}") == 404
 
 
 def test_simultaneous_uploads_have_room_together(server, monkeypatch):
@@ -279,7 +279,7 @@ def test_a_correction_and_an_upload_read_nothing_of_those_before(folder, monkeyp
         for number in range(30):
             rows_read.clear()
             body = {"by": "a", "base": number, "edits": [EDIT | {"text": f"t{number}"}]}
-            assert running.ask("POST", f"{PLACE}/corrections", body)[0].status == 200
+            assert running.status("POST", f"{PLACE}/corrections", body) == 200
             running.read(f"{PLACE}/record")
             assert len(running.read(f"{PLACE}/history?from={number}")["corrections"]) == 1
             _, id = begin(running, 5)

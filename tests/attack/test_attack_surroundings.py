@@ -100,9 +100,9 @@ def test_a_cache_and_a_home_that_cannot_be_written_keep_no_one_from_watching(fol
     home.mkdir()
     variables = {"HOME": str(home), "STEPLINE_CACHE": str(home / "cache")}
     with StudioProcess(folder, prefix=read_only_disk(home), variables=variables) as studio:
-        assert studio.ask("GET", f"{PLACE}/media")[0].status == 200
-        assert studio.ask("GET", f"{PLACE}/pictures/4.0.jpg")[0].status == 200
-        assert studio.ask("GET", "/api/search?q=slice")[0].status == 200
+        assert studio.status("GET", f"{PLACE}/media") == 200
+        assert studio.status("GET", f"{PLACE}/pictures/4.0.jpg") == 200
+        assert studio.status("GET", "/api/search?q=slice") == 200
         assert correct(studio, 0)[0] == 200
 
 
@@ -122,10 +122,10 @@ def test_a_disk_that_fills_up_loses_no_answer_and_says_what_to_do(folder, tmp_pa
         assert len(answered) > 10
         assert kept_ids(studio) == answered
         begun = {"name": "film.mp4", "size": 1000}
-        assert studio.ask("POST", "/api/uploads", begun)[0].status == 507
+        assert studio.status("POST", "/api/uploads", begun) == 507
         reply, data = studio.ask("GET", "/api/search?q=slice")
         assert reply.status == 200 or b"free some space" in data, data
-        assert studio.ask("GET", f"{PLACE}/steps?format=srt")[0].status == 200
+        assert studio.status("GET", f"{PLACE}/steps?format=srt") == 200
         reply, data = studio.ask("POST", "/api/share", {"ids": [video_id("v0.json")]})
         assert reply.status in (200, 409), data  # it is written where temporary files are
         assert kept_ids(studio) == answered
@@ -137,7 +137,7 @@ def test_a_job_that_memory_ends_fails_in_a_line_and_the_studio_lives(folder, sma
     with memory_limit(2**30) as (prefix, limit), StudioProcess(folder, prefix=prefix) as studio:
         assert correct(studio, 0)[0] == 200
         for path in ("/api/search?q=slice", f"{PLACE}/steps?format=docx", f"{PLACE}/waveform"):
-            assert studio.ask("GET", path)[0].status == 200
+            assert studio.status("GET", path) == 200
         used = psutil.Process(studio.process.pid).memory_info().rss
         limit(used + MIN_WORKER_BYTES)
         reply, data = studio.ask("POST", "/api/videos", {"path": "job.mp4"})
@@ -192,7 +192,7 @@ def test_one_who_owns_the_library_needs_no_other_right(open_folder):
     (open_folder / "v1.mp4").chmod(0)
     with StudioProcess(open_folder, prefix=prefix, variables=NO_HOME) as studio:
         assert correct(studio, 0)[0] == 200
-        assert studio.ask("GET", f"{PLACE}/media")[0].status == 200
+        assert studio.status("GET", f"{PLACE}/media") == 200
         other = f"/api/videos/{video_id('v1.json')}"
         reply, data = studio.ask("GET", f"{other}/media")
         assert reply.status in (404, 409), data
@@ -220,13 +220,13 @@ def test_a_clock_that_jumps_loses_no_edit_no_upload_and_no_job(folder, tmp_path,
             clock.jump(jump)
             status, reply = correct(studio, number)
             assert (status, reply["revision"], reply["id"]) == (200, number + 1, f"c{number}")
-            assert studio.ask("GET", f"{PLACE}/pictures/4.0.jpg")[0].status == 200
+            assert studio.status("GET", f"{PLACE}/pictures/4.0.jpg") == 200
             piece = film[100 * number : 100 * number + 100]
             headers = {"Upload_Offset": str(100 * number)}
             reply, data = studio.ask("PATCH", f"/api/uploads/{upload}", piece, **headers)
             assert reply.status == 200, data
             for path in ("/api/jobs", "/api/live", "/api/search?q=slice", "/api/library"):
-                assert studio.ask("GET", path)[0].status == 200
+                assert studio.status("GET", path) == 200
         clock.jump(-1e9)
         body = {"path": "job.mp4", "options": {"texts": ["Slice the lemons"]}}
         reply, data = studio.ask("POST", "/api/videos", body)

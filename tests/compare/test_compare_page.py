@@ -94,6 +94,6 @@ def test_the_page_opens_and_is_readable(comparison, browser, tmp_path):
     out = tmp_path / "compared"
     write_comparison(comparison, out)
     page = browser.open(out / "comparison.html")
-    assert page.run("document.querySelectorAll('.step').length") == len(comparison.steps)
+    assert page.run("$$('.step').length") == len(comparison.steps)
     assert page.violations() == []
     assert page.unreadable() == []

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from http_client import ask
+from http_client import ask, status_of
 from made_records import record
 
 from stepline.curate.audit import AuditSampler, annotator_agreements, audit_table, serve_audit_page
@@ -136,7 +136,7 @@ def test_what_is_not_a_verdict_of_the_page_is_refused(served):
     assert say(served, first, "", "aligned")[0] == 400
     assert say(served, first, "ann", "aligned", X_Stepline="annotate")[0] == 400
     assert say(served, first, "ann", "aligned", Host="evil.example:80")[0] == 403
-    assert ask(served, "GET", "/../verdicts.jsonl")[0].status == 404
+    assert status_of(served, "GET", "/../verdicts.jsonl") == 404
     assert not served.file.exists()
 
 
@@ -154,9 +154,7 @@ def test_a_line_that_a_kill_cut_short_is_forgotten(tmp_path):
 def test_two_people_audit_in_a_browser(served, browser):
     for who, keys in (("ann", "112"), ("bob", "132")):
         tab = browser.open(f"http://127.0.0.1:{served.port}/", width=390)
-        tab.run(
-            f"(() => {{ part('name').value = '{who}'; document.querySelector('#who button').click(); }})()"
-        )
+        tab.run(f"(() => {{ part('name').value = '{who}'; $('#who button').click(); }})()")
         for number, key in enumerate(keys):
             tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
             tab.press(key, ord(key), key)

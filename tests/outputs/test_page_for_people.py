@@ -102,14 +102,14 @@ def test_a_crowded_timeline_is_seen_to_scroll_on_a_phone(browser, tmp_path):
     path = tmp_path / "many.html"
     path.write_text(page(record_of(40)))
     phone = browser.open(path, width=390)
-    box = "document.querySelector('.scroll')"
+    box = "$('.scroll')"
     assert phone.run(f"{box}.scrollWidth > {box}.clientWidth")
-    assert phone.run("document.querySelector('.swipe').checkVisibility()")
+    assert phone.run("$('.swipe').checkVisibility()")
     assert phone.run(f"getComputedStyle({box}).backgroundImage").count("gradient") == 4
     phone.run(f"{box}.focus()")
     assert phone.run(f"document.activeElement === {box}")  # arrows scroll it
     wide = browser.open(path, width=1280)
-    assert not wide.run("document.querySelector('.swipe').checkVisibility()")
+    assert not wide.run("$('.swipe').checkVisibility()")
 
 
 @pytest.mark.browser
@@ -122,15 +122,15 @@ def test_an_upright_video_has_whole_pictures_and_is_next_to_the_steps(browser, t
     )
     wide = browser.open(path)
     assert wide.run("document.body.className") == "portrait"
-    player = wide.run("document.querySelector('video').getBoundingClientRect().toJSON()")
-    steps = wide.run("document.querySelector('.steps').getBoundingClientRect().toJSON()")
+    player = wide.run("$('video').getBoundingClientRect().toJSON()")
+    steps = wide.run("$('.steps').getBoundingClientRect().toJSON()")
     assert steps["left"] >= player["right"]
     assert steps["width"] > player["width"]
     assert player["width"] / player["height"] == pytest.approx(9 / 16, abs=0.02)
     # nothing of the picture is cut off
-    thumb = wide.run("document.querySelector('.thumb').getBoundingClientRect().toJSON()")
+    thumb = wide.run("$('.thumb').getBoundingClientRect().toJSON()")
     assert thumb["width"] / thumb["height"] == pytest.approx(9 / 16, abs=0.02)
-    pictures_are = "getComputedStyle(document.querySelector('.thumb img')).objectFit"
+    pictures_are = "getComputedStyle($('.thumb img')).objectFit"
     assert wide.run(pictures_are) == "contain"
     for width in (390, 768):
         narrow = browser.open(path, width=width)

@@ -16,7 +16,7 @@ from stepline.outputs import page, write_outputs
 
 pytestmark = pytest.mark.browser
 
-TIME = "document.getElementById('player').currentTime"
+TIME = "$('#player').currentTime"
 FOCUS = "document.activeElement.closest('.step')?.id"
 
 
@@ -40,7 +40,7 @@ def open_page(browser, folder):
         (path,) = (folder / name).glob("*.html")
         page = browser.open(path, **screen)
         if name != "lost":
-            page.wait_until("document.getElementById('player').readyState >= 1")
+            page.wait_until("$('#player').readyState >= 1")
         return page
 
     return open_page
@@ -50,11 +50,11 @@ def test_a_click_on_a_step_seeks_the_player_and_marks_the_step(open_page):
     page = open_page()
     page.click("#step-6 .go")
     page.wait_until(f"{TIME} >= 32 && {TIME} < 38")
-    page.wait_until("document.querySelector('#step-6').classList.contains('now-playing')")
-    words = page.run("document.getElementById('now-text').textContent")
+    page.wait_until("$('#step-6').classList.contains('now-playing')")
+    words = page.run("$('#now-text').textContent")
     assert words == "Tear up the mint and bruise it with a spoon"
-    assert page.run("document.querySelectorAll('.step.now-playing').length") == 1
-    assert page.run("document.querySelector('[aria-current=true]').id") == "step-6"
+    assert page.run("$$('.step.now-playing').length") == 1
+    assert page.run("$('[aria-current=true]').id") == "step-6"
     assert page.complaints() == []
 
 
@@ -64,10 +64,10 @@ def test_clicks_on_a_sentence_a_bar_and_the_picture_seek_too(open_page):
     page.wait_until(f"{TIME} >= 61.6")
     page.click(".bar.reference")
     page.wait_until(f"{TIME} >= 6.5 && {TIME} < 12")
-    page.run("document.getElementById('player').pause()")
+    page.run("$('#player').pause()")
     page.click("[data-rows]")
     page.wait_until(f"Math.abs({TIME} - 33.5) < 0.5")  # the middle of 67 s
-    cursor = "parseFloat(document.querySelector('[data-rows] [data-cursor]').getAttribute('x1'))"
+    cursor = "parseFloat($('[data-rows] [data-cursor]').getAttribute('x1'))"
     page.wait_until(f"Math.abs({cursor} - 50) < 1")
 
 
@@ -82,9 +82,9 @@ def test_the_keyboard_alone_reaches_and_plays_every_step(open_page):
     assert page.run(FOCUS) == "step-3"
     page.press("Enter", 13, "\r")
     page.wait_until(f"{TIME} >= 15 && {TIME} < 20")
-    page.wait_until("!document.getElementById('player').paused")
+    page.wait_until("!$('#player').paused")
     page.press(" ", 32, " ")
-    page.wait_until("document.getElementById('player').paused")
+    page.wait_until("$('#player').paused")
     assert page.run(f"{TIME} < 20")  # the key paused and did not press the button again
     assert page.complaints() == []
 
@@ -92,7 +92,7 @@ def test_the_keyboard_alone_reaches_and_plays_every_step(open_page):
 def test_the_focus_is_visible(open_page):
     page = open_page()
     page.press("j", 74, "j")
-    assert page.run("getComputedStyle(document.querySelector('#step-1')).outlineStyle") == "solid"
+    assert page.run("getComputedStyle($('#step-1')).outlineStyle") == "solid"
 
 
 def test_nothing_is_asked_of_the_network(open_page):
@@ -109,9 +109,9 @@ def test_hostile_text_is_inert(open_page):
     page = open_page("hostile", width=1280)
     for number in range(1, 11):
         page.click(f"#step-{number} .go")
-    assert page.run("document.querySelectorAll('script').length") == 2
-    assert page.run("document.querySelectorAll('img, h1 *:not(bdi), [onerror]').length") == 0
-    texts = page.run("[...document.querySelectorAll('.step .text')].map(e => e.textContent)")
+    assert page.run("$$('script').length") == 2
+    assert page.run("$$('img, h1 *:not(bdi), [onerror]').length") == 0
+    texts = page.run("$$('.step .text').map(e => e.textContent)")
     assert (texts[0], texts[4]) == ("<script>alert(1)</script>", "{{7*7}} {% raw %}")
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert "Page.javascriptDialogOpening" not in [event["method"] for event in page.events]
@@ -136,26 +136,22 @@ def test_a_narrow_screen_never_scrolls_sideways(open_page, name, width):
     page = open_page(name, width=width, height=800)
     # in the hostile page a word of 10,000 letters, now shown under the player
     page.click("#step-6 .go")
-    page.wait_until(
-        "!document.getElementById('now').hidden && document.getElementById('now-number').textContent == 6"
-    )
+    page.wait_until("!$('#now').hidden && $('#now-number').textContent == 6")
     assert page.run("document.documentElement.scrollWidth") <= width
 
 
 def test_a_page_that_lost_its_video_says_so_and_takes_it_again(open_page, folder):
     page = open_page("lost")
-    page.wait_until("!document.getElementById('unplayable').hidden")
+    page.wait_until("!$('#unplayable').hidden")
     root = page.send("DOM.getDocument")["root"]["nodeId"]
     node = page.send("DOM.querySelector", nodeId=root, selector="#choose")["nodeId"]
-    assert ".avi" in page.run("document.getElementById('choose').accept").split(",")
+    assert ".avi" in page.run("$('#choose').accept").split(",")
     (folder / "old.avi").write_bytes(b"RIFF")
     page.send("DOM.setFileInputFiles", files=[str(folder / "old.avi")], nodeId=node)
-    page.wait_until(
-        "!document.getElementById('unplayable').hidden && unplayed.textContent.startsWith('old.avi')"
-    )
+    page.wait_until("!$('#unplayable').hidden && unplayed.textContent.startsWith('old.avi')")
     page.send("DOM.setFileInputFiles", files=[str(folder / "my film #1.webm")], nodeId=node)
-    page.wait_until("document.getElementById('player').readyState >= 1")
-    assert page.run("document.getElementById('unplayable').hidden")
+    page.wait_until("$('#player').readyState >= 1")
+    assert page.run("$('#unplayable').hidden")
     page.click("#step-2 .go")
     page.wait_until(f"{TIME} >= 10")
 
@@ -166,15 +162,13 @@ def test_a_link_opens_the_video_at_a_time_or_at_a_step(browser, folder):
     for link, second in links.items():
         page = browser.open(path.resolve().as_uri() + link)
         page.wait_until(f"Math.abs({TIME} - {second}) < 0.1")
-        assert page.run("document.getElementById('player').paused")
+        assert page.run("$('#player').paused")
     # where it is: the page may still be scrolling
-    page.run("document.querySelector('#step-4 .permalink').click()")
-    page.wait_until(
-        f"Math.abs({TIME} - 19) < 0.1 && document.getElementById('now-link').hash == '#t=19'"
-    )
+    page.run("$('#step-4 .permalink').click()")
+    page.wait_until(f"Math.abs({TIME} - 19) < 0.1 && $('#now-link').hash == '#t=19'")
     assert page.run("location.hash") == "#step-4"
     page.run(f"{TIME} = 2")
-    page.run("document.querySelector('#step-4 .permalink').click()")
+    page.run("$('#step-4 .permalink').click()")
     page.wait_until(f"Math.abs({TIME} - 19) < 0.1")
     page.run("location.hash = '#t=broken'")
     assert page.complaints() == []
@@ -183,10 +177,10 @@ def test_a_link_opens_the_video_at_a_time_or_at_a_step(browser, folder):
 def test_a_place_without_a_step_has_no_empty_circle(open_page):
     page = open_page()
     page.run(f"{TIME} = 8")
-    page.wait_until("document.getElementById('now-number').offsetWidth > 0")
+    page.wait_until("$('#now-number').offsetWidth > 0")
     page.run(f"{TIME} = 1")
-    page.wait_until("document.getElementById('now-text').textContent == 'no step'")
-    assert page.run("document.getElementById('now-number').offsetWidth") == 0
+    page.wait_until("$('#now-text').textContent == 'no step'")
+    assert page.run("$('#now-number').offsetWidth") == 0
 
 
 def test_the_dark_scheme_is_followed(open_page):
@@ -205,16 +199,12 @@ def test_of_steps_that_overlap_the_one_nearest_its_most_likely_second_is_the_one
         record, folder / "overlap", media=folder / "my film #1.webm", formats=["html"]
     )
     page = browser.open(path)
-    page.wait_until("document.getElementById('player').readyState >= 1")
+    page.wait_until("$('#player').readyState >= 1")
     expected = (12, 1, [2]), (18, 2, [1]), (30, 2, []), (45, None, []), (55, 3, [])
     for second, playing, also in expected:
         page.run(f"{TIME} = {second}")
-        page.wait_until(
-            f"document.getElementById('now-number').textContent == '{playing or ''}' && !now.hidden"
-        )
-        assert page.run("[...document.querySelectorAll('.also-playing')].map(e => e.id)") == [
-            f"step-{n}" for n in also
-        ]
+        page.wait_until(f"$('#now-number').textContent == '{playing or ''}' && !now.hidden")
+        assert page.run("$$('.also-playing').map(e => e.id)") == [f"step-{n}" for n in also]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -225,9 +215,7 @@ def test_every_control_has_a_name_and_every_word_enough_contrast(open_page, widt
     page.run(
         "wanted.value = 'the'; wanted.dispatchEvent(new Event('input')); window['find-on'].click()"
     )
-    assert page.run("document.querySelectorAll('mark').length") == sum(
-        text.lower().count("the") for *_, text in SPOKEN
-    )
+    assert page.run("$$('mark').length") == sum(text.lower().count("the") for *_, text in SPOKEN)
     assert page.unreadable() == []
 
 
@@ -236,8 +224,8 @@ def test_a_step_loops_and_the_speed_follows_buttons_and_keys(open_page):
     page.click("#step-6 .go")  # 32 to 38 s
     page.wait_until(f"{TIME} >= 32")
     page.press("l", 76, "l")
-    assert page.run("document.getElementById('loop').getAttribute('aria-pressed')") == "true"
-    assert page.run("document.getElementById('loop').textContent") == "Loops step 6"
+    assert page.run("$('#loop').getAttribute('aria-pressed')") == "true"
+    assert page.run("$('#loop').textContent") == "Loops step 6"
     for _ in range(3):
         page.press(">", 190, ">")
     assert (page.run("player.playbackRate"), page.run("speed.value")) == (2, "2")
@@ -245,9 +233,9 @@ def test_a_step_loops_and_the_speed_follows_buttons_and_keys(open_page):
     page.wait_until(f"{TIME} > 37.6")
     page.wait_until(f"{TIME} >= 32 && {TIME} < 37")
     page.click("#step-2 .go")  # the loop goes along
-    page.wait_until("document.getElementById('loop').textContent == 'Loops step 2'")
+    page.wait_until("$('#loop').textContent == 'Loops step 2'")
     page.run(f"{TIME} = 1")  # where no step is, it ends
-    page.wait_until("document.getElementById('loop').getAttribute('aria-pressed') == 'false'")
+    page.wait_until("$('#loop').getAttribute('aria-pressed') == 'false'")
     page.run("speed.value = '0.5'; speed.dispatchEvent(new Event('change'))")
     assert page.run("player.playbackRate") == 0.5
     page.run(f"player.pause(); {TIME} = 20")
@@ -268,16 +256,13 @@ def test_the_transcript_is_searched_and_a_match_is_where_the_player_goes(open_pa
     page.press("Enter", 13, "\r")
     page.press("Enter", 13, "\r")
     page.wait_until(f"Math.abs({TIME} - 12.3) < 0.1")
-    assert page.run("[matches.textContent, document.querySelector('mark.chosen').textContent]") == [
-        "2 of 5",
-        "the s",
-    ]
+    assert page.run("[matches.textContent, $('mark.chosen').textContent]") == ["2 of 5", "the s"]
     page.press("Escape", 27)
-    assert page.run("[document.querySelectorAll('mark').length, wanted.value]") == [0, ""]
+    assert page.run("[$$('mark').length, wanted.value]") == [0, ""]
     for odd in ("(a|", "[^", "\\\\", "</p>", "{{7*7}}", "-."):
         page.run(f"wanted.value = '{odd}'; wanted.dispatchEvent(new Event('input'))")
     page.run("wanted.value = ''; wanted.dispatchEvent(new Event('input'))")
-    assert page.run("document.querySelector('.sentence bdi').childNodes.length") == 1
+    assert page.run("$('.sentence bdi').childNodes.length") == 1
     assert page.complaints() == []
 
 
@@ -297,7 +282,7 @@ def test_steps_and_links_are_copied_as_text(open_page, browser):
         "12. Garnish with a slice of lemon",
     ]
     page.run(f"{TIME} = 20.7")
-    page.wait_until("document.getElementById('now-link').hash == '#t=20'")
+    page.wait_until("$('#now-link').hash == '#t=20'")
     page.click("#copy-link")
     page.wait_until("told.textContent == 'link copied'")
     assert page.run("navigator.clipboard.readText()").endswith("mint-lemonade.html#t=20")
@@ -331,9 +316,9 @@ def test_every_verdict_can_be_read_(browser, folder, width, dark):
     shown = browser.open(path, width=width, dark=dark)
     assert shown.unreadable() == []
     assert shown.run("document.documentElement.scrollWidth") <= width
-    assert "87" not in shown.run("document.querySelector('#step-1').innerText")
+    assert "87" not in shown.run("$('#step-1').innerText")
     colours = set()
     for kind in ("seen", "placed", "doubtful", "said_only"):
-        style = f"getComputedStyle(document.querySelector('.step .badge.{kind}'))"
+        style = f"getComputedStyle($('.step .badge.{kind}'))"
         colours.add(shown.run(f"((s) => s.color + s.backgroundColor)({style})"))
     assert len(colours) == 4

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
-from http_client import ask
+from http_client import ask, status_of
 
 from stepline.records import Span
 from stepline.review import AnnotationClip, AnnotationQueue, AnswerLog, write_clips
@@ -53,7 +53,7 @@ def test_clips_are_given_whole_and_in_ranges(server):
         reply, _ = ask(server, "GET", "/clip/1.mp4", Range=range)
         assert (reply.status, reply.headers["Content-Range"]) == (416, f"bytes */{len(whole)}")
     for range in ("bytes=-0", f"bytes={'9' * 5000}-"):
-        assert ask(server, "GET", "/clip/1.mp4", Range=range)[0].status == 416
+        assert status_of(server, "GET", "/clip/1.mp4", Range=range) == 416
     for range in (
         "lines=0-5",
         "bytes=5-2",
@@ -71,7 +71,7 @@ def test_clips_are_given_whole_and_in_ranges(server):
 )
 def test_an_invalid_clip_is_refused_before_any_work(server, monkeypatch, name):
     monkeypatch.setattr("stepline.media.cut_clip", lambda *_: pytest.fail("cut"))
-    assert ask(server, "GET", f"/clip/{quote(name)}.mp4")[0].status == 400
+    assert status_of(server, "GET", f"/clip/{quote(name)}.mp4") == 400
 
 
 def connected(server, data=b""):
@@ -118,7 +118,7 @@ WELCOME = b"Host: localhost:1\r\nX-Stepline: annotate\r\n"
 def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
     monkeypatch.setattr("stepline.pages.web.connections.MAX_READING_SECONDS", 0.8)
     slow = [connected(server, begun) for _ in range(3)]
-    assert ask(server, "GET", "/")[0].status == 200
+    assert status_of(server, "GET", "/") == 200
     for connection in slow:
         received(connection)  # returns, for the server ends it
 
@@ -132,7 +132,7 @@ def test_a_second_request_on_a_connection_has_its_own_time(server, monkeypatch):
 def test_idle_connections_keep_no_one_out(server, monkeypatch):
     monkeypatch.setattr("stepline.pages.web.connections.MAX_CONNECTIONS", 5)
     idle = [connected(server) for _ in range(40)]
-    assert ask(server, "GET", "/")[0].status == 200
+    assert status_of(server, "GET", "/") == 200
     # ended for those that came after them
     assert [received(connection) for connection in idle[:35]] == [b""] * 35
     for connection in idle[35:]:
@@ -144,7 +144,7 @@ def test_many_simultaneous_requests_are_answered_next_to_idle_connections(server
     idle = [connected(server) for _ in range(30)]
     with ThreadPoolExecutor(4) as threads:
         replies = list(
-            threads.map(lambda _: ask(server, "GET", "/next?annotator=ann")[0].status, range(120))
+            threads.map(lambda _: status_of(server, "GET", "/next?annotator=ann"), range(120))
         )
     assert replies == [200] * 120
     for connection in idle:
@@ -161,20 +161,18 @@ def test_a_body_too_long_is_refused_unread(server):
 
 
 def test_other_names_and_other_sites_are_refused(server):
-    assert ask(server, "GET", "/", Host="evil.example:80")[0].status == 403
+    assert status_of(server, "GET", "/", Host="evil.example:80") == 403
     link = {
         "Sec_Fetch_Site": "cross-site",
         "Sec_Fetch_Mode": "navigate",
         "Sec_Fetch_Dest": "document",
     }
-    assert ask(server, "GET", "/", **link)[0].status == 200  # somebody followed a link
-    assert ask(server, "GET", "/", **link | {"Sec_Fetch_Dest": "iframe"})[0].status == 403
+    assert status_of(server, "GET", "/", **link) == 200  # somebody followed a link
+    assert status_of(server, "GET", "/", **link | {"Sec_Fetch_Dest": "iframe"}) == 403
     # a video element on a page of another site, or of another port
     for site in ("cross-site", "same-site"):
         assert (
-            ask(server, "GET", "/clip/1.mp4", Sec_Fetch_Site=site, Sec_Fetch_Mode="no-cors")[
-                0
-            ].status
+            status_of(server, "GET", "/clip/1.mp4", Sec_Fetch_Site=site, Sec_Fetch_Mode="no-cors")
             == 403
         )
     own = f"http://127.0.0.1:{server.port}"
@@ -184,27 +182,25 @@ def test_other_names_and_other_sites_are_refused(server):
         ("null", 403),
         (f"{own}0", 403),
     ):
-        assert ask(server, "GET", "/next?annotator=ann", Origin=origin)[0].status == status
+        assert status_of(server, "GET", "/next?annotator=ann", Origin=origin) == status
     assert "frame-ancestors 'none'" in ask(server, "GET", "/")[0].headers["Content-Security-Policy"]
     told = json.dumps({"annotator": "ann", "clip": "q"})
     assert (
-        ask(server, "POST", "/begin", told, X_Stepline="annotate", Origin="http://evil.example")[
-            0
-        ].status
+        status_of(
+            server, "POST", "/begin", told, X_Stepline="annotate", Origin="http://evil.example"
+        )
         == 403
     )
     # a form of another site cannot send the header
-    assert ask(server, "POST", "/begin", told)[0].status == 400
-    assert ask(server, "POST", "/begin", told, X_Stepline="annotate")[0].status == 200
-    assert ask(server, "POST", "/begin", "x" * 5000, X_Stepline="annotate")[0].status == 400
-    assert ask(server, "POST", "/answer", "{}", X_Stepline="annotate")[0].status == 400
-    assert ask(server, "POST", "/answer", "[" * 4000, X_Stepline="annotate")[0].status == 400
-    assert ask(server, "POST", "/begin", "[" * 4000, X_Stepline="annotate")[0].status == 400
+    assert status_of(server, "POST", "/begin", told) == 400
+    assert status_of(server, "POST", "/begin", told, X_Stepline="annotate") == 200
+    assert status_of(server, "POST", "/begin", "x" * 5000, X_Stepline="annotate") == 400
+    assert status_of(server, "POST", "/answer", "{}", X_Stepline="annotate") == 400
+    assert status_of(server, "POST", "/answer", "[" * 4000, X_Stepline="annotate") == 400
+    assert status_of(server, "POST", "/begin", "[" * 4000, X_Stepline="annotate") == 400
     for length in ("²".encode(), b"9" * 5000, b"-1"):
         assert (
-            ask(server, "POST", "/begin", None, X_Stepline="annotate", Content_Length=length)[
-                0
-            ].status
+            status_of(server, "POST", "/begin", None, X_Stepline="annotate", Content_Length=length)
             == 400
         )
     reply, data = ask(server, "GET", "/next?annotator=%3Cscript%3E")
@@ -220,32 +216,32 @@ def test_an_answer_that_comes_too_early_is_refused(server):
 @pytest.mark.browser
 def test_an_annotator_watches_answers_and_goes_on(server, browser, tmp_path):
     page = browser.open(f"http://127.0.0.1:{server.port}/")
-    page.run("document.getElementById('name').value = 'ann'")
+    page.run("$('#name').value = 'ann'")
     page.click("#who button")
-    assert "Keys" in page.run("document.getElementById('how').textContent")
+    assert "Keys" in page.run("$('#how').textContent")
     for name, turn in (("q", 0), ("q", 1), ("a", 2)):
-        page.wait_until(f"document.getElementById('text').textContent === '<b>{name}</b>'")
+        page.wait_until(f"$('#text').textContent === '<b>{name}</b>'")
         assert page.unreadable() == []
         if turn != 1:  # that clip is here already, and may have ended
-            assert page.run("document.getElementById('questions').disabled")
-        page.wait_until("!document.getElementById('questions').disabled")
+            assert page.run("$('#questions').disabled")
+        page.wait_until("!$('#questions').disabled")
         if turn == 0:
             page.click("input[value=no]")
             page.click("input[value=very]")
             page.screenshot(tmp_path / "page.png")
             page.click("#questions button")
-            page.wait_until("!document.getElementById('undo').hidden")
+            page.wait_until("!$('#undo').hidden")
             # a wrong first answer
-            assert "Too few" in page.run("document.getElementById('end').textContent")
+            assert "Too few" in page.run("$('#end').textContent")
             page.click("#undo")
-            page.wait_until("document.getElementById('end').hidden")
+            page.wait_until("$('#end').hidden")
         else:
             for key in ("y", "2", "Enter"):
                 page.run(
                     f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))"
                 )
-    page.wait_until("!document.getElementById('end').hidden")
-    assert "That was all" in page.run("document.getElementById('end').textContent")
+    page.wait_until("!$('#end').hidden")
+    assert "That was all" in page.run("$('#end').textContent")
     assert not page.complaints()
     assert [(answer.item, answer.shown, answer.confidence) for answer in server.answers] == [
         ("q", True, "somewhat"),

@@ -10,8 +10,8 @@ LOOKS = {
     "widest-dark": {"width": 1440, "dark": True},
     "narrow-dark": {"width": 390, "height": 844, "dark": True},
 }
-PLAYER = "document.getElementById('player')"
-SAVED = "document.getElementById('saved').textContent === 'All changes saved'"
+PLAYER = "$('#player')"
+SAVED = "$('#saved').textContent === 'All changes saved'"
 
 
 def until(is_true, seconds=30.0):

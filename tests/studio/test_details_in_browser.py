@@ -11,9 +11,9 @@ pytestmark = pytest.mark.browser
 LEMONADE = video_id("v0.json")
 PLACE = f"/api/videos/{LEMONADE}"
 CARD = f'.card[data-id="{LEMONADE}"]'
-TITLES = "[...document.querySelectorAll('.card > div > a')].map((card) => card.textContent)"
-WARNING = "document.querySelector('.details .warnings').textContent"
-OPEN = "document.querySelector('dialog.details[open]')"
+TITLES = "$$('.card > div > a').map((card) => card.textContent)"
+WARNING = "$('.details .warnings').textContent"
+OPEN = "$('dialog.details[open]')"
 FOCUS = "document.activeElement"
 HOSTILE = "<img src=x onerror=document.title='hit'>"
 
@@ -30,7 +30,7 @@ def visit(browser, server):
     let_in(browser, server)
     opened = []
 
-    def visit(path="", ready="document.querySelectorAll('.card').length === 3", **screen):
+    def visit(path="", ready="$$('.card').length === 3", **screen):
         page = browser.open(f"{server.address}{path}", **screen)
         opened.append(page)
         page.wait_until(ready)
@@ -51,11 +51,9 @@ def press(page, *names):
 
 def tap(page, selector):
     """Touch the middle of the first element that matches."""
-    page.run(
-        f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})"
-    )
+    page.run(f"$({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
     box = page.run(
-        f"(() => {{ const b = document.querySelector({selector!r}).getBoundingClientRect();"
+        f"(() => {{ const b = $({selector!r}).getBoundingClientRect();"
         " return {x: b.x + b.width / 2, y: b.y + b.height / 2}; })()"
     )
     page.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[box])
@@ -65,7 +63,7 @@ def tap(page, selector):
 def label(server, *edits, by="bob"):
     base = server.read(PLACE)["revision"]
     body = {"by": by, "base": base, "edits": list(edits)}
-    assert server.ask("POST", f"{PLACE}/corrections", body)[0].status == 200
+    assert server.status("POST", f"{PLACE}/corrections", body) == 200
 
 
 def labels(server):
@@ -75,7 +73,7 @@ def labels(server):
 
 def test_a_video_is_named_tagged_and_described_by_keys_alone(visit, server):
     page = visit()
-    page.run(f"document.querySelector('{CARD} a').focus()")
+    page.run(f"$('{CARD} a').focus()")
     press(page, "t")
     page.wait_until(f"{OPEN} && {FOCUS}.id === 'new-title'")
     page.type("Pink lemonade")  # instead of the title, which is selected
@@ -93,7 +91,7 @@ def test_a_video_is_named_tagged_and_described_by_keys_alone(visit, server):
     page.wait_until(f"!{OPEN}")
     assert labels(server) == ("Pink lemonade", ["garage", "Safety"], {"Course": "A1"})
     page.wait_until(f"{FOCUS}.matches('{CARD} .edit')")
-    text = page.run(f"document.querySelector('{CARD}').innerText")
+    text = page.run(f"$('{CARD}').innerText")
     for word in ("Pink lemonade", "Safety", "garage", "Course", "A1", "1 correction"):
         assert word in text
     press(page, "t")
@@ -110,23 +108,23 @@ def test_tags_filter_the_list_and_the_search(visit, server):
         server, {"do": "tag", "tag": "Safety"}, {"do": "metadata", "name": "Course", "value": "A1"}
     )
     page = visit()
-    page.wait_until("!document.getElementById('tag').hidden")
+    page.wait_until("!$('#tag').hidden")
     page.click(f"{CARD} button.tag")
     page.wait_until(f"{TITLES}.join() === 'Lemonade'")
-    assert page.run("document.getElementById('tag').selectedOptions[0].textContent") == "Safety (1)"
+    assert page.run("$('#tag').selectedOptions[0].textContent") == "Safety (1)"
     page.press("/", 191, "/")
     page.type("pour the juice")
-    page.wait_until("document.querySelectorAll('.moment').length > 0")
-    page.wait_until("document.getElementById('found-title').textContent.includes('“Safety”')")
-    moments = "[...document.querySelectorAll('.moment small')].map((small) => small.textContent)"
+    page.wait_until("$$('.moment').length > 0")
+    page.wait_until("$('#found-title').textContent.includes('“Safety”')")
+    moments = "$$('.moment small').map((small) => small.textContent)"
     assert all("Lemonade" in text for text in page.run(moments))
     page.run(
-        "(() => { const tag = document.getElementById('tag'); tag.value = '';"
+        "(() => { const tag = $('#tag'); tag.value = '';"
         " tag.dispatchEvent(new Event('change')); })()"
     )
     page.wait_until(f"{TITLES}.length === 3")
     page.run(
-        "(() => { const filter = document.getElementById('filter'); filter.value = 'course a1';"
+        "(() => { const filter = $('#filter'); filter.value = 'course a1';"
         " filter.dispatchEvent(new Event('input')); })()"
     )
     page.wait_until(f"{TITLES}.join() === 'Lemonade'")
@@ -135,11 +133,11 @@ def test_tags_filter_the_list_and_the_search(visit, server):
 def test_a_video_is_deleted_by_keys_after_it_is_said_what_goes(visit, server):
     label(server, {"do": "tag", "tag": "Safety"})
     page = visit()
-    page.run(f"document.querySelector('{CARD} .edit').focus()")
+    page.run(f"$('{CARD} .edit').focus()")
     for way_out in ("Escape", "Enter"):  # leaves the box; presses "Keep it", which has the focus
         press(page, "Enter")
         page.wait_until(OPEN)
-        page.run("document.getElementById('delete').focus()")
+        page.run("$('#delete').focus()")
         press(page, "Enter")
         page.wait_until(f"{FOCUS}.id === 'keep-video'")
         text = page.run(f"{OPEN}.innerText")
@@ -150,7 +148,7 @@ def test_a_video_is_deleted_by_keys_after_it_is_said_what_goes(visit, server):
         page.wait_until(f"!{OPEN} && {FOCUS}.matches('{CARD} .edit')")
     press(page, "Enter")
     page.wait_until(OPEN)
-    page.run("document.getElementById('delete').focus()")
+    page.run("$('#delete').focus()")
     press(page, "Enter")
     page.wait_until(f"{FOCUS}.id === 'keep-video'")
     press(page, "Tab", "Enter")
@@ -174,9 +172,9 @@ def test_a_finger_names_tags_and_deletes_on_a_phone(visit, server, dark):
     page.wait_until(f"{FOCUS}.id === 'new-tag'")
     page.type("Safety")
     tap(page, "#new-tag ~ button")
-    page.wait_until("document.querySelectorAll('.details .tag').length === 1")
+    page.wait_until("$$('.details .tag').length === 1")
     small = (
-        "[...document.querySelectorAll('.details button, .details input')].filter((node) =>"
+        "$$('.details button, .details input').filter((node) =>"
         " node.checkVisibility() && node.getBoundingClientRect().height < 40).length"
     )
     assert page.run(small) == 0
@@ -186,13 +184,13 @@ def test_a_finger_names_tags_and_deletes_on_a_phone(visit, server, dark):
     tap(page, "#save")
     page.wait_until(f"!{OPEN}")
     assert labels(server)[:2] == ("Pink lemonade", ["Safety"])
-    page.wait_until(f"document.querySelector('{CARD} button.tag')")
+    page.wait_until(f"$('{CARD} button.tag')")
     tap(page, f"{CARD} button.tag")
     page.wait_until(f"{TITLES}.join() === 'Pink lemonade'")
     tap(page, f"{CARD} .edit")
     page.wait_until(OPEN)
     tap(page, "#delete")
-    page.wait_until("document.getElementById('delete-now')")
+    page.wait_until("$('#delete-now')")
     assert page.violations() == []
     tap(page, "#delete-now")
     page.wait_until(f"!{OPEN} && {TITLES}.length === 0")
@@ -203,10 +201,10 @@ def test_what_cannot_be_saved_is_said_in_the_box(visit, server):
     page = visit()
     page.click(f"{CARD} .edit")
     page.wait_until(OPEN)
-    page.run("document.getElementById('new-title').value = ' '")
+    page.run("$('#new-title').value = ' '")
     page.click("#save")
     page.wait_until(f"{WARNING}.includes('needs a title')")
-    page.run("document.getElementById('new-title').value = 'Mine'")
+    page.run("$('#new-title').value = 'Mine'")
     page.click("#add-line")
     page.type("Course")
     page.click("#save")
@@ -225,29 +223,29 @@ def test_hostile_labels_stay_text(visit, server):
     told = {"do": "metadata", "name": HOSTILE, "value": HOSTILE}
     label(server, {"do": "title", "title": HOSTILE}, {"do": "tag", "tag": HOSTILE}, told)
     page = visit()
-    page.wait_until(f"document.querySelector('{CARD} button.tag')?.textContent.startsWith('<img')")
+    page.wait_until(f"$('{CARD} button.tag')?.textContent.startsWith('<img')")
     page.click(f"{CARD} .edit")
     page.wait_until(OPEN)
     page.click("#delete")
-    page.wait_until("document.getElementById('delete-now')")
-    review = visit(f"video/{LEMONADE}", "document.querySelector('#labels .tag')")
-    review.run("document.getElementById('edit-details').click()")
+    page.wait_until("$('#delete-now')")
+    review = visit(f"video/{LEMONADE}", "$('#labels .tag')")
+    review.run("$('#edit-details').click()")
     review.wait_until(OPEN)
     for each in (page, review):
         assert "hit" not in each.run("document.title").split(" ")[:1]
-        assert each.run("document.querySelectorAll('img[src=x]').length") == 0
+        assert each.run("$$('img[src=x]').length") == 0
         assert each.complaints() == []
 
 
-READY = "document.querySelectorAll('#list .step').length && document.querySelector('.bar-box')"
+READY = "$$('#list .step').length && $('.bar-box')"
 
 
 def test_an_open_review_says_that_the_video_was_deleted_elsewhere(visit, server):
     page = visit(f"video/{LEMONADE}", READY)
     label(server, {"do": "title", "title": "Title"})
     page.wait_until("document.title.startsWith('Title')")  # so it listens
-    assert server.ask("DELETE", PLACE, "")[0].status == 200
-    page.wait_until("document.getElementById('trouble').textContent.includes('was deleted')")
+    assert server.status("DELETE", PLACE, "") == 200
+    page.wait_until("$('#trouble').textContent.includes('was deleted')")
 
 
 def test_the_review_shows_labels_edits_and_undoes_them_and_deletes(visit, server):
@@ -261,15 +259,15 @@ def test_the_review_shows_labels_edits_and_undoes_them_and_deletes(visit, server
     press(page, "Tab")
     page.type("A1")
     press(page, "Enter")
-    page.wait_until(f"!{OPEN} && document.getElementById('labels').innerText.includes('A1')")
+    page.wait_until(f"!{OPEN} && $('#labels').innerText.includes('A1')")
     page.wait_until(SAVED)
     assert labels(server) == ("Lemonade", ["Safety"], {"Course": "A1"})
     assert page.violations() == []
     page.click("#show-history")
-    words = "document.getElementById('changes').innerText"
+    words = "$('#changes').innerText"
     page.wait_until(f"{words}.includes('tag “Safety”; Course: “A1”')")
     page.click("#undo")
-    page.wait_until(f"document.getElementById('labels').hidden && {SAVED}")
+    page.wait_until(f"$('#labels').hidden && {SAVED}")
     assert labels(server) == ("Lemonade", [], {})
     page.click("#edit-details")
     page.wait_until(OPEN)
@@ -283,17 +281,17 @@ def test_the_review_shows_labels_edits_and_undoes_them_and_deletes(visit, server
 def test_all_videos_on_the_page_are_tagged_together(visit, server):
     label(server, {"do": "tag", "tag": "safety"})
     page = visit()
-    page.wait_until("document.getElementById('tag-all').textContent === 'Tag these 3'")
-    page.run("document.getElementById('tag-all').focus()")
+    page.wait_until("$('#tag-all').textContent === 'Tag these 3'")
+    page.run("$('#tag-all').focus()")
     press(page, "Enter")
-    page.wait_until("document.getElementById('tag-box').open")
+    page.wait_until("$('#tag-box').open")
     assert page.violations() == []
     page.type("Safety")
     page.click("#tag-now")
-    told = "document.getElementById('told').textContent"
+    told = "$('#told').textContent"
     page.wait_until(f"{told} === '“Safety” added to 2 videos'")
     assert list(server.read("/api/labels")["tags"].values()) == [3]
-    page.wait_until("document.querySelectorAll('.card button.tag').length === 3")
+    page.wait_until("$$('.card button.tag').length === 3")
     page.click("#tag-all")
     page.type("SAFETY")
     page.click("#tag-form [value=untag]")

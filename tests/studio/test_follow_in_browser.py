@@ -15,7 +15,7 @@ from stepline.storage import read_record, write_record
 pytestmark = pytest.mark.browser
 
 ID = video_id("v0.json")
-TEXT = "document.getElementById('text')?.textContent"
+TEXT = "$('#text')?.textContent"
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,7 @@ def follow(browser, server):
         opened.append(page)
         page.send("Page.addScriptToEvaluateOnNewDocument", source=before)
         page.send("Page.navigate", url=f"{server.address}follow/{id}#step-1")
-        page.wait_until(
-            f"{PLAYER} && {TEXT} && ({PLAYER}.readyState >= 1 || document.querySelector('.clip').hidden)"
-        )
+        page.wait_until(f"{PLAYER} && {TEXT} && ({PLAYER}.readyState >= 1 || $('.clip').hidden)")
         return page
 
     yield follow
@@ -72,22 +70,22 @@ def follow(browser, server):
 
 def test_steps_go_on_and_back_by_keys_and_by_tap(follow):
     page = follow(width=390, height=844)
-    assert page.run("document.getElementById('back').disabled")
+    assert page.run("$('#back').disabled")
     assert page.run(TEXT) == "Simmer for 2 to 3 minutes"
     page.press("ArrowRight", 39)
     assert page.run(TEXT).startswith("Pour the juice")
     page.click("#next")
     assert page.run(TEXT) == "Whisk the sugar"
-    assert "said only, 0:11" in page.run("document.getElementById('where').textContent")
-    page.wait_until("Math.abs(document.getElementById('player').currentTime - 11) < 1")
+    assert "said only, 0:11" in page.run("$('#where').textContent")
+    page.wait_until("Math.abs($('#player').currentTime - 11) < 1")
     page.press("ArrowRight", 39)  # a key does not leave the page
-    assert page.run("document.getElementById('next').textContent") == "Done"
+    assert page.run("$('#next').textContent") == "Done"
     page.press("k", 75, "k")
-    assert page.run("document.getElementById('next').textContent") == "Next ›"
+    assert page.run("$('#next').textContent") == "Next ›"
     page.click("#back")
     assert page.run(TEXT).startswith("Simmer")
-    assert page.run("parseFloat(getComputedStyle(document.querySelector('.big')).fontSize)") >= 24
-    assert page.run("document.getElementById('voice').getAttribute('aria-pressed')") == "false"
+    assert page.run("parseFloat(getComputedStyle($('.big')).fontSize)") >= 24
+    assert page.run("$('#voice').getAttribute('aria-pressed')") == "false"
     assert page.complaints() == []
 
 
@@ -95,20 +93,20 @@ def test_a_step_that_is_only_said_has_its_words_and_done_leads_back(follow, serv
     page = follow()
     for text in ("Simmer", "Pour"):
         assert page.run(TEXT).startswith(text)
-        assert page.run("document.getElementById('words').hidden")
+        assert page.run("$('#words').hidden")
         page.click("#next")
     # its clip is where it is said, and the recogniser's words differ from the step's
-    assert page.run("document.getElementById('words').textContent") == "“Now whisk all the sugar.”"
-    assert not page.run("document.querySelector('.clip').hidden")
+    assert page.run("$('#words').textContent") == "“Now whisk all the sugar.”"
+    assert not page.run("$('.clip').hidden")
     page.click("#next")
-    page.wait_until("location.pathname === '/' && document.querySelector('.card')")
+    page.wait_until("location.pathname === '/' && $('.card')")
     page.send("Page.navigate", url=f"{server.address}follow/{ID}")
     page.wait_until(f"{PLAYER}?.readyState >= 1 && {TEXT}.startsWith('Simmer')")
 
 
 def test_the_clock_of_the_next_step_is_told_only_after_a_wait(follow):
     page = follow()
-    after = "document.getElementById('after').textContent"
+    after = "$('#after').textContent"
     assert page.run(after) == "Then: Pour the juice, wait at least half an hour"
     page.run("Date.now = () => new Date(2026, 0, 1, 14, 5, 10).getTime()")
     page.press("ArrowRight", 39)
@@ -126,8 +124,8 @@ def test_a_video_without_steps_says_why(follow, server):
     write_record(bare, folder / "none.json")
     page = follow(video_id("none.json"))
     assert page.run(TEXT) == "No step was found in this video."
-    assert page.run("document.getElementById('after').textContent") == why
-    assert page.run("document.querySelector('.clip').hidden")
+    assert page.run("$('#after').textContent") == why
+    assert page.run("$('.clip').hidden")
     (folder / "none.json").unlink()
 
 
@@ -144,15 +142,15 @@ def test_the_steps_clip_plays_again_and_again(follow):
 def test_times_in_the_words_are_timers(follow):
     page = follow()
     page.run("window.now = Date.now(); Date.now = () => now")
-    assert page.run("document.querySelector('#timers button').textContent") == "▶ 2:00"
+    assert page.run("$('#timers button').textContent") == "▶ 2:00"
     page.press("t", 84, "t")
     page.run("now += 31000")
-    page.wait_until("document.querySelector('#timers button').textContent === '⏸ 1:29'")
+    page.wait_until("$('#timers button').textContent === '⏸ 1:29'")
     page.press("ArrowRight", 39)  # it runs on while another step is read, whose own waits beside it
-    labels = "[...document.querySelectorAll('#timers button')].map((button) => button.textContent)"
+    labels = "$$('#timers button').map((button) => button.textContent)"
     assert page.run(labels) == ["⏸ 1:29", "▶ 30:00"]
     page.run("now += 90000")
-    page.wait_until("document.getElementById('told').textContent === 'step 1: 2-3 min over'")
+    page.wait_until("$('#told').textContent === 'step 1: 2-3 min over'")
     page.click("#timers .over")
     page.press("ArrowLeft", 37)
     assert page.run(labels) == ["▶ 2:00"]
@@ -177,8 +175,8 @@ def test_steps_go_on_by_voice_once_it_is_switched_on(follow):
     page.run("say('what a nice day'); say('go back')")
     assert page.run(TEXT).startswith("Simmer")
     page.run("ear.onerror({ error: 'not-allowed' })")
-    assert page.run("document.getElementById('voice').getAttribute('aria-pressed')") == "false"
-    assert page.run("document.getElementById('told').textContent") == "voice is off: not-allowed"
+    assert page.run("$('#voice').getAttribute('aria-pressed')") == "false"
+    assert page.run("$('#told').textContent") == "voice is off: not-allowed"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_job_makes_a_record_that_the_library_shows(folder):
         assert (job["state"], job["error"], job["done"]) == ("done", None, 1.0)
         assert job["video"] == video_id("small.json")
         assert [card["steps"] for card in server.read("/api/videos")["videos"]] == [1]
-        assert server.ask("GET", f"/api/videos/{job['video']}/media")[0].status == 200
+        assert server.status("GET", f"/api/videos/{job['video']}/media") == 200
 
 
 def test_a_file_that_is_not_a_video_fails_in_a_line(folder):
@@ -180,7 +180,7 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
         # corrected steps stay
         edit = {"do": "change", "step": again.steps[0].id, "text": "Cut the lemons"}
         body = {"by": "ann", "base": 0, "edits": [edit]}
-        assert server.ask("POST", f"/api/videos/{id}/corrections", body)[0].status == 200
+        assert server.status("POST", f"/api/videos/{id}/corrections", body) == 200
         status, reply = read_again()
         assert status == 409
         assert "delete the video here and add it again" in reply["error"]
@@ -237,13 +237,13 @@ def test_a_cancelled_job_leaves_no_process_and_can_be_tried_again(folder, sleepy
     with serving(folder) as server:
         id, waits = job_of(server), job_of(server)
         worker, child = sleepy()
-        assert server.ask("POST", f"/api/jobs/{id}/cancel", "")[0].status == 200
-        assert server.ask("POST", f"/api/jobs/{id}/cancel", "")[0].status == 409
+        assert server.status("POST", f"/api/jobs/{id}/cancel", "") == 200
+        assert server.status("POST", f"/api/jobs/{id}/cancel", "") == 409
         sleepy(2)  # the next one runs
         wait_until_gone(worker, child)
-        assert server.ask("POST", f"/api/jobs/{id}/retry", "")[0].status == 200
+        assert server.status("POST", f"/api/jobs/{id}/retry", "") == 200
         assert [job["id"] for job in server.read("/api/jobs")["jobs"]] == [waits, id]
-        assert server.ask("POST", "/api/jobs/99/retry", "")[0].status == 404
+        assert server.status("POST", "/api/jobs/99/retry", "") == 404
         pids = sleepy(2)
     wait_until_gone(*pids)  # the server's end is theirs
 
@@ -284,12 +284,12 @@ def test_a_path_outside_of_the_library_is_not_a_job(folder, tmp_path, small_vide
     with serving(folder, settings=FAST) as server:
         outside = ("../outside.mp4", str(tmp_path / "outside.mp4"), "link.mp4", "/etc/passwd")
         for path in (*outside, "a\x00b"):
-            assert server.ask("POST", "/api/videos", {"path": path})[0].status == 409, path
+            assert server.status("POST", "/api/videos", {"path": path}) == 409, path
         both = {"path": "small.mp4", "link": "http://a/b"}
         for body in ({}, both, {"link": "file:///etc/passwd"}, {"link": "-x"}):
-            assert server.ask("POST", "/api/videos", body)[0].status == 400, body
+            assert server.status("POST", "/api/videos", body) == 400, body
         told = {"path": "small.mp4", "options": {"captions": "../outside.srt"}}
-        assert server.ask("POST", "/api/videos", told)[0].status == 409
+        assert server.status("POST", "/api/videos", told) == 409
 
 
 def upload(server, data, name="film.mp4", piece=20_000, offset=0, id=None):
@@ -340,9 +340,7 @@ def test_an_upload_goes_on_where_it_broke_off(folder, small_video, sleepy):
                 "PATCH", f"/api/uploads/{id}", b"x", Upload_Offset=offset and offset.encode()
             )
             assert reply.status == 400, offset
-        assert (
-            server.ask("PATCH", f"/api/uploads/{id}", data, Upload_Offset="1000")[0].status == 413
-        )
+        assert server.status("PATCH", f"/api/uploads/{id}", data, Upload_Offset="1000") == 413
         upload(server, data, offset=1000, id=id)
         assert (folder / "videos" / "f.mp4").read_bytes() == data
 
@@ -363,18 +361,16 @@ def test_a_whole_upload_that_was_not_in_its_place_is_put_there(folder, small_vid
 def test_what_is_not_an_upload_is_refused(folder, monkeypatch):
     with serving(folder) as server:
         for name in ("bomb.zip", "bomb.xml", "page.html", "film", ".mp4.exe"):
-            assert server.ask("POST", "/api/uploads", {"name": name, "size": 5})[0].status == 415, (
-                name
-            )
+            assert server.status("POST", "/api/uploads", {"name": name, "size": 5}) == 415, name
         for size in (0, -1, 2**60, "x"):
-            assert (
-                server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": size})[0].status == 400
-            ), size
-        assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 2**40})[0].status == 507
-        assert server.ask("HEAD", "/api/uploads/none")[0].status == 404
+            assert server.status("POST", "/api/uploads", {"name": "a.mp4", "size": size}) == 400, (
+                size
+            )
+        assert server.status("POST", "/api/uploads", {"name": "a.mp4", "size": 2**40}) == 507
+        assert server.status("HEAD", "/api/uploads/none") == 404
         monkeypatch.setattr("stepline.studio.uploads.MAX_OPEN_UPLOADS", 1)
-        assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 5})[0].status == 201
-        assert server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 5})[0].status == 429
+        assert server.status("POST", "/api/uploads", {"name": "a.mp4", "size": 5}) == 201
+        assert server.status("POST", "/api/uploads", {"name": "a.mp4", "size": 5}) == 429
 
 
 @pytest.fixture

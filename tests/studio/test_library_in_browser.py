@@ -13,9 +13,9 @@ from stepline.storage import read_record, write_record
 
 pytestmark = pytest.mark.browser
 
-TITLES = "[...document.querySelectorAll('.card > div a:not(.permalink)')].map((card) => card.textContent)"
-JOBS = "[...document.querySelectorAll('#jobs li')]"
-FAILURES = "[...document.querySelectorAll('#failures li')]"
+TITLES = "$$('.card > div a:not(.permalink)').map((card) => card.textContent)"
+JOBS = "$$('#jobs li')"
+FAILURES = "$$('#failures li')"
 MB = 1_000_000
 
 
@@ -35,9 +35,7 @@ def visit(browser, server):
     def visit(path="", **screen):
         page = browser.open(f"{server.address}{path}", **screen)
         opened.append(page)
-        page.wait_until(
-            "document.querySelectorAll('.card').length === 3 && document.querySelector('.card img[src]')"
-        )
+        page.wait_until("$$('.card').length === 3 && $('.card img[src]')")
         return page
 
     yield visit
@@ -47,27 +45,27 @@ def visit(browser, server):
 
 def enter(page, id, value, event="input"):
     script = f"field.value = {value!r}; field.dispatchEvent(new Event('{event}'))"
-    page.run(f"(() => {{ const field = document.getElementById('{id}'); {script} }})()")
+    page.run(f"(() => {{ const field = $('#{id}'); {script} }})()")
 
 
 def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
     page = visit()
-    assert page.run("document.getElementById('sort').value") == "newest"
+    assert page.run("$('#sort').value") == "newest"
     enter(page, "sort", "title", "change")
     page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Bread,Lemonade'")
-    facts = "[...document.querySelectorAll('.card:first-child .facts span')]"
+    facts = "$$('.card:first-child .facts span')"
     assert page.run(f"{facts}.map((fact) => fact.textContent)") == ["0:16", "3 steps", "2 seen"]
     enter(page, "filter", "BENCH")
     page.wait_until(f"{TITLES}.length === 1")
     enter(page, "filter", "nothing")
-    page.wait_until("document.getElementById('empty').textContent.startsWith('No video matches.')")
+    page.wait_until("$('#empty').textContent.startsWith('No video matches.')")
     enter(page, "filter", "")
     page.wait_until(f"{TITLES}.length === 3")
     bread = video_id("v2.json")
     change = {"by": "ann", "base": 0, "edits": [{"do": "delete", "step": "a"}]}
-    assert server.ask("POST", f"/api/videos/{bread}/corrections", change)[0].status == 200
+    assert server.status("POST", f"/api/videos/{bread}/corrections", change) == 200
     page.wait_until(
-        "[...document.querySelectorAll('.card')].some((card) => /Bread.*2 steps.*corrected/.test(card.textContent))"
+        "$$('.card').some((card) => /Bread.*2 steps.*corrected/.test(card.textContent))"
     )
     enter(page, "state", "corrected", "change")
     page.wait_until(f"{TITLES}.length === 1")
@@ -79,13 +77,13 @@ def test_a_change_of_a_video_leaves_the_other_cards_as_they_are(visit, server):
     page = visit()
     enter(page, "sort", "title", "change")
     page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Bread,Lemonade'")
-    page.run("window.cards = [...document.querySelectorAll('.card')]")
+    page.run("window.cards = $$('.card')")
     edit = {"do": "title", "title": "Zest"}
     body = {"by": "ann", "base": 0, "edits": [edit]}
     path = f"/api/videos/{video_id('v2.json')}/corrections"
-    assert server.ask("POST", path, body)[0].status == 200
+    assert server.status("POST", path, body) == 200
     page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Lemonade,Zest'")
-    kept = "window.cards.map((each) => [...document.querySelectorAll('.card')].indexOf(each))"
+    kept = "window.cards.map((each) => $$('.card').indexOf(each))"
     assert page.run(kept) == [0, -1, 1]
 
 
@@ -101,7 +99,7 @@ def test_a_picture_is_asked_for_again_once_its_video_is_compared(
     monkeypatch.setattr(server.digests, "_digest", lambda path: is_refused.wait() and digest(path))
     let_in(browser, server)
     page = browser.open(server.address)
-    image = f"document.querySelector('[data-id=\"{video_id('v0.json')}\"] img')"
+    image = f"$('[data-id=\"{video_id('v0.json')}\"] img')"
     try:
         page.wait_until(f"{image} && !{image}.dataset.picture")
     finally:
@@ -114,12 +112,12 @@ def test_a_search_gives_moments_that_open_at_their_second(visit):
     page = visit()
     page.press("/", 191, "/")
     page.type("pour the juice")
-    page.wait_until("document.querySelectorAll('.moment').length >= 3")
-    assert "Pour the juice" in page.run("document.querySelector('.moment').textContent")
-    page.run("document.querySelector('.moment').focus()")  # its clip plays
-    page.wait_until("document.querySelector('.moment video')?.currentTime > 7")
+    page.wait_until("$$('.moment').length >= 3")
+    assert "Pour the juice" in page.run("$('.moment').textContent")
+    page.run("$('.moment').focus()")  # its clip plays
+    page.wait_until("$('.moment video')?.currentTime > 7")
     page.click(".moment")
-    page.wait_until("document.getElementById('player')?.currentTime === 7")
+    page.wait_until("$('#player')?.currentTime === 7")
 
 
 def test_what_is_listed_is_shared_as_one_file_that_the_browser_saves(
@@ -129,13 +127,13 @@ def test_what_is_listed_is_shared_as_one_file_that_the_browser_saves(
     saved = tmp_path / "saved"
     browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(saved))
     enter(page, "filter", "bread")
-    page.wait_until("document.getElementById('share').textContent === 'Share it'")
+    page.wait_until("$('#share').textContent === 'Share it'")
     page.click("#share")
-    assert not page.run("document.getElementById('with-videos').checked")
+    assert not page.run("$('#with-videos').checked")
     assert page.violations() == []
     page.click("#share-now")
-    page.wait_until("document.getElementById('told').textContent.startsWith('1 video shared')")
-    assert "Bread.html" in page.run("document.getElementById('told').textContent")
+    page.wait_until("$('#told').textContent.startsWith('1 video shared')")
+    assert "Bread.html" in page.run("$('#told').textContent")
     until((saved / "Bread.html").is_file)
     assert "Slice the lemons" in (saved / "Bread.html").read_text()
     assert not (server.studio.library.folder / "share").exists()
@@ -154,20 +152,20 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
         f"options?.headers?.['Upload-Offset'] > {8 * MB} ? new Promise(() => {{}}) : send(path, options); }})()"
     )
     page.drop(film)
-    page.wait_until("document.querySelector('#uploads progress')?.value > .4")
+    page.wait_until("$('#uploads progress')?.value > .4")
     page.send("Page.navigate", url="about:blank")
     pieces = next((server.studio.library.folder / ".stepline-uploads").iterdir())
     came = pieces.stat().st_size
     assert 4 * MB < came < 9 * MB
     again = visit()
     again.drop(film)
-    again.wait_until("document.querySelectorAll('#jobs li').length === 1")
+    again.wait_until("$$('#jobs li').length === 1")
     name = server.studio.jobs.list_jobs()[0].source.split("/")[-1]
     stored = server.studio.library.folder / "videos" / name
     assert stored.read_bytes() == film.read_bytes()
     # the upload that was begun went on
     assert not any(url.endswith("/api/uploads") for url in again.requests())
-    again.wait_until("document.querySelectorAll('#uploads li').length === 0")
+    again.wait_until("$$('#uploads li').length === 0")
     assert page.complaints() == []
 
 
@@ -175,21 +173,19 @@ def test_what_is_not_a_video_is_refused_in_words(visit, tmp_path):
     (tmp_path / "list.txt").write_text("x")
     page = visit()
     page.drop(tmp_path / "list.txt")
-    page.wait_until(
-        "document.getElementById('refused').textContent.includes('not a video or sound file')"
-    )
-    assert "list.txt" in page.run("document.getElementById('refused').textContent")
-    assert page.run("document.querySelectorAll('#uploads li').length") == 0
+    page.wait_until("$('#refused').textContent.includes('not a video or sound file')")
+    assert "list.txt" in page.run("$('#refused').textContent")
+    assert page.run("$$('#uploads li').length") == 0
     page.click("#refused button")
-    page.wait_until("getComputedStyle(document.getElementById('failed')).display === 'none'")
+    page.wait_until("getComputedStyle($('#failed')).display === 'none'")
 
 
 def test_an_empty_file_is_refused_before_it_is_sent(visit, tmp_path):
     (tmp_path / "empty.mp4").write_bytes(b"")
     page = visit()
     page.drop(tmp_path / "empty.mp4")
-    page.wait_until("document.getElementById('refused').textContent.includes('empty')")
-    assert "empty.mp4" in page.run("document.getElementById('refused').textContent")
+    page.wait_until("$('#refused').textContent.includes('empty')")
+    assert "empty.mp4" in page.run("$('#refused').textContent")
     assert not any(url.endswith("/api/uploads") for url in page.requests())
 
 
@@ -205,7 +201,7 @@ def test_a_failed_job_is_below_not_done_with_its_file_and_who_can_help(visit, se
     assert "film.mp4" in words
     assert f"{reason}. Whoever started this studio can do that." in words
     assert page.run(f"{JOBS}.length") == 0
-    assert page.run("getComputedStyle(document.getElementById('running')).display") == "none"
+    assert page.run("getComputedStyle($('#running')).display") == "none"
 
 
 def test_a_failed_reading_again_says_that_the_steps_are_still_there(visit, server):
@@ -224,27 +220,27 @@ def test_a_failed_reading_again_says_that_the_steps_are_still_there(visit, serve
 
 def test_a_card_says_that_its_picture_is_loading(visit, server):
     page = visit()
-    page.wait_until("document.querySelectorAll('.card img[src]').length === 3")
-    page.wait_until("!document.querySelector('.card [data-loading]')")
+    page.wait_until("$$('.card img[src]').length === 3")
+    page.wait_until("!$('.card [data-loading]')")
     page.send("Fetch.enable", patterns=[{"urlPattern": "*/pictures/*"}])  # no answer comes
     page.send("Network.setCacheDisabled", cacheDisabled=True)
     page.send("Page.reload")
-    page.wait_until("document.querySelectorAll('.card [data-loading]').length === 3")
-    sign = "getComputedStyle(document.querySelector('.card .frame'), '::before').content"
+    page.wait_until("$$('.card [data-loading]').length === 3")
+    sign = "getComputedStyle($('.card .frame'), '::before').content"
     assert page.run(sign) == '"Loading the picture"'
     page.send("Fetch.disable")
-    page.wait_until("!document.querySelector('.card [data-loading]')")
+    page.wait_until("!$('.card [data-loading]')")
     assert page.run(sign) == "none"
 
 
 def test_the_language_and_the_recogniser_of_what_comes_in_are_chosen(visit, server):
     page = visit()
     page.click("#reading summary")
-    page.wait_until("document.querySelectorAll('#reading-fields select').length === 3")
-    offered = page.run("[...document.querySelector('[name=language]').options].map((o) => o.value)")
+    page.wait_until("$$('#reading-fields select').length === 3")
+    offered = page.run("[...$('[name=language]').options].map((o) => o.value)")
     assert sorted(offered) == ["", *sorted(server.read("/api/choices")["languages"])]
-    page.run("document.querySelector('[name=language]').value = 'en'")
-    page.run("document.querySelector('[name=writer]').value = 'extractive'")
+    page.run("$('[name=language]').value = 'en'")
+    page.run("$('[name=writer]').value = 'extractive'")
     assert page.unreadable() == []
     enter(page, "source", "v0.mp4")
     page.click("#link button")
@@ -263,19 +259,16 @@ def test_a_card_says_why_a_video_has_no_steps_and_how_many_warnings_another_has(
         changed = {"steps": steps, "warnings": warnings}
         write_record(record.model_copy(update=changed), folder / f"{name}.json")
     page = visit()
-    words = "[...document.querySelectorAll('.problem')].map((each) => each.textContent).sort()"
+    words = "$$('.problem').map((each) => each.textContent).sort()"
     assert page.run(words) == ["1 warning", "No sound track"]
 
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_no_label_of_a_card_wraps(visit, width):
     page = visit(width=width)
-    heights = (
-        "[...document.querySelectorAll('.actions > *, .card .facts span')]"
-        ".map((each) => each.getClientRects().length)"
-    )
+    heights = "$$('.actions > *, .card .facts span').map((each) => each.getClientRects().length)"
     assert set(page.run(heights)) == {1}
-    actions = "[...document.querySelectorAll('.card:first-child .actions > *')]"
+    actions = "$$('.card:first-child .actions > *')"
     assert page.run(f"new Set({actions}.map((each) => each.offsetTop)).size") == 1
 
 
@@ -285,11 +278,9 @@ def test_an_empty_library_offers_nothing_but_a_first_video(browser, tmp_path):
         let_in(browser, server)
         page = browser.open(server.address)
         page.wait_until("document.body.classList.contains('without-videos')")
-        shown = (
-            "[...document.querySelectorAll('main button')].filter((each) => each.checkVisibility())"
-        )
+        shown = "$$('main button').filter((each) => each.checkVisibility())"
         assert page.run(f"{shown}.map((each) => each.textContent)") == ["Add"]
-        assert not page.run("document.getElementById('tour').hidden")
+        assert not page.run("$('#tour').hidden")
         page.close()
 
 
@@ -309,21 +300,16 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
         return page.run(f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')")
 
     until(shows_progress)
-    page.wait_until("document.querySelector('#jobs progress').value === 0.4")
+    page.wait_until("$('#jobs progress').value === 0.4")
     assert page.violations() == []
-    page.run(
-        "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Cancel').click()"
-    )
+    page.run("$$('#jobs button').find((button) => button.textContent === 'Cancel').click()")
     page.wait_until(f"{FAILURES}[0]?.textContent.includes('cancelled') && {JOBS}.length === 0")
     assert server.studio.jobs.list_jobs()[0].state == "cancelled"
-    page.run(
-        "[...document.querySelectorAll('#failures button')]"
-        ".find((button) => button.textContent === 'Try again').click()"
-    )
+    page.run("$$('#failures button').find((button) => button.textContent === 'Try again').click()")
     page.wait_until(f"{JOBS}[0]?.textContent.includes('waits')")
     enter(page, "source", "../../etc/passwd")
     page.click("#link button")
-    page.wait_until("document.getElementById('trouble').textContent.includes('--allow')")
+    page.wait_until("$('#trouble').textContent.includes('--allow')")
 
 
 @pytest.mark.parametrize(
@@ -337,7 +323,7 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
 def test_the_library_hinders_no_one(visit, screen):
     page = visit(**screen)
     enter(page, "wanted", "pour")
-    page.wait_until("document.querySelectorAll('.moment').length >= 3")
+    page.wait_until("$$('.moment').length >= 3")
     assert page.violations() == []
     assert page.unreadable() == []
     assert page.run("document.documentElement.scrollWidth <= innerWidth")

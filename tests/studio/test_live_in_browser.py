@@ -9,9 +9,9 @@ from studio_server import serving
 from stepline.live.events import LiveLog
 from stepline.records import Sentence, Span
 
-ROWS = "[...document.querySelectorAll('#steps li:not([hidden])')].map((row) => row.innerText.replace(/\\s+/g, ' '))"
-AT_HAND = "document.querySelector('#steps [aria-current] bdi')?.textContent"
-FACTS = "document.getElementById('facts').textContent"
+ROWS = "$$('#steps li:not([hidden])').map((row) => row.innerText.replace(/\\s+/g, ' '))"
+AT_HAND = "$('#steps [aria-current] bdi')?.textContent"
+FACTS = "$('#facts').textContent"
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_no_other_file_is_read(server, name):
     other = server.studio.library.folder.parent / "other.events.jsonl"
     other.write_text('{"event": "started"}\n')
     (server.studio.library.folder / "linked.events.jsonl").symlink_to(other)
-    assert server.ask("GET", f"/api/live/{name}/events")[0].status == 404
+    assert server.status("GET", f"/api/live/{name}/events") == 404
 
 
 @pytest.mark.browser
@@ -70,14 +70,12 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     log = begun(server)
     browser.open(server.link).close()
     library = browser.open(server.address)
-    library.wait_until(
-        "document.querySelector('#live a')?.getAttribute('href') === '/live/camera-1'"
-    )
+    library.wait_until("$('#live a')?.getAttribute('href') === '/live/camera-1'")
     library.close()
     page = browser.open(f"{server.address}live/camera-1", width=390, height=700)
     page.wait_until(f"{ROWS}.length === 1")
     assert page.run(ROWS) == ["Slice <b>the</b> lemons said 0:00"]
-    assert page.run("document.getElementById('heard').textContent") == "Slice <b>the</b> lemons."
+    assert page.run("$('#heard').textContent") == "Slice <b>the</b> lemons."
     log.add("step_shown", 6.0, step="1", second=4.0, score=0.9)
     page.wait_until(f"{AT_HAND} === 'Slice <b>the</b> lemons'")
     log.add(

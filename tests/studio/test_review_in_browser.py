@@ -53,10 +53,8 @@ def review(browser, server, look):
 
 
 def ready(page):
-    page.wait_until(
-        "document.querySelectorAll('#list .step').length && document.querySelector('.bar-box')"
-    )
-    page.wait_until("document.getElementById('player').readyState >= 1")
+    page.wait_until("$$('#list .step').length && $('.bar-box')")
+    page.wait_until("$('#player').readyState >= 1")
     return page
 
 
@@ -76,19 +74,19 @@ def texts(server, page):
 
 def box(page, id):
     return page.run(
-        f"(() => {{ const b = document.querySelector('.bar-box[data-id={id}]').getBoundingClientRect(); "
-        "return [b.left, b.right, document.querySelector('.track').clientWidth / 16]; })()"
+        f"(() => {{ const b = $('.bar-box[data-id={id}]').getBoundingClientRect(); "
+        "return [b.left, b.right, $('.track').clientWidth / 16]; })()"
     )
 
 
 def pick(page, id):
     """Choose a step by its bar, as a click does."""
-    page.run(f"document.querySelector('.bar-box[data-id={id}] .bar-body').focus()")
+    page.run(f"$('.bar-box[data-id={id}] .bar-body').focus()")
 
 
 def go(page, second):
-    page.run(f"document.getElementById('player').currentTime = {second}")
-    page.wait_until(f"Math.abs(document.getElementById('player').currentTime - {second}) < .01")
+    page.run(f"$('#player').currentTime = {second}")
+    page.wait_until(f"Math.abs($('#player').currentTime - {second}) < .01")
 
 
 def press(page, key, modifiers=0):
@@ -100,9 +98,7 @@ def press(page, key, modifiers=0):
 
 
 def tool(page, name):
-    page.run(
-        f"[...document.querySelectorAll('.step.chosen .tools button')].find((b) => b.textContent === '{name}').click()"
-    )
+    page.run(f"$$('.step.chosen .tools button').find((b) => b.textContent === '{name}').click()")
 
 
 @pytest.mark.parametrize("look", ["wide", "narrow", pytest.param("dark", marks=pytest.mark.slow)])
@@ -124,9 +120,9 @@ def test_a_bar_is_moved_and_stretched_and_the_machines_place_stays_next_to_it(re
     shortest = steps(server, page)["b"]
     assert shortest["end"] - shortest["start"] == pytest.approx(0.2)
     assert read(server)[1]["machine"]["b"]["span"] == {"start": 7.0, "end": 10.0}
-    assert "0:07.0–0:10.0" in page.run("document.querySelector('[data-id=b] .machine').textContent")
+    assert "0:07.0–0:10.0" in page.run("$('[data-id=b] .machine').textContent")
     ghost = page.run(
-        "(() => { const g = document.querySelector('.ghost:not([hidden])'); return [g.style.left, g.style.width]; })()"
+        "(() => { const g = $('.ghost:not([hidden])'); return [g.style.left, g.style.width]; })()"
     )
     assert [float(each.strip("%")) for each in ghost] == pytest.approx(
         [100 * 7 / 16, 100 * 3 / 16], abs=0.5
@@ -139,17 +135,14 @@ def test_a_step_that_is_only_said_is_dragged_from_where_it_is_said_to_where_it_i
 ):
     page = review()
     left, right, pixel = box(page, "c")
-    start = page.run("document.querySelector('.track').getBoundingClientRect().left")
+    start = page.run("$('.track').getBoundingClientRect().left")
     assert [(left - start) / pixel, (right - start) / pixel] == pytest.approx([11.0, 14.0], abs=0.1)
-    assert (
-        page.run("getComputedStyle(document.querySelector('.bar-box[data-id=c]')).borderStyle")
-        == "dashed"
-    )
+    assert page.run("getComputedStyle($('.bar-box[data-id=c]')).borderStyle") == "dashed"
     page.drag(".bar-box[data-id=c] .bar-body", 1.5 * pixel)
     shown = steps(server, page)["c"]
     assert shown["status"] == "seen"
     assert (shown["start"], shown["end"]) == pytest.approx((12.5, 15.5), abs=0.06)
-    assert page.run("document.querySelectorAll('.bar-box.dashed').length") == 0
+    assert page.run("$$('.bar-box.dashed').length") == 0
     press(page, "z")
     assert steps(server, page)["c"]["status"] == "said_only"
     assert [(each - start) / pixel for each in box(page, "c")[:2]] == pytest.approx(
@@ -164,11 +157,9 @@ def test_the_arrows_move_a_bar_and_its_ends(review, server):
     for _ in range(3):
         page.press("ArrowRight", 39)
     assert (page.run("document.activeElement.ariaValueText")) == "0:07.3 to 0:10.3"
-    page.run("document.querySelector('.bar-box[data-id=b] .bar-end').focus()")
+    page.run("$('.bar-box[data-id=b] .bar-end').focus()")
     page.press("ArrowRight", 39, modifiers=8)
-    page.wait_until(
-        "document.querySelector('#list .step:nth-child(2) .times').textContent === '0:07.3–0:11.3'"
-    )
+    page.wait_until("$('#list .step:nth-child(2) .times').textContent === '0:07.3–0:11.3'")
     assert steps(server, page)["b"]["spans"] == [[7.3, 11.3]]
 
 
@@ -199,8 +190,8 @@ def test_a_step_is_split_merged_added_and_deleted_by_keys(review, server):
 
 def test_buttons_do_what_the_keys_do(review, server):
     page = review()
-    page.run("document.querySelector('#list .step:nth-child(2)').click()")
-    page.wait_until("document.getElementById('player').currentTime === 7")
+    page.run("$('#list .step:nth-child(2)').click()")
+    page.wait_until("$('#player').currentTime === 7")
     go(page, 8.0)
     tool(page, "Start here")
     go(page, 11.0)
@@ -214,7 +205,7 @@ def test_buttons_do_what_the_keys_do(review, server):
     assert len(steps(server, page)) == 4
     tool(page, "Delete")
     assert len(steps(server, page)) == 3
-    page.wait_until("document.querySelector('#list .step:nth-child(2)').click() || true")
+    page.wait_until("$('#list .step:nth-child(2)').click() || true")
     tool(page, "Merge with next")
     assert list(steps(server, page)) == ["a", "b"]
     page.click("#add")
@@ -230,14 +221,12 @@ def test_a_step_is_retitled_while_one_types_and_the_machines_words_can_be_taken_
     assert page.run("document.activeElement.ariaLabel") == "Text of step 1"
     page.run("document.activeElement.select()")
     page.type("Cut the limes <b>fine</b>")
-    page.wait_until("document.querySelector('#list .machine:not([hidden])')")  # saved without a key
+    page.wait_until("$('#list .machine:not([hidden])')")  # saved without a key
     assert texts(server, page)[0] == "Cut the limes <b>fine</b>"
-    assert page.run("document.querySelector('#list .machine').textContent").startswith(
-        "Machine: “Slice the lemons”"
-    )
+    assert page.run("$('#list .machine').textContent").startswith("Machine: “Slice the lemons”")
     page.click("#list .machine button")
     assert texts(server, page)[0] == "Slice the lemons"
-    page.wait_until("document.querySelector('#list .machine').hidden")
+    page.wait_until("$('#list .machine').hidden")
 
 
 def test_a_step_is_marked_shown_said_or_to_avoid(review, server):
@@ -252,18 +241,18 @@ def test_a_step_is_marked_shown_said_or_to_avoid(review, server):
     assert steps(server, page)["c"]["kind"] == "avoid"
     press(page, "2")
     assert steps(server, page)["c"]["status"] == "said_only"
-    pick_mark = "const m = document.querySelector('#step-1 .mark'); m.value = 'not_found'; "
+    pick_mark = "const m = $('#step-1 .mark'); m.value = 'not_found'; "
     page.run(f"(() => {{ {pick_mark} m.dispatchEvent(new Event('change')); }})()")
     assert steps(server, page)["a"]["status"] == "not_found"
 
 
 def test_a_step_that_is_marked_shown_is_where_it_is_said_wherever_the_video_is(review, server):
     page = review()
-    pick = "const m = document.querySelector('#step-3 .mark'); m.value = 'seen'; "
+    pick = "const m = $('#step-3 .mark'); m.value = 'seen'; "
     page.run(f"(() => {{ {pick} m.dispatchEvent(new Event('change')); }})()")
     shown = steps(server, page)["c"]
     assert (shown["status"], shown["spans"]) == ("seen", [[11.0, 15.0]])
-    assert "where it is said" in page.run("document.getElementById('told').textContent")
+    assert "where it is said" in page.run("$('#told').textContent")
 
 
 def test_lengths_and_waits_are_told_in_the_words_of_the_page_for_people(review, server):
@@ -277,14 +266,14 @@ def test_lengths_and_waits_are_told_in_the_words_of_the_page_for_people(review, 
     record = record.model_copy(update={"steps": (bake, pour, said)})
     write_record(record, folder / "v0.json")
     page = review()
-    lengths = "[...document.querySelectorAll('#list .lengths')].map((each) => each.textContent)"
+    lengths = "$$('#list .lengths').map((each) => each.textContent)"
     assert page.run(lengths) == [step_lengths(step) for step in record.steps]
-    facts = "[...document.querySelectorAll('#facts span')].map((each) => each.textContent)"
+    facts = "$$('#facts span').map((each) => each.textContent)"
     assert page.run(facts)[2] == f"steps: {total_times(record)}"
     assert "8-10 min wait (the cookies)" in page.run(lengths)[0]
     # what a person changes counts at once
     pick(page, "b")
-    page.run("document.querySelector('.bar-box[data-id=b] .bar-end').focus()")
+    page.run("$('.bar-box[data-id=b] .bar-end').focus()")
     page.press("ArrowRight", 39, modifiers=8)
     page.wait_until(f"{lengths}[1] === '6 s'")
 
@@ -307,12 +296,12 @@ def test_300_steps_in_a_short_video_have_few_lanes(review, server):
     )
     write_record(record.model_copy(update={"steps": many}), folder / "v0.json")
     page = review()
-    page.wait_until("document.querySelectorAll('.bar-box').length === 300")
-    tops = "new Set([...document.querySelectorAll('.bar-box')].map((each) => each.style.top)).size"
+    page.wait_until("$$('.bar-box').length === 300")
+    tops = "new Set($$('.bar-box').map((each) => each.style.top)).size"
     assert page.run(tops) == 6
     pick(page, "s150")  # one that others cover comes to the front
     middle = (
-        "(() => { const box = document.querySelector(\".bar-box[data-id='s150']\").getBoundingClientRect();"
+        "(() => { const box = $(\".bar-box[data-id='s150']\").getBoundingClientRect();"
         " return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)"
         ".closest('.bar-box').dataset.id; })()"
     )
@@ -326,10 +315,10 @@ def test_warnings_of_the_record_are_shown(browser, tmp_path, small_video):
     with serving(folder) as running:
         let_in(browser, running)
         page = browser.open(f"{running.address}video/{ID}")
-        page.wait_until("document.getElementById('warnings').textContent === 'no one speaks'")
+        page.wait_until("$('#warnings').textContent === 'no one speaks'")
         page.close()
         page = browser.open(running.address)
-        page.wait_until("document.querySelector('.card')?.textContent.includes('1 warning')")
+        page.wait_until("$('.card')?.textContent.includes('1 warning')")
         page.close()
 
 
@@ -354,21 +343,21 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     assert list(after) == ["c"]
     page.run("window.before = true")
     page.send("Page.reload")
-    page.wait_until("!window.before && document.querySelectorAll('#list .step').length === 1")
+    page.wait_until("!window.before && $$('#list .step').length === 1")
     for _ in range(3):
-        page.run("document.getElementById('undo').click()")
-    page.wait_until("document.querySelectorAll('#list .step').length === 3")
+        page.run("$('#undo').click()")
+    page.wait_until("$$('#list .step').length === 3")
     assert (list(steps(server, page)), read(server)[1]["machine"]) == (["a", "b", "c"], {})
-    page.wait_until("document.getElementById('undo').disabled")
+    page.wait_until("$('#undo').disabled")
     press(page, "y", 2)
     press(page, "Z", 8)
     assert list(steps(server, page)) == ["c"]
     press(page, "z", 2)
     assert list(steps(server, page)) == ["b", "c"]
     press(page, "h")
-    page.wait_until("document.querySelectorAll('#changes li').length === 9")
-    assert page.run("document.querySelector('#changes li b').textContent") == "me"
-    assert page.run("document.querySelectorAll('#changes time').length") == 9
+    page.wait_until("$$('#changes li').length === 9")
+    assert page.run("$('#changes li b').textContent") == "me"
+    assert page.run("$$('#changes time').length") == 9
     page.click("#deleted summary")
     page.click("#deleted-list button")
     assert list(steps(server, page)) == ["a", "b", "c"]
@@ -378,7 +367,7 @@ def test_a_step_loops_and_the_video_goes_by_frames_and_at_other_speeds(review):
     page = review()
     pick(page, "a")
     press(page, "l")
-    page.wait_until("document.getElementById('loop').textContent === 'Loops step 1'")
+    page.wait_until("$('#loop').textContent === 'Loops step 1'")
     go(page, 5.7)
     page.run(f"{PLAYER}.playbackRate = 2; {PLAYER}.play(); window.least = 99")
     page.wait_until(f"(least = Math.min(least, {PLAYER}.currentTime)) < 5 && least >= 3.4")
@@ -398,16 +387,14 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     page, other = review(), review()
     press(page, "j")
     press(page, "x")
-    other.wait_until("document.querySelectorAll('#list .step').length === 2")
-    other.run("document.querySelector('#list textarea').focus(); document.activeElement.select()")
+    other.wait_until("$$('#list .step').length === 2")
+    other.run("$('#list textarea').focus(); document.activeElement.select()")
     other.type("Half typed")
     page.wait_until(SAVED)
     press(page, "2")  # what is typed in the other window is neither lost nor in the way
-    other.wait_until("document.querySelector('#list .step').classList.contains('said_only')")
+    other.wait_until("$('#list .step').classList.contains('said_only')")
     assert other.run("document.activeElement.value") == "Half typed"
-    other.wait_until(
-        "document.querySelector('#list .machine').textContent.includes('Pour the juice')"
-    )
+    other.wait_until("$('#list .machine').textContent.includes('Pour the juice')")
     assert texts(server, other)[0] == "Half typed"
 
 
@@ -427,13 +414,13 @@ def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, b
     };"""
     other.send("Page.addScriptToEvaluateOnNewDocument", source=late)
     other.send("Page.reload")
-    other.wait_until("window.listenNow && document.querySelectorAll('#list .step').length === 3")
+    other.wait_until("window.listenNow && $$('#list .step').length === 3")
     press(page, "j")
     press(page, "x")
     page.wait_until(SAVED)
-    assert other.run("document.querySelectorAll('#list .step').length") == 3
+    assert other.run("$$('#list .step').length") == 3
     other.run("listenNow()")
-    other.wait_until("document.querySelectorAll('#list .step').length === 2")
+    other.wait_until("$$('#list .step').length === 2")
 
 
 def test_what_another_changes_while_this_window_saves_is_shown(review, server):
@@ -457,17 +444,17 @@ def test_what_another_changes_while_this_window_saves_is_shown(review, server):
     page.send("Page.addScriptToEvaluateOnNewDocument", source=late)
     page.send("Page.reload")
     # once for the page, and once more when it listens
-    page.wait_until("window.records === 2 && document.querySelector('.bar-box')")
+    page.wait_until("window.records === 2 && $('.bar-box')")
     page.wait_until(SAVED)
     press(page, "j")
     press(page, "x")
     page.wait_until("window.goOn")
     edit = {"do": "change", "step": "b", "text": "Pour the milk"}
     body = {"by": "bob", "base": 1, "edits": [edit]}
-    assert server.ask("POST", f"/api/videos/{ID}/corrections", body)[0].status == 200
+    assert server.status("POST", f"/api/videos/{ID}/corrections", body) == 200
     page.wait_until("window.heard === 2")
     page.run("goOn()")
-    page.wait_until("document.querySelector('#list textarea').value === 'Pour the milk'")
+    page.wait_until("$('#list textarea').value === 'Pour the milk'")
 
 
 @pytest.mark.parametrize(
@@ -481,16 +468,16 @@ def test_two_windows_that_change_the_same_are_asked(review, server, button, kept
     page = review()
     speeds = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     page.send("Network.emulateNetworkConditions", offline=True, **speeds)
-    page.run("document.querySelector('#list textarea').focus(); document.activeElement.select()")
+    page.run("$('#list textarea').focus(); document.activeElement.select()")
     page.type("Slice all")
     page.press("Enter", 13)
-    page.wait_until("document.getElementById('saved').classList.contains('offline')")
+    page.wait_until("$('#saved').classList.contains('offline')")
     edits = [{"do": "change", "step": "a", "text": "Slice limes"}]
     theirs = {"by": "bob", "base": 0, "edits": edits}
-    assert server.ask("POST", f"/api/videos/{ID}/corrections", theirs)[0].status == 200
+    assert server.status("POST", f"/api/videos/{ID}/corrections", theirs) == 200
     page.send("Network.emulateNetworkConditions", offline=False, **speeds)
-    page.wait_until("document.getElementById('clash').open")
-    asked = page.run("document.getElementById('clash').textContent")
+    page.wait_until("$('#clash').open")
+    asked = page.run("$('#clash').textContent")
     assert "bob" in asked
     assert "Slice limes" in asked
     assert "Slice all" in asked
@@ -508,14 +495,14 @@ def test_what_could_not_be_sent_outlives_the_window(review, browser, server):
     page.send("Network.setBlockedURLs", urls=["*/corrections"])
     press(page, "j")
     press(page, "x")
-    page.wait_until("document.getElementById('saved').classList.contains('offline')")
+    page.wait_until("$('#saved').classList.contains('offline')")
     assert len(read(server)[0]) == 3
     page.run("scrollTo(0, document.body.scrollHeight)")
-    told = "document.getElementById('saved').getBoundingClientRect()"
+    told = "$('#saved').getBoundingClientRect()"
     assert page.run(f"{told}.top > 0 && {told}.bottom < innerHeight")  # wherever one looks
     page.send("Page.navigate", url="about:blank")
     other = browser.open(f"{server.address}video/{ID}")
-    other.wait_until("document.querySelectorAll('#list .step').length === 2")
+    other.wait_until("$$('#list .step').length === 2")
     assert list(steps(server, other)) == ["b", "c"]
     assert (
         other.run(
@@ -544,7 +531,7 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
         page.send("Network.setBlockedURLs", urls=["*/corrections"])
         press(page, "j")
         press(page, "x")
-        page.wait_until("document.getElementById('saved').classList.contains('offline')")
+        page.wait_until("$('#saved').classList.contains('offline')")
         # what an open window has is its own to send
         other = ready(browser.open(f"{server.address}video/{ID}"))
         assert unsent(other) == 1
@@ -558,7 +545,7 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
         assert again.port == server.port
         let_in(browser, again)
         page = browser.open(f"{again.address}video/{ID}")
-        page.wait_until("document.querySelectorAll('#list .step').length === 2")
+        page.wait_until("$$('#list .step').length === 2")
         assert list(steps(again, page)) == ["b", "c"]
         assert unsent(page) == 0
 
@@ -579,7 +566,7 @@ def test_review_hinders_no_one(review, look):
     assert page.run("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
     assert page.complaints() == []
     small = page.run(
-        "[...document.querySelectorAll('button, select, a.button, textarea')].filter((node) => node.checkVisibility() "
+        "$$('button, select, a.button, textarea').filter((node) => node.checkVisibility() "
         "&& !node.closest('.machine, .history, h1') && node.getBoundingClientRect().height < 24)"
         ".map((node) => node.outerHTML.slice(0, 90))"
     )
@@ -596,8 +583,8 @@ def test_everything_can_be_reached_by_tab_in_the_order_it_is_seen(review):
     assert named == ["Step 2: Pour the juice", "Start of step 2", "End of step 2"]
     assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     press(page, "?", 8)
-    page.wait_until("document.getElementById('keys').open")
-    keys = page.run("document.getElementById('keys').textContent")
+    page.wait_until("$('#keys').open")
+    keys = page.run("$('#keys').textContent")
     for word in ("split", "merge", "delete", "undo", "loops", "frame", "adds"):
         assert word in keys
     assert page.violations() == []
@@ -614,16 +601,16 @@ def test_outputs_and_links_of_what_was_corrected_are_given_out(review, server, b
     press(page, "j")
     press(page, "x")
     page.wait_until(SAVED)
-    page.run("document.getElementById('output').value = 'vtt'")
-    page.run("document.getElementById('output').dispatchEvent(new Event('change'))")
-    page.wait_until("document.getElementById('told').textContent.endsWith('is saved')")
-    (name,) = page.run("[document.getElementById('told').textContent.replace(' is saved', '')]")
+    page.run("$('#output').value = 'vtt'")
+    page.run("$('#output').dispatchEvent(new Event('change'))")
+    page.wait_until("$('#told').textContent.endsWith('is saved')")
+    (name,) = page.run("[$('#told').textContent.replace(' is saved', '')]")
     until(lambda: (tmp_path / "saved" / name).is_file())
     words = (tmp_path / "saved" / name).read_text()
     assert "Pour the juice" in words
     assert "Slice" not in words
     tool(page, "Copy link")
-    page.wait_until("document.getElementById('told').textContent === 'link copied'")
+    page.wait_until("$('#told').textContent === 'link copied'")
     assert page.run("navigator.clipboard.readText()") == f"{server.address}video/{ID}#t=7"
 
 
@@ -631,11 +618,11 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     (server.studio.library.folder / "v0.mp4").unlink()
     let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}")
-    page.wait_until("document.getElementById('trouble').textContent.includes('nothing to watch')")
+    page.wait_until("$('#trouble').textContent.includes('nothing to watch')")
     press(page, "j")
     press(page, "2")
     assert steps(server, page)["a"]["status"] == "said_only"
-    assert page.run("document.querySelectorAll('img[src]').length") == 0
+    assert page.run("$$('img[src]').length") == 0
     assert page.complaints() == []
     page.close()
 
@@ -648,14 +635,12 @@ def test_hostile_texts_stay_text(review, server):
     ]
     for number, edit in enumerate(edits):
         body = {"by": evil, "base": number, "edits": [edit]}
-        assert server.ask("POST", f"/api/videos/{ID}/corrections", body)[0].status == 200
+        assert server.status("POST", f"/api/videos/{ID}/corrections", body) == 200
     page = review()
     press(page, "h")
-    page.wait_until("document.querySelectorAll('#changes li').length === 2")
-    assert page.run("document.querySelectorAll('#list img[onerror], #changes img').length") == 0
-    assert json.dumps(evil) in page.run(
-        "JSON.stringify([...document.querySelectorAll('#list textarea')].map((t) => t.value))"
-    )
+    page.wait_until("$$('#changes li').length === 2")
+    assert page.run("$$('#list img[onerror], #changes img').length") == 0
+    assert json.dumps(evil) in page.run("JSON.stringify($$('#list textarea').map((t) => t.value))")
     assert page.complaints() == []
 
 
@@ -667,13 +652,13 @@ def test_a_change_of_a_record_that_was_made_again_is_explained_and_hits_no_step(
     write_record(record.model_copy(update={"steps": tuple(others)}), folder / "v0.json")
     pick(page, "a")
     press(page, "x")
-    page.wait_until("document.getElementById('trouble').textContent.includes('processed again')")
+    page.wait_until("$('#trouble').textContent.includes('processed again')")
     assert texts(server, page) == ["Other a", "Other b", "Other c"]
-    page.wait_until("document.querySelectorAll('#list .step').length === 3")
+    page.wait_until("$$('#list .step').length === 3")
     assert read(server)[1]["revision"] == 0
     pick(page, "a")
     press(page, "x")
-    page.wait_until("document.querySelectorAll('#list .step').length === 2")
+    page.wait_until("$$('#list .step').length === 2")
     assert texts(server, page) == ["Other b", "Other c"]
 
 
@@ -686,20 +671,20 @@ def test_a_video_is_shown_once_it_is_compared_with_its_record(browser, server, t
     let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}")
     # it comes without the video, and again with it
-    page.wait_until("document.getElementById('player')?.readyState >= 1")
+    page.wait_until("$('#player')?.readyState >= 1")
     page.send("Page.navigate", url="about:blank")
     page.close()
 
 
 def test_the_title_is_written_over_and_the_change_is_undone(review, server):
     page = review()
-    title = "document.getElementById('title')"
+    title = "$('#title')"
     before = page.run(f"{title}.textContent")
     page.run(f"{title}.focus(), {title}.textContent = 'Pink lemonade', {title}.blur()")
     page.wait_until(SAVED)
     assert read(server)[1]["record"]["video"]["title"] == "Pink lemonade"
     assert page.run("document.title") == "Pink lemonade · review"
-    page.run("document.getElementById('undo').click()")
+    page.run("$('#undo').click()")
     page.wait_until(f"{title}.textContent === {json.dumps(before)}")
     page.run(f"{title}.focus(), {title}.textContent = ' ', {title}.blur()")
     assert page.run(f"{title}.textContent") == before
@@ -707,11 +692,11 @@ def test_the_title_is_written_over_and_the_change_is_undone(review, server):
 
 def test_an_output_that_cannot_be_saved_leaves_its_reason_alone(review):
     page = review()
-    page.run("document.getElementById('output').append(new Option('none', 'none'))")
-    page.run("document.getElementById('output').value = 'none'")
-    page.run("document.getElementById('output').dispatchEvent(new Event('change'))")
-    page.wait_until("document.getElementById('trouble').textContent.includes('unknown output')")
-    assert page.run("document.getElementById('told').textContent") == ""
+    page.run("$('#output').append(new Option('none', 'none'))")
+    page.run("$('#output').value = 'none'")
+    page.run("$('#output').dispatchEvent(new Event('change'))")
+    page.wait_until("$('#trouble').textContent.includes('unknown output')")
+    assert page.run("$('#told').textContent") == ""
 
 
 def test_a_reading_that_fails_at_once_is_told(review, monkeypatch):
@@ -728,9 +713,9 @@ def test_a_reading_that_fails_at_once_is_told(review, monkeypatch):
         }; })()"""
     )
     page.click("#read-again")
-    page.wait_until("document.getElementById('read-now')")
+    page.wait_until("$('#read-now')")
     page.click("#read-now")
-    page.wait_until("document.getElementById('trouble').textContent.includes('SIGKILL')")
+    page.wait_until("$('#trouble').textContent.includes('SIGKILL')")
 
 
 def test_a_video_is_read_again_as_a_person_chooses(browser, tmp_path, small_video):
@@ -744,31 +729,31 @@ def test_a_video_is_read_again_as_a_person_chooses(browser, tmp_path, small_vide
         let_in(browser, server)
         page = browser.open(f"{server.address}video/{ID}")
         # a record without steps shows its warnings too
-        page.wait_until("document.querySelectorAll('#warnings li').length === 1")
+        page.wait_until("$$('#warnings li').length === 1")
         cure = "Whisper base, once it is installed (`stepline weights get whisper-base`),"
         if weights_fetched("whisper-base"):
             cure = "“Read again” with Whisper base"
         told = f"2 of 9 words are unsure; {cure} hears better"
-        assert page.run("document.getElementById('warnings').textContent") == told
+        assert page.run("$('#warnings').textContent") == told
         page.click("#read-again")
-        page.wait_until("document.querySelector('dialog [name=recogniser]')")
+        page.wait_until("$('dialog [name=recogniser]')")
         assert page.violations() == []
-        page.run("document.querySelector('dialog [name=language]').value = 'en'")
-        page.run("document.querySelector('dialog [name=recogniser]').value = 'whisper-tiny.en'")
+        page.run("$('dialog [name=language]').value = 'en'")
+        page.run("$('dialog [name=recogniser]').value = 'whisper-tiny.en'")
         page.click("#read-now")
         jobs = server.studio.jobs
         until(lambda: any(job.state == "done" for job in jobs.list_jobs()), 240)
-        page.wait_until("document.querySelector('#list .step')")  # the page loads again
-        assert page.run("document.querySelector('#list textarea').value") == "Pour the juice"
+        page.wait_until("$('#list .step')")  # the page loads again
+        assert page.run("$('#list textarea').value") == "Pour the juice"
         again = read_record(folder / "v0.json")
         assert again.transcript.recogniser == "whisper-tiny.en"
         assert again.settings["asr"]["language"] == "en"
 
         # corrected steps stay, which the button says; a title is no step
-        button = "document.getElementById('read-again')"
-        page.run("document.getElementById('title').focus()")
-        page.run("document.getElementById('title').textContent = 'Juice'")
-        page.run("document.getElementById('title').blur()")
+        button = "$('#read-again')"
+        page.run("$('#title').focus()")
+        page.run("$('#title').textContent = 'Juice'")
+        page.run("$('#title').blur()")
         page.wait_until(SAVED)
         assert page.run(f"[{button}.disabled, {button}.title]") == [False, ""]
         page.click("#add")

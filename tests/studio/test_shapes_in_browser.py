@@ -26,7 +26,7 @@ def server(tmp_path_factory, upright):
 
 
 def box(page, selector):
-    script = f"document.querySelector('{selector}').getBoundingClientRect().toJSON()"
+    script = f"$('{selector}').getBoundingClientRect().toJSON()"
     return page.run(script)
 
 
@@ -45,7 +45,7 @@ def test_an_upright_clip_fills_the_screen_next_to_or_above_its_words(browser, se
         assert box(page, "#next")["bottom"] <= 900
         if width >= 768:
             assert box(page, "#text")["left"] >= clip["right"]
-        style = "getComputedStyle(document.querySelector('video')).objectFit"
+        style = "getComputedStyle($('video')).objectFit"
         assert page.run(style) == "contain"
         assert page.unreadable() == []
         assert page.violations() == []
@@ -58,7 +58,7 @@ def test_the_review_of_an_upright_video_has_the_player_next_to_the_steps(browser
     player = box(page, "#player")
     assert player["width"] / player["height"] == pytest.approx(9 / 16, abs=0.02)
     assert box(page, ".steps")["left"] >= player["right"]
-    page.wait_until("document.querySelector('.step .thumb')")
+    page.wait_until("$('.step .thumb')")
     assert box(page, ".thumb")["bottom"] < box(page, ".step")["bottom"]  # nothing of it is cut off
     assert page.violations() == []
     page.close()
@@ -71,12 +71,12 @@ def test_the_studio_opens_on_search_and_an_empty_one_says_what_to_do(browser, tm
     with serving(folder) as running:
         let_in(browser, running)
         page = browser.open(running.address, dark=dark)
-        page.wait_until("!document.getElementById('tour').hidden")
-        assert page.run("document.querySelectorAll('#tour li').length") == 3
+        page.wait_until("!$('#tour').hidden")
+        assert page.run("$$('#tour li').length") == 3
         for width in WIDTHS:
             page.resize(width)
             assert box(page, "#wanted")["bottom"] < 400
-            assert not page.run("document.getElementById('running').checkVisibility()")
+            assert not page.run("$('#running').checkVisibility()")
             assert page.run("document.documentElement.scrollWidth") <= width
             assert page.unreadable() == []
             assert page.violations() == []

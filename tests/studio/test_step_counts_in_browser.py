@@ -43,10 +43,10 @@ CUT_TEXTS = """(() => {
     }
     if (hidden && hidden < lines.length) cut.push(node.data.trim().slice(0, 60));
   }
-  for (const box of document.querySelectorAll(".strip, .lanes, .ruler, .track")) {
+  for (const box of $$(".strip, .lanes, .ruler, .track")) {
     if (box.scrollWidth > box.clientWidth + 1) cut.push(`${box.className} is too wide`);
   }
-  for (const box of document.querySelectorAll("button, textarea, .button")) {
+  for (const box of $$("button, textarea, .button")) {
     if (box.checkVisibility() && (box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1)) {
       cut.push(box.textContent.trim() || box.value || box.ariaLabel);
     }
@@ -85,15 +85,15 @@ def server(tmp_path_factory, small_video):
 
 # Rows out of sight are skipped (`content-visibility`). A look at their text would lay out one after
 # the other, so all are laid out at once.
-SHOW_ALL_ROWS = """for (const row of document.querySelectorAll("#list > .step")) {
+SHOW_ALL_ROWS = """for (const row of $$("#list > .step")) {
   row.style.contentVisibility = "visible";
 }"""
-PAGES = {"library": ("", f"document.querySelectorAll('.card').length === {len(COUNTS)}")}
+PAGES = {"library": ("", f"$$('.card').length === {len(COUNTS)}")}
 for number, count in enumerate(COUNTS):
     id = video_id(f"v{number}.json")
-    has_steps = f"document.querySelectorAll('#list .step').length === {count}"
+    has_steps = f"$$('#list .step').length === {count}"
     PAGES[f"review-{count}"] = (f"video/{id}", has_steps)
-    PAGES[f"follow-{count}"] = (f"follow/{id}", "document.getElementById('text').textContent")
+    PAGES[f"follow-{count}"] = (f"follow/{id}", "$('#text').textContent")
 
 
 @pytest.mark.parametrize("name", PAGES)

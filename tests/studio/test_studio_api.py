@@ -9,7 +9,7 @@ import time
 import zipfile
 
 import pytest
-from http_client import ask
+from http_client import ask, status_of
 from studio_server import library, serving
 
 from stepline.library.corrected_library import video_id
@@ -55,7 +55,7 @@ def test_cards_tell_what_a_list_shows(server):
     assert fields == [LEMONADE, 3, 2, "new", 0]
     assert [each["title"] for each in server.read("/api/videos?q=lemon")["videos"]] == ["Lemonade"]
     assert server.read("/api/videos?state=corrected")["videos"] == []
-    assert server.ask("GET", "/api/videos?sort=size")[0].status == 400
+    assert server.status("GET", "/api/videos?sort=size") == 400
     assert server.ask("GET", card["picture"])[1].startswith(b"\xff\xd8")
 
 
@@ -83,9 +83,9 @@ def test_the_video_is_given_in_ranges(server):
 def test_pictures_are_of_seconds_of_the_video(server):
     none = dict.fromkeys(("17", "-1", "nan", "inf", "x"), 404)
     for second, status in {"0": 200, "15.5": 200, **none}.items():
-        assert (
-            server.ask("GET", f"/api/videos/{LEMONADE}/pictures/{second}.jpg")[0].status == status
-        ), second
+        assert server.status("GET", f"/api/videos/{LEMONADE}/pictures/{second}.jpg") == status, (
+            second
+        )
 
 
 def test_the_waveform_is_read_once(server, monkeypatch):
@@ -182,21 +182,21 @@ def test_a_step_that_a_person_calls_placed_is_not_counted_as_seen(own, status):
 
 def test_two_windows_that_change_the_same_hear_who_and_what(own):
     place = f"/api/videos/{LEMONADE}/corrections"
-    assert own.ask("POST", place, change(0, text="Cut the lemons"))[0].status == 200
+    assert own.status("POST", place, change(0, text="Cut the lemons")) == 200
     # another field
-    assert own.ask("POST", place, change(0, by="bob", kind="avoid"))[0].status == 200
+    assert own.status("POST", place, change(0, by="bob", kind="avoid")) == 200
     reply, data = own.ask("POST", place, change(0, by="bob", text="Slice them"))
     told = json.loads(data)
     assert (reply.status, told["by"], told["revision"]) == (409, "ann", 2)
     assert told["edits"][0]["text"] == "Cut the lemons"
-    assert own.ask("POST", place, change(2, by="bob", text="Slice them"))[0].status == 200
+    assert own.status("POST", place, change(2, by="bob", text="Slice them")) == 200
 
 
 def test_a_correction_that_is_sent_twice_counts_once(own):
     place = f"/api/videos/{LEMONADE}/corrections"
     body = change(0, text="Cut the lemons") | {"id": "mine"}
     assert [json.loads(own.ask("POST", place, body)[1])["revision"] for _ in range(2)] == [1, 1]
-    assert own.ask("POST", place, change(1, text="Other") | {"id": "mine"})[0].status == 409
+    assert own.status("POST", place, change(1, text="Other") | {"id": "mine"}) == 409
 
 
 def test_a_record_that_is_made_again_keeps_what_people_corrected(own):
@@ -288,7 +288,7 @@ def test_words_that_do_not_fit_are_refused_and_nothing_is_stored(server, body, s
 def test_two_people_who_correct_one_sentence_hear_of_each_other(own):
     place = f"/api/videos/{LEMONADE}/corrections"
     own.ask("POST", place, words(0, 1, "Pour the lime juice."))
-    assert own.ask("POST", place, words(0, 2, "Whisk it.", by="bob"))[0].status == 200
+    assert own.status("POST", place, words(0, 2, "Whisk it.", by="bob")) == 200
     reply, data = own.ask("POST", place, words(0, 1, "Pour it.", by="bob"))
     told = json.loads(data)
     assert (reply.status, told["by"]) == (409, "ann")
@@ -298,7 +298,7 @@ def test_two_people_who_correct_one_sentence_hear_of_each_other(own):
 
 def test_a_chosen_picture_is_that_of_the_card_and_of_the_outputs(own):
     place = f"/api/videos/{LEMONADE}/corrections"
-    assert own.ask("POST", place, change(0, at=9.5))[0].status == 200  # outside of the step
+    assert own.status("POST", place, change(0, at=9.5)) == 200  # outside of the step
     step = own.read(f"/api/videos/{LEMONADE}/record")["record"]["steps"][0]
     assert (step["at"], step["start"], step["end"]) == (9.5, 3.5, 6.0)
     (card,) = own.read("/api/videos")["videos"]
@@ -335,14 +335,14 @@ def test_a_video_outside_is_given_only_with_the_bytes_of_the_record(tmp_path, sm
     path.write_text(path.read_text().replace(str(folder / "v0.mp4"), str(outside)))
     with serving(folder) as running:
         ends = time.monotonic() + 60
-        while running.ask("GET", f"/api/videos/{LEMONADE}/media")[0].status == 404:
+        while running.status("GET", f"/api/videos/{LEMONADE}/media") == 404:
             assert time.monotonic() < ends  # it is compared by then
         assert running.read(f"/api/videos/{LEMONADE}")["media"]
         outside.write_bytes(b"a secret")
-        assert running.ask("GET", f"/api/videos/{LEMONADE}/media")[0].status == 404
+        assert running.status("GET", f"/api/videos/{LEMONADE}/media") == 404
         while running.digests.get(outside) is None:
             assert time.monotonic() < ends
-        assert running.ask("GET", f"/api/videos/{LEMONADE}/media")[0].status == 404
+        assert running.status("GET", f"/api/videos/{LEMONADE}/media") == 404
     with serving(folder, allowed=[tmp_path]) as running:
         assert running.ask("GET", f"/api/videos/{LEMONADE}/media")[1] == b"a secret"
 
@@ -490,7 +490,7 @@ def test_an_invalid_state_is_refused(server):
 def test_what_a_removal_takes_is_said_before_it(own):
     label(own, LEMONADE, *LABELS)
     assert own.read(f"/api/videos/{LEMONADE}/removal") == {"files": ["v0.json"], "corrections": 1}
-    assert own.ask("GET", "/api/videos/none/removal")[0].status == 404
+    assert own.status("GET", "/api/videos/none/removal") == 404
 
 
 def test_a_removed_video_that_comes_again_has_no_labels_of_before(own):
@@ -501,7 +501,7 @@ def test_a_removed_video_that_comes_again_has_no_labels_of_before(own):
     other = CorrectedLibrary(own.studio.library.folder)
     label(own, LEMONADE, *LABELS)
     assert other.card(LEMONADE).tags == ("Safety",)
-    assert own.ask("DELETE", f"/api/videos/{LEMONADE}", "")[0].status == 200
+    assert own.status("DELETE", f"/api/videos/{LEMONADE}", "") == 200
     path.write_bytes(data)
     assert own.read(f"/api/videos/{LEMONADE}")["tags"] == []
     assert label(own, LEMONADE, {"do": "tag", "tag": "New"})[0].status == 200
@@ -567,12 +567,12 @@ def test_each_operation_is_described(server):
 
 
 def test_the_address_that_is_opened_lets_a_browser_in(server):
-    assert ask(server, "GET", "/api/videos")[0].status == 401
+    assert status_of(server, "GET", "/api/videos") == 401
     reply, _ = ask(server, "GET", f"/?token={server.access.token}")
     cookie = reply.headers["Set-Cookie"]
     assert (reply.status, reply.headers["Location"]) == (303, "/")
     assert {"HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
-    assert ask(server, "GET", "/api/videos", Cookie=cookie.partition(";")[0])[0].status == 200
+    assert status_of(server, "GET", "/api/videos", Cookie=cookie.partition(";")[0]) == 200
 
 
 def test_a_library_is_served_where_it_was_the_last_time_unless_that_is_taken(

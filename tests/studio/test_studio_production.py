@@ -85,10 +85,10 @@ def test_a_key_outlives_a_restart_and_ends_when_it_is_revoked(tmp_path, small_vi
     secret = keys.add("shop", "read")
     for _ in range(2):
         with serving(folder, keys=KeyFile(keys.path)) as server:
-            assert server.ask("GET", "/api/videos", **bearer(secret))[0].status == 200
+            assert server.status("GET", "/api/videos", **bearer(secret)) == 200
     with serving(folder, keys=KeyFile(keys.path)) as server:
         keys.revoke("shop")
-        assert server.ask("GET", "/api/videos", **bearer(secret))[0].status == 401
+        assert server.status("GET", "/api/videos", **bearer(secret)) == 401
 
 
 def test_a_key_counts_in_the_header_alone_and_as_it_is(own, keys):
@@ -106,8 +106,8 @@ def test_a_key_counts_in_the_header_alone_and_as_it_is(own, keys):
         bearer(secret) | {"Cookie": f"{name}=x"},
     )
     for headers in wrong:
-        assert own.ask("GET", "/api/videos", **headers)[0].status == 401, headers
-    assert own.ask("GET", f"/?token={secret}", Authorization=None)[0].status == 401
+        assert own.status("GET", "/api/videos", **headers) == 401, headers
+    assert own.status("GET", f"/?token={secret}", Authorization=None) == 401
 
 
 def test_every_operation_states_the_role_that_it_needs(own):
@@ -134,7 +134,7 @@ def test_lists_come_in_pages(own):
     assert [page["total"] for page in pages] == [3, 3, 3]
     assert [card for page in pages for card in page["videos"]] == whole["videos"]
     for query in ("from=-1", "from=x", "most=0", "most=1001"):
-        assert own.ask("GET", f"/api/videos?{query}")[0].status == 400
+        assert own.status("GET", f"/api/videos?{query}") == 400
     _end_work(own)
     for _ in range(3):
         own.ask("POST", "/api/videos", {"path": "v0.mp4"})
@@ -150,8 +150,8 @@ def test_a_removed_video_is_gone_with_its_corrections_and_keeps_its_file(own):
     (folder / "v0.srt").write_text("somebody's own")
     reply, data = own.ask("DELETE", f"/api/videos/{LEMONADE}", "")
     assert (reply.status, json.loads(data)["removed"]) == (200, ["v0.json"])
-    assert own.ask("DELETE", f"/api/videos/{LEMONADE}", "")[0].status == 404
-    assert own.ask("GET", f"/api/videos/{LEMONADE}")[0].status == 404
+    assert own.status("DELETE", f"/api/videos/{LEMONADE}", "") == 404
+    assert own.status("GET", f"/api/videos/{LEMONADE}") == 404
     assert {path.name for path in folder.glob("v0.*")} == {"v0.mp4", "v0.srt"}
     assert own.studio.database.rows("SELECT * FROM correction") == []
 
@@ -163,8 +163,8 @@ def test_a_job_is_removed_once_it_has_ended(own):
     assert reply.status == 409
     assert "cancel it first" in json.loads(data)["error"]
     own.ask("POST", f"/api/jobs/{id}/cancel", "")
-    assert own.ask("DELETE", f"/api/jobs/{id}", "")[0].status == 200
-    assert own.ask("GET", f"/api/jobs/{id}")[0].status == 404
+    assert own.status("DELETE", f"/api/jobs/{id}", "") == 200
+    assert own.status("GET", f"/api/jobs/{id}") == 404
 
 
 def test_a_job_takes_captions_texts_and_force(own):

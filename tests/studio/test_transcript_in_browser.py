@@ -13,9 +13,9 @@ from stepline.storage import read_record, write_record
 pytestmark = pytest.mark.browser
 
 ID = video_id("v0.json")
-TOLD = "document.getElementById('told-words').textContent"
-TEXTS = "[...document.querySelectorAll('#sentences .words')].map((each) => each.textContent.trim())"
-STEP_TEXTS = "[...document.querySelectorAll('#list textarea')].map((each) => each.value)"
+TOLD = "$('#told-words').textContent"
+TEXTS = "$$('#sentences .words').map((each) => each.textContent.trim())"
+STEP_TEXTS = "$$('#list textarea').map((each) => each.value)"
 SAID = [
     "Hello all, welcome back.",
     "First, slice the lemons.",
@@ -71,7 +71,7 @@ def review(browser, server):
 
 
 def ready(page):
-    page.wait_until("document.querySelectorAll('#sentences li').length")
+    page.wait_until("$$('#sentences li').length")
     page.wait_until(f"{PLAYER}.readyState >= 1")
     page.wait_until(SAVED)
 
@@ -103,7 +103,7 @@ def enter(page):
 
 
 def choose(page, number):
-    page.run(f"document.querySelector('#sentences li[data-id=\"{number}\"] .when').focus()")
+    page.run(f"$('#sentences li[data-id=\"{number}\"] .when').focus()")
 
 
 def type_over(page, number, text):
@@ -120,20 +120,20 @@ def test_a_word_seeks_and_what_is_said_is_marked(review, look):
     page = review(look)
     page.click(word(2, 3))  # "silk", the fourth
     page.wait_until(f"Math.abs({PLAYER}.currentTime - 9.5) < .01")
-    page.wait_until("document.querySelector('.spoken')?.dataset.id === '2'")
+    page.wait_until("$('.spoken')?.dataset.id === '2'")
     page.run(f"{PLAYER}.currentTime = 11.8")  # between two sentences
-    page.wait_until("!document.querySelector('.spoken')")
+    page.wait_until("!$('.spoken')")
     page.run(f"{PLAYER}.currentTime = 12.2")
-    page.wait_until("document.querySelector('.spoken')?.dataset.id === '3'")
-    assert page.run("document.querySelectorAll('.spoken').length") == 1
+    page.wait_until("$('.spoken')?.dataset.id === '3'")
+    assert page.run("$$('.spoken').length") == 1
     assert page.complaints() == []
 
 
 def test_a_word_without_a_time_seeks_to_its_share_of_the_sentence(review, server):
     page = review()
     body = {"by": "bob", "base": 0, "edits": [{"do": "join", "sentences": [0, 1]}]}
-    assert server.ask("POST", f"/api/videos/{ID}/corrections", body)[0].status == 200
-    page.wait_until("document.querySelectorAll('#sentences li').length === 3")
+    assert server.status("POST", f"/api/videos/{ID}/corrections", body) == 200
+    page.wait_until("$$('#sentences li').length === 3")
     page.click(word(0, 6))  # "the": by its own time, which the join kept
     page.wait_until(f"Math.abs({PLAYER}.currentTime - 5) < .01")
 
@@ -170,10 +170,8 @@ def test_a_double_click_selects_the_word_so_that_typing_replaces_it(review, serv
         page.wait_until("document.activeElement.matches('#sentences textarea')")
         page.type(typed)
         enter(page)
-        page.wait_until("!document.querySelector('#sentences textarea')")
-        page.wait_until(
-            f"document.querySelector(\"{word(2, index)}\").textContent.startsWith('{typed}')"
-        )
+        page.wait_until("!$('#sentences textarea')")
+        page.wait_until(f"$(\"{word(2, index)}\").textContent.startsWith('{typed}')")
         page.wait_until(SAVED)  # what the reply says moves the words
     words = SAID[2].split()
     words[3], words[last] = "milk", "pan."
@@ -203,7 +201,7 @@ def test_the_badges_have_the_marks_of_the_terminal(review):
 
 def test_a_step_that_a_person_wrote_stays_and_the_page_says_so(review, server):
     page = review()
-    page.run("document.querySelectorAll('#list textarea')[1].focus()")
+    page.run("$$('#list textarea')[1].focus()")
     page.run("document.activeElement.select()")
     page.type("Add the milk")
     enter(page)
@@ -232,22 +230,19 @@ def test_keys_walk_join_drop_and_make_steps(review, server):
     assert chosen(page) == 1
     page.press("ArrowDown", 40)
     press(page, "s")
-    page.wait_until("document.querySelectorAll('#list .step').length === 4")
+    page.wait_until("$$('#list .step').length === 4")
     page.wait_until(SAVED)
     made = record(server)["steps"][3]
     fields = [made[name] for name in ("start", "end", "status", "sources")]
     assert fields == [12, 15.5, "placed", [1]]
     press(page, "z")  # of the page: not taken by the transcript
-    page.wait_until("document.querySelectorAll('#list .step').length === 3")
+    page.wait_until("$$('#list .step').length === 3")
     assert page.complaints() == []
 
 
 def test_a_sentence_is_made_into_a_step_once(review, server):
     page = review()
-    button = (
-        "[...document.querySelectorAll('#sentences .tools button')]"
-        ".find((each) => each.textContent === 'Make a step')"
-    )
+    button = "$$('#sentences .tools button').find((each) => each.textContent === 'Make a step')"
     page.click(word(0, 0))
     assert not page.run(f"{button}.disabled")
     page.run(f"{button}.click()")
@@ -271,7 +266,7 @@ def test_buttons_do_what_the_keys_do(review, server, look):
 
     def tool(name):
         page.run(
-            "[...document.querySelectorAll('#sentences .chosen .tools button')]"
+            "$$('#sentences .chosen .tools button')"
             f".find((each) => each.textContent === '{name}').click()"
         )
         page.wait_until(SAVED)  # what the reply says moves the words
@@ -282,7 +277,7 @@ def test_buttons_do_what_the_keys_do(review, server, look):
     tool("Join with next")
     page.click(word(3, 0))
     tool("Make a step")
-    page.wait_until("document.querySelectorAll('#list .step').length === 4")
+    page.wait_until("$$('#list .step').length === 4")
     tool("Edit")
     page.run("document.activeElement.select()")
     page.type("Now stir it in.")
@@ -306,8 +301,8 @@ def test_what_is_typed_outlives_a_reload(review, server):
     type_over(page, 2, "Then pour the milk")
     page.run("window.before = true")
     page.send("Page.reload")
-    page.wait_until("!window.before && document.querySelector('#sentences textarea')")
-    assert page.run("document.querySelector('#sentences textarea').value") == "Then pour the milk"
+    page.wait_until("!window.before && $('#sentences textarea')")
+    assert page.run("$('#sentences textarea').value") == "Then pour the milk"
     assert page.run("document.activeElement.matches('#sentences textarea')")
     enter(page)
     assert said(server, page)[2] == "Then pour the milk"
@@ -319,7 +314,7 @@ def test_an_edit_that_could_not_be_sent_outlives_the_window(review, browser, ser
     page.send("Network.setBlockedURLs", urls=["*/corrections"])
     type_over(page, 1, "First, slice the limes.")
     enter(page)
-    page.wait_until("document.getElementById('saved').classList.contains('offline')")
+    page.wait_until("$('#saved').classList.contains('offline')")
     assert page.run(TEXTS)[1] == "First, slice the limes."  # shown all the same
     page.send("Page.navigate", url="about:blank")
     other = review()
@@ -332,8 +327,8 @@ def test_the_caret_stays_where_another_window_changes_the_transcript(review, ser
     enter(page)
     page.run("document.activeElement.setSelectionRange(5, 5)")
     body = {"by": "bob", "base": 0, "edits": [{"do": "drop", "sentence": 0}]}
-    assert server.ask("POST", f"/api/videos/{ID}/corrections", body)[0].status == 200
-    page.wait_until("document.querySelectorAll('#sentences li').length === 3")
+    assert server.status("POST", f"/api/videos/{ID}/corrections", body) == 200
+    page.wait_until("$$('#sentences li').length === 3")
     page.type("really ")
     assert page.run("document.activeElement.value") == "Then really poor the silk into the bowl."
     enter(page)
@@ -345,11 +340,11 @@ def test_two_windows_that_mend_the_same_sentence_are_asked(review, server):
     type_over(page, 2, "Then pour the milk in.")
     theirs = {"do": "words", "sentence": 2, "text": "Then pour the juice in."}
     body = {"by": "bob", "base": 0, "edits": [theirs]}
-    assert server.ask("POST", f"/api/videos/{ID}/corrections", body)[0].status == 200
-    page.wait_until("document.getElementById('facts').textContent.includes('1 correction')")
+    assert server.status("POST", f"/api/videos/{ID}/corrections", body) == 200
+    page.wait_until("$('#facts').textContent.includes('1 correction')")
     enter(page)  # what it was typed over has changed since
-    page.wait_until("document.getElementById('clash').open")
-    asked = page.run("document.getElementById('clash').textContent")
+    page.wait_until("$('#clash').open")
+    asked = page.run("$('#clash').textContent")
     assert "bob" in asked
     assert "Then pour the juice in." in asked
     assert "Then pour the milk in." in asked
@@ -360,11 +355,8 @@ def test_two_windows_that_mend_the_same_sentence_are_asked(review, server):
 @pytest.mark.parametrize("look", ["widest", "narrow"])
 def test_the_picture_of_a_step_is_chosen_on_a_scrubber(review, server, look):
     page = review(look, "steps")
-    page.run("document.querySelector('#step-1').click()")
-    page.run(
-        "[...document.querySelectorAll('#step-1 .tools button')]"
-        ".find((each) => each.textContent === 'Picture').click()"
-    )
+    page.run("$('#step-1').click()")
+    page.run("$$('#step-1 .tools button').find((each) => each.textContent === 'Picture').click()")
     assert page.run("document.activeElement.type") == "range"
     # from 10 s before the step to 10 s after it, as far as the film goes
     assert page.run("[document.activeElement.min, document.activeElement.max]") == ["0.0", "16.0"]
@@ -380,30 +372,30 @@ def test_the_picture_of_a_step_is_chosen_on_a_scrubber(review, server, look):
     page.wait_until(SAVED)
     step = record(server)["steps"][0]
     assert (step["at"], step["start"]) == (8.4, 3.5)
-    page.wait_until("document.querySelector('#step-1 img').src.endsWith('/pictures/8.4.jpg')")
-    assert page.run("document.querySelector('#step-1 .scrub').hidden")
+    page.wait_until("$('#step-1 img').src.endsWith('/pictures/8.4.jpg')")
+    assert page.run("$('#step-1 .scrub').hidden")
     (card,) = server.read("/api/videos")["videos"]
     assert card["picture"].endswith("/pictures/8.4.jpg")
     # and the machine's is next to it, one press away
-    assert "picture of 0:04.0" in page.run("document.querySelector('#step-1 .machine').textContent")
-    page.run("document.querySelector('#step-1 .machine button').click()")
-    page.wait_until("document.querySelector('#step-1 img').src.endsWith('/pictures/4.0.jpg')")
+    assert "picture of 0:04.0" in page.run("$('#step-1 .machine').textContent")
+    page.run("$('#step-1 .machine button').click()")
+    page.wait_until("$('#step-1 img').src.endsWith('/pictures/4.0.jpg')")
     assert page.complaints() == []
 
 
 def test_no_picture_is_chosen_of_a_step_that_is_not_shown(review):
     page = review()
-    page.run("document.querySelector('#step-3').click(); document.activeElement.blur()")
+    page.run("$('#step-3').click(); document.activeElement.blur()")
     press(page, "p")
-    assert "mark it as seen first" in page.run("document.getElementById('told').textContent")
-    assert page.run("document.querySelector('#step-3 .scrub').hidden")
+    assert "mark it as seen first" in page.run("$('#told').textContent")
+    assert page.run("$('#step-3 .scrub').hidden")
 
 
 @pytest.mark.parametrize("look", ["widest", "narrow", "widest-dark", "narrow-dark"])
 def test_the_transcript_hinders_no_one(review, look):
     page = review(look)
     page.click(word(1, 2))
-    page.wait_until("document.querySelector('.spoken')")
+    page.wait_until("$('.spoken')")
     page.run("Promise.all(document.getAnimations().map((each) => each.finished))")
     assert page.violations() == []
     assert page.unreadable() == []
@@ -428,22 +420,22 @@ def test_3000_sentences_are_read_edited_and_followed(browser, tmp_path, small_vi
         let_in(browser, running)
         page = browser.open(f"{running.address}video/{ID}", **LOOKS["widest"])
         ready(page)
-        assert page.run("document.querySelectorAll('#sentences li').length") == 3000
-        page.run("window.nodes = [...document.querySelectorAll('#sentences .word')]")
+        assert page.run("$$('#sentences li').length") == 3000
+        page.run("window.nodes = $$('#sentences .word')")
         page.run(f"{PLAYER}.currentTime = 10.0012")
-        page.wait_until("document.querySelector('.spoken')?.dataset.id === '2000'")
+        page.wait_until("$('.spoken')?.dataset.id === '2000'")
         type_over(page, 2000, "Sentence 2000, mended.")
         enter(page)
         assert said(running, page)[2000] == "Sentence 2000, mended."
         # eight words of one sentence were drawn again
         assert page.run("window.nodes.filter((each) => !each.isConnected).length") == 8
-        assert page.run("document.querySelectorAll('#sentences .word').length") == 3000 * 8 - 5
+        assert page.run("$$('#sentences .word').length") == 3000 * 8 - 5
         # while one types, nothing but the field changes
         choose(page, 2001)
         enter(page)
         page.run(
             "window.changed = 0; new MutationObserver((all) => { window.changed += all.length; })"
-            ".observe(document.getElementById('sentences'), {childList: true, subtree: true})"
+            ".observe($('#sentences'), {childList: true, subtree: true})"
         )
         for letter in "abc":
             page.type(letter)
