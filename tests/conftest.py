@@ -2,6 +2,7 @@ import contextlib
 import gc
 import logging
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from small_video import CAPTIONS, draw_video
 
 from stepline.cli.errors import FAULT_EXIT_CODE
 from stepline.networks.weights import weights_folder
+from stepline.pages.web.local_server import Certificate
 
 # A developer's own settings never reach a test.
 os.environ["STEPLINE_CONFIG"] = ""
@@ -203,3 +205,16 @@ def limited_file_size():
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     return limit
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for this machine, as docs/studio.md has it made."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no `openssl` on PATH")
+    cert, key = (tmp_path_factory.mktemp("tls") / name for name in ("cert.pem", "key.pem"))
+    request = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=studio -addext"
+    names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+    made = (*request.split(), names, "-out", cert, "-keyout", key)
+    subprocess.run(made, check=True, capture_output=True)
+    return Certificate(cert, key)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 import threading
+import time
 
 from http_client import ask
 
@@ -33,6 +34,25 @@ def library(folder, video, titles=("Lemonade",)):
         record = Record(id=name, video=of, transcript=transcript, steps=steps)
         write_record(record, folder / f"{name}.json")
     return folder
+
+
+def until(is_true, seconds=60.0):
+    """Wait until a function returns something true, and return that."""
+    ends = time.monotonic() + seconds
+    while not (value := is_true()):
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+    return value
+
+
+def ended_job(server, id=1, states=("done", "failed", "cancelled")):
+    """Return a job once it is in one of some states."""
+
+    def job():
+        jobs = server.read("/api/jobs")["jobs"]
+        return next((job for job in jobs if job["id"] == id and job["state"] in states), None)
+
+    return until(job, 120.0)
 
 
 def cookie_name(server):

@@ -38,3 +38,11 @@ def stranger(attacked, small_video):
     more = ("--host", "127.0.0.1", "--password-file", password)
     with StudioProcess(other, *more, variables=attacked.variables) as studio:
         yield studio
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """A file of the user's outside of the folder that is attacked."""
+    path = tmp_path / "precious.txt"
+    path.write_bytes(b"what a person wrote\n")
+    return path

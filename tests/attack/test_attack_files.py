@@ -19,14 +19,6 @@ PRECIOUS = b"what a person wrote\n"
 
 
 @pytest.fixture
-def precious(tmp_path):
-    """A file of the user's outside of the folder that is attacked."""
-    path = tmp_path / "precious.txt"
-    path.write_bytes(PRECIOUS)
-    return path
-
-
-@pytest.fixture
 def folder(tmp_path):
     path = tmp_path / "out"
     path.mkdir()

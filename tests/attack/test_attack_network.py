@@ -9,24 +9,21 @@ import logging
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from stepline.pages.web.connections import LimitedProtocol, check_framing
-from stepline.pages.web.local_server import Certificate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "studio"))
 
 from route_table import web_server_of
-from studio_server import library, serving
+from studio_server import library, serving, until
 
 from stepline.cli.studio import _write_login_page
 from stepline.studio.access import Password
@@ -108,27 +105,18 @@ FRAMINGS = {
 }
 # Of every kind of request: a page, the API, what needs no token, a path that is not there.
 REQUESTS = (
-    b"POST /login",
-    b"POST /api/videos",
-    b"PATCH /api/uploads/x",
-    b"GET /",
-    b"GET /api/videos",
-    b"HEAD /static/login.js",
-    b"OPTIONS /nothing",
+    *(b"POST /login", b"POST /api/videos", b"PATCH /api/uploads/x", b"GET /"),
+    *(b"GET /api/videos", b"HEAD /static/login.js", b"OPTIONS /nothing"),
 )
 
 
 @pytest.mark.parametrize("name", FRAMINGS)
-def test_a_request_with_two_framings_is_refused_on_every_path(server, name):
+def test_a_request_with_two_framings_is_refused_on_every_path_and_as_a_second_one(server, name):
+    """The one before the second is answered, on the same connection and with the same token."""
     for request in REQUESTS:
         head = request + b" HTTP/1.1\r\nHost: localhost:1\r\nX-Stepline: studio\r\n" + token(server)
         reply = send(server, head + FRAMINGS[name] + b"\r\n0\r\n\r\n" + get(server))
         assert statuses(reply) == [400], (request, reply[:400])
-
-
-@pytest.mark.parametrize("name", FRAMINGS)
-def test_a_second_request_with_two_framings_is_refused_too(server, name):
-    """The one before it is answered, on the same connection and with the same token."""
     first = get(server)
     reply = send(server, first + post(server) + FRAMINGS[name] + b"\r\n0\r\n\r\n" + first)
     assert statuses(reply) == [200, 400], reply[:600]
@@ -170,30 +158,13 @@ def test_login_takes_no_endless_body(tmp_path, small_video):
         assert statuses(send(running, large)) == [400]
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 12",
-        b"GET / HTTP/1.1\r\nHost: a\r\nX-Content-Length: 4\r\nContent-Length: 0",
-        b"GET / HTTP/1.1\r\nHost: a",
-    ],
-)
-def test_a_request_with_one_clear_length_passes(head):
-    check_framing(head)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    if shutil.which("openssl") is None:
-        pytest.skip("no `openssl` on PATH")
-    folder = tmp_path_factory.mktemp("tls")
-    key = folder / "key.pem"
-    cert = folder / "cert.pem"
-    request = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
-    names = ("-subj", "/CN=studio", "-addext", "subjectAltName=IP:127.0.0.1")
-    files = ("-out", str(cert), "-keyout", str(key))
-    subprocess.run((*request, *names, *files), check=True, capture_output=True)
-    return Certificate(cert, key)
+def test_a_request_with_one_clear_length_passes():
+    for lengths in (
+        b"",
+        b"\r\nContent-Length: 12",
+        b"\r\nX-Content-Length: 4\r\nContent-Length: 0",
+    ):
+        check_framing(b"GET / HTTP/1.1\r\nHost: a" + lengths)
 
 
 @pytest.fixture
@@ -221,13 +192,6 @@ def is_closed(line):
         return True
 
 
-def wait_until(is_true):
-    ends = time.monotonic() + TIMEOUT_SECONDS
-    while not is_true():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-
-
 def test_silent_handshakes_are_counted(encrypted, certificate, monkeypatch):
     limited = web_server_of(encrypted).config.http
     assert issubclass(limited, LimitedProtocol)
@@ -235,7 +199,7 @@ def test_silent_handshakes_are_counted(encrypted, certificate, monkeypatch):
     address = ("127.0.0.1", encrypted.port)
     silent = [socket.create_connection(address, timeout=TIMEOUT_SECONDS) for _ in range(60)]
     assert answers_over_tls(encrypted, certificate) == [200]
-    wait_until(lambda: sum(map(is_closed, silent)) >= 52)
+    until(lambda: sum(map(is_closed, silent)) >= 52)
     for line in silent:
         line.close()
 
@@ -251,11 +215,11 @@ def test_a_handshake_that_never_ends_is_ended(encrypted, certificate, monkeypatc
             line = socket.create_connection(("127.0.0.1", encrypted.port), timeout=TIMEOUT_SECONDS)
             line.sendall(sent)
             lines.append(line)
-        wait_until(lambda: all(map(is_closed, lines)))
+        until(lambda: all(map(is_closed, lines)))
         assert answers_over_tls(encrypted, certificate) == [200]
     assert len(caplog.text) < 2000, caplog.text[:2000]
     connections = web_server_of(encrypted).server_state.connections
-    wait_until(lambda: not [other for other in connections if other.cycle is None])
+    until(lambda: not [other for other in connections if other.cycle is None])
     for line in lines:
         line.close()
 
@@ -279,7 +243,7 @@ def test_a_burst_of_connections_neither_fills_the_log_nor_ends_the_server(
     with log.open("w") as file:
         process = subprocess.Popen(command, stderr=file, stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: "open https://" in log.read_text() and "serving at" in log.read_text())
+        until(lambda: "open https://" in log.read_text() and "serving at" in log.read_text())
         port = int(re.search(r"serving at https://127.0.0.1:(\d+)/", log.read_text())[1])
         lines = []
         for _ in range(900):
@@ -331,7 +295,7 @@ def test_the_token_is_neither_in_the_verbose_log_nor_in_a_process_list(
         output = {"stderr": file, "stdout": subprocess.DEVNULL, "env": environment}
         process = subprocess.Popen([*command, "--open"], **output)
     try:
-        wait_until(lambda: "serving at" in log.read_text() and shown.exists())
+        until(lambda: "serving at" in log.read_text() and shown.exists())
         link = re.search(r"open (http://127\.0\.0\.1:(\d+)/\?token=([\w-]+))", log.read_text())
         address = ("127.0.0.1", int(link[2]))
         token = link[3]

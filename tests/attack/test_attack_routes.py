@@ -8,13 +8,12 @@ import http.client
 import json
 import re
 import socket
-import time
 from urllib.parse import quote
 
 import pytest
 import route_table
 from attacked_library import OTHER_IDS, OTHER_TITLE, SECRET, library_files, stored_rows
-from studio_server import serving
+from studio_server import ended_job, serving
 
 
 def each_route(has=lambda entry: True):
@@ -312,14 +311,7 @@ def test_a_job_takes_hostile_words_for_words(guest, attacked, untouched):
     options = {"language": "../secret.txt", "texts": lines}
     reply, data = guest.ask("POST", "/api/videos", {"path": "v0.mp4", "options": options})
     assert reply.status == 200, data
-    id = json.loads(data)["job"]
-    ends = time.monotonic() + 120
-    state = "waiting"
-    while state in ("waiting", "running"):
-        assert time.monotonic() < ends
-        time.sleep(0.1)
-        (job,) = (job for job in guest.read("/api/jobs")["jobs"] if job["id"] == id)
-        state = job["state"]
+    job = ended_job(guest, json.loads(data)["job"])
     assert SECRET not in json.dumps(job)
     assert "\n" not in (job["error"] or "")
 

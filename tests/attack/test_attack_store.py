@@ -9,7 +9,7 @@ import time
 from contextlib import closing, contextmanager
 
 import pytest
-from studio_server import library, serving
+from studio_server import ended_job, library, serving
 
 from stepline.errors import StoreError
 from stepline.library import SearchIndex
@@ -27,14 +27,6 @@ PRECIOUS = b"what a person wrote\n"
 UPLOAD = "0123456789abcdef" * 2
 LEMONADE = video_id("v0.json")
 FAST = load_settings(StepsSettings, None, ["vision.backbone=none"])
-
-
-@pytest.fixture
-def precious(tmp_path):
-    """A file of the user's outside of the library."""
-    path = tmp_path / "precious.txt"
-    path.write_bytes(PRECIOUS)
-    return path
 
 
 @pytest.fixture
@@ -67,16 +59,6 @@ def start_uploads(folder):
         return Uploads(studio, JobRunner(studio, Broadcast()))
     finally:
         studio.close()
-
-
-def wait_for_job(server, id=1):
-    ends = time.monotonic() + 60
-    while True:
-        (job,) = [job for job in server.read("/api/jobs")["jobs"] if job["id"] == id]
-        if job["state"] in ("done", "failed"):
-            return job
-        assert time.monotonic() < ends
-        time.sleep(0.05)
 
 
 def run_sql(path, *statements):
@@ -187,7 +169,7 @@ def test_a_row_of_a_job_reads_no_file_from_elsewhere(
     Studio(made).close()
     add_job(made, source, options, state)
     with serving(made, settings=FAST) as server:
-        job = wait_for_job(server)
+        job = ended_job(server)
         assert job["state"] == "failed"
         assert reason in job["error"]
         assert "\n" not in job["error"]
@@ -209,10 +191,10 @@ def test_links_that_lead_out_of_the_library_are_no_job_and_no_folder_for_one(tmp
     (made / "more" / "link.mp4").symlink_to(tmp_path / "outside.mp4")
     with serving(made, settings=FAST) as server:
         server.ask("POST", "/api/videos", {"path": "more"})
-        assert "a link that leads out" in wait_for_job(server)["error"]
+        assert "a link that leads out" in ended_job(server)["error"]
         (made / "downloads").symlink_to(tmp_path / "elsewhere")
         server.ask("POST", "/api/videos", {"path": "v0.mp4"})
-        assert "a link that leads out" in wait_for_job(server, 2)["error"]
+        assert "a link that leads out" in ended_job(server, 2)["error"]
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

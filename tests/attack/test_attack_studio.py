@@ -15,7 +15,7 @@ from contextlib import closing
 
 import pytest
 from starlette.exceptions import HTTPException
-from studio_server import library, serving
+from studio_server import library, serving, until
 
 from stepline.files.digests import sha256
 from stepline.library.corrected_library import CorrectedLibrary, video_id
@@ -52,13 +52,6 @@ def set_path(folder, path, **values):
     record = read_record(folder / "v0.json")
     video = record.video.model_copy(update={"path": str(path)} | values)
     write_record(record.model_copy(update={"video": video}), folder / "v0.json")
-
-
-def wait_until(fact):
-    ends = time.monotonic() + 60
-    while not fact():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("name", [".stepline-studio.sqlite", "v0.json", "secret", "video.mp4"])
@@ -177,7 +170,7 @@ def test_no_one_waits_while_a_video_is_hashed(folder, tmp_path, monkeypatch):
         reply, data = running.ask("GET", f"{PLACE}/media")
         assert (reply.status, b"compared" in data) == (404, True)
         may_go_on.set()
-        wait_until(lambda: running.read(PLACE)["media"])
+        until(lambda: running.read(PLACE)["media"])
 
 
 def test_no_one_waits_for_those_who_read_long_videos(server, monkeypatch):
@@ -190,7 +183,7 @@ def test_no_one_waits_for_those_who_read_long_videos(server, monkeypatch):
     monkeypatch.setattr(media, "waveform_peaks", wait)
     with ThreadPoolExecutor(60) as clients:
         asked = [clients.submit(server.read, f"{PLACE}/waveform") for _ in range(60)]
-        wait_until(lambda: sum(each.running() for each in asked) == 60)
+        until(lambda: sum(each.running() for each in asked) == 60)
         time.sleep(0.5)  # so that they are at the server
         for _ in range(5):
             assert len(server.read("/api/videos")["videos"]) == 1

@@ -5,13 +5,12 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from studio_process import ROOT, StudioProcess
-from studio_server import library, serving
+from studio_server import ended_job, library, serving
 from surroundings import NOBODY, JumpingClock, memory_limit, other_user, read_only_disk, small_disk
 
 from stepline.library.corrected_library import video_id
@@ -148,16 +147,6 @@ def test_a_job_that_memory_ends_fails_in_a_line_and_the_studio_lives(folder, sma
         assert kept_ids(studio) == ["c0", "c1"]
     assert read_record(folder / "v0.json").id == "v0"
     assert not [path for path in folder.glob("job*") if path.suffix == ".json"]
-
-
-def ended_job(studio, id):
-    ends = time.monotonic() + 120
-    while True:
-        (job,) = (job for job in studio.read("/api/jobs")["jobs"] if job["id"] == id)
-        if job["state"] not in ("waiting", "running"):
-            return job
-        assert time.monotonic() < ends
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("size", ["900M", "1500M"])

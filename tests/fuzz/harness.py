@@ -10,6 +10,7 @@ reader runs in a process of its own, and the same seed gives the same inputs.
 """
 
 import argparse
+import importlib
 import io
 import json
 import multiprocessing
@@ -106,10 +107,15 @@ def _drained(items):
         pass
 
 
-def _captions(path):
-    from stepline.speech.captions import read_captions
+def calls(*targets):
+    """Return what calls each `module:function` with the file, and goes through what it returns."""
 
-    read_captions(path)
+    def read(path):
+        for target in targets:
+            module, _, name = target.partition(":")
+            _drained(getattr(importlib.import_module(f"stepline.{module}"), name)(path))
+
+    return read
 
 
 def _settings(path):
@@ -129,26 +135,6 @@ def _record(path):
         # made from the video, or by other libraries
         if name not in ("mp4", "mkv", "docx"):
             output.write(record, OutputExtras())
-
-
-def _records(path):
-    from stepline.sieve_swap.videos import read_videos
-
-    _drained(read_videos(path))
-
-
-def _record_table(path):
-    from stepline.sieve_swap.videos import read_videos
-    from stepline.storage import read_parquet
-
-    _drained(read_videos(path))
-    _drained(read_parquet(path))
-
-
-def _predictions(path):
-    from stepline.datasets import read_predictions
-
-    read_predictions(path)
 
 
 def _feature_file(path):
@@ -204,12 +190,6 @@ def _lists(path):
             read()
         except SteplineError:
             continue
-
-
-def _network(path):
-    from stepline.models.nasva.checkpoint import load_aligner
-
-    load_aligner(path)
 
 
 def _video(path):
@@ -308,14 +288,21 @@ def _networks():
 
 READERS: dict[str, Reader] = {
     "captions": Reader(
-        _captions, corpus("c.srt", "c.vtt", "json3.json", "caption.json", "whisperx.json", "c.csv")
+        calls("speech.captions:read_captions"),
+        corpus("c.srt", "c.vtt", "json3.json", "caption.json", "whisperx.json", "c.csv"),
     ),
     "settings": Reader(_settings, corpus("settings.toml")),
     "record": Reader(_record, corpus("record.json")),
-    "records": Reader(_records, corpus("record.json", "records.jsonl", "caption.json", "c.csv")),
-    "record table": Reader(_record_table, _parquet),
+    "records": Reader(
+        calls("sieve_swap.videos:read_videos"),
+        corpus("record.json", "records.jsonl", "caption.json", "c.csv"),
+    ),
+    "record table": Reader(
+        calls("sieve_swap.videos:read_videos", "storage:read_parquet"), _parquet
+    ),
     "predictions": Reader(
-        _predictions, corpus("predictions.json", "chapters.json", "predictions.csv")
+        calls("datasets:read_predictions"),
+        corpus("predictions.json", "chapters.json", "predictions.csv"),
     ),
     "feature file": Reader(_feature_file, _arrays),
     "feature store": Reader(_feature_store, _feature_index),
@@ -324,7 +311,7 @@ READERS: dict[str, Reader] = {
     "source table": Reader(_source, _parquet),
     "how-to texts": Reader(_how_to_texts, _how_to_seeds),
     "lists": Reader(_lists, corpus("lines.txt", "excluded.txt", "order.json")),
-    "network": Reader(_network, _networks),
+    "network": Reader(calls("models.nasva.checkpoint:load_aligner"), _networks),
     "video": Reader(_video, _videos),
 }
 

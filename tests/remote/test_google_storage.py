@@ -68,15 +68,11 @@ def test_a_busy_server_is_asked_as_often_as_the_settings_say(google_bucket, stat
     assert google_bucket.requests == 3
 
 
+BOUNDARY = b"a file may\n--==0==--\nhold gcsfs's own boundary"
+
+
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"ends in a return\r",
-        b"a file may\n--==0==--\nhold gcsfs's own boundary",
-        b'{"json": 1}',
-        bytes(range(256)),
-    ],
+    "content", [b"", b"ends in a return\r", BOUNDARY, b'{"json": 1}', bytes(range(256))]
 )
 @pytest.mark.parametrize("way", ["write", "put"])
 def test_bytes_arrive_as_they_are(google_bucket, content, way, tmp_path):

@@ -43,12 +43,8 @@ PUBLIC = """
 """.split()
 
 
-def test_private_addresses_are_known_in_every_form():
-    assert [address for address in PRIVATE if is_public(address)] == []
-
-
-def test_public_addresses_are_public():
-    assert [address for address in PUBLIC if not is_public(address)] == []
+def test_private_and_public_addresses_are_known_in_every_form():
+    assert [address for address in (*PRIVATE, *PUBLIC) if is_public(address)] == PUBLIC
 
 
 def test_a_private_address_is_refused_before_anything_is_sent(server):

@@ -84,14 +84,8 @@ def test_agreement_counts_only_clips_with_all_answers():
 
 def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
     questions = [clip(f"q{n}", shown=True) for n in range(3)]
-    queue = AnnotationQueue(
-        [clip("a")],
-        AnswerLog(tmp_path / "a.jsonl"),
-        qualifying=questions,
-        right=2,
-        annotators=2,
-        clock=clock,
-    )
+    answers, asked = AnswerLog(tmp_path / "a.jsonl"), {"qualifying": questions, "right": 2}
+    queue = AnnotationQueue([clip("a")], answers, **asked, annotators=2, clock=clock)
     for shown in (True, True, False):
         assert watch(queue, clock, "ann", shown).stage == "qualify"
     assert watch(queue, clock, "ann", True).stage == "annotate"
@@ -103,17 +97,14 @@ def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
 
 
 def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
-    queue = AnnotationQueue(
-        [clip("a"), clip("b")], AnswerLog(tmp_path / "a.jsonl"), annotators=2, clock=clock
-    )
+    def queue_of(*names):
+        answers = AnswerLog(tmp_path / "a.jsonl")
+        return AnnotationQueue(list(map(clip, names)), answers, annotators=2, clock=clock)
+
+    queue = queue_of("a", "b")
     assert watch(queue, clock, "ann", True).clip.id == "a"
     assert watch(queue, clock, "ann", True).clip.id == "b"
-    queue = AnnotationQueue(
-        [clip("c"), clip("b"), clip("a")],
-        AnswerLog(tmp_path / "a.jsonl"),
-        annotators=2,
-        clock=clock,
-    )
+    queue = queue_of("c", "b", "a")
     assert watch(queue, clock, "bob", True).clip.id == "b"  # an answer each, and it stands first
     assert watch(queue, clock, "bob", True).clip.id == "a"
     assert queue.next_task("cat").clip.id == "c"  # the others have both of theirs
@@ -150,9 +141,7 @@ def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
 
 
 def test_the_last_answer_can_be_taken_back_once_and_given_again(tmp_path, clock):
-    queue = AnnotationQueue(
-        [clip("a"), clip("b")], AnswerLog(tmp_path / "answers.jsonl"), clock=clock
-    )
+    queue = AnnotationQueue([clip("a"), clip("b")], AnswerLog(tmp_path / "a.jsonl"), clock=clock)
     watch(queue, clock, "ann", True)
     assert queue.next_task("ann").clip.id == "b"
     queue.undo("ann")
@@ -204,22 +193,13 @@ def test_sentences_of_records_become_clips_of_three_seconds_at_least(tmp_path):
     assert spans == [(0.0, 3.0), (4.0, 9.0), (7.0, 10.0)]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[]", "no sentence with a video"),
-        ("[1]", "not a list of clips"),
-        ("nonsense", "not JSON"),
-        (
-            '[{"id": "a", "video": "v", "span": {"start": 2, "end": 1}, "text": "t"}]',
-            "not a list of clips",
-        ),
-    ],
-)
-def test_a_wrong_list_of_clips_is_named(tmp_path, text, message):
-    (tmp_path / "clips.json").write_text(text)
-    with pytest.raises(DatasetError, match=message):
-        read_clips(tmp_path / "clips.json")
+def test_a_wrong_list_of_clips_is_named(tmp_path):
+    backwards = '[{"id": "a", "video": "v", "span": {"start": 2, "end": 1}, "text": "t"}]'
+    wrong = {"[]": "no sentence with a video", "nonsense": "not JSON"}
+    for text, message in (wrong | dict.fromkeys(("[1]", backwards), "not a list of clips")).items():
+        (tmp_path / "clips.json").write_text(text)
+        with pytest.raises(DatasetError, match=message):
+            read_clips(tmp_path / "clips.json")
 
 
 def test_clips_are_read_as_written_and_ids_occur_once(tmp_path):
@@ -231,13 +211,9 @@ def test_clips_are_read_as_written_and_ids_occur_once(tmp_path):
     write_clips([clip("a"), clip("a")], tmp_path / "clips.json")
     with pytest.raises(DatasetError, match="'a'; every clip needs its own"):
         read_clips(tmp_path / "clips.json")
+    answers, asked = AnswerLog(tmp_path / "a.jsonl"), {"qualifying": [clip("q", shown=True)]}
     with pytest.raises(DatasetError, match="cannot be"):
-        AnnotationQueue(
-            [clip("a")],
-            AnswerLog(tmp_path / "a.jsonl"),
-            qualifying=[clip("q", shown=True)],
-            right=6,
-        )
+        AnnotationQueue([clip("a")], answers, **asked, right=6)
 
 
 def test_the_set_is_scored_as_any_other_reference(tmp_path, stepline):

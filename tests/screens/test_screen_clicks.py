@@ -20,17 +20,10 @@ FORMAT = ScreenLine("Format of the file", (400, 200, 600, 230))
 
 def event(start, before, appeared=(), vanished=(), cursor=None):
     stays = [line for line in before if line not in vanished]
-    return ScreenEvent(
-        start=start,
-        end=start + 0.5,
-        patches=((0, 0, 300, 300),),
-        cursor=cursor,
-        before=tuple(before),
-        after=(*stays, *appeared),
-        appeared=tuple(appeared),
-        vanished=tuple(vanished),
-        scene=False,
-    )
+    after = (*stays, *appeared)
+    lines = {"before": tuple(before), "after": after, "appeared": tuple(appeared)}
+    place = {"patches": ((0, 0, 300, 300),), "cursor": cursor, "scene": False}
+    return ScreenEvent(start=start, end=start + 0.5, vanished=tuple(vanished), **lines, **place)
 
 
 def narrate(*texts):

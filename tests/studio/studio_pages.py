@@ -1,7 +1,5 @@
 """What the tests of the studio's pages share."""
 
-import time
-
 LOOKS = {
     "wide": {"width": 1280},
     "widest": {"width": 1440},  # room for the transcript next to the steps
@@ -12,11 +10,3 @@ LOOKS = {
 }
 PLAYER = "$('#player')"
 SAVED = "$('#saved').textContent === 'All changes saved'"
-
-
-def until(is_true, seconds=30.0):
-    """Wait until a function returns something true."""
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

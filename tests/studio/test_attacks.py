@@ -5,11 +5,8 @@ import http.client
 import io
 import json
 import math
-import shutil
 import socket
 import ssl
-import subprocess
-import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,7 +16,7 @@ from http_client import ask, status_of
 from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from studio_server import cookie_name, library, serving
+from studio_server import cookie_name, ended_job, library, serving, until
 
 from stepline.errors import SettingsError
 from stepline.library.corrected_library import video_id
@@ -51,13 +48,6 @@ def server(tmp_path_factory, small_video):
     with serving(library(root / "library", small_video)) as running:
         running.secret = root / "secret.txt"
         yield running
-
-
-def wait_until(is_true, seconds=30.0):
-    ends = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
 
 
 VIDEOS, UPLOADS = "/api/videos", "/api/uploads"
@@ -227,7 +217,7 @@ def test_a_range_of_a_download_leaves_no_file_behind(server, tmp_path, monkeypat
         reply, data = server.ask(method, path, body, Range=range)
         assert reply.status == 200
         assert len(data) == int(reply.headers["Content-Length"])
-    wait_until(lambda: not list(tmp_path.iterdir()))
+    until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_a_key_file_that_turns_bad_stops_the_keys_alone(tmp_path, small_video, caplog):
@@ -259,9 +249,9 @@ def test_a_job_shows_no_password_of_its_link(server):
 
 def test_a_name_that_is_too_long_is_told_in_a_line(tmp_path, small_video):
     with serving(library(tmp_path / "library", small_video)) as running:
-        running.jobs.notify(running.studio.jobs.add("x" * 3000, {}).id)
-        wait_until(lambda: running.read("/api/jobs")["jobs"][0]["state"] == "failed", 60)
-        error = running.read("/api/jobs")["jobs"][0]["error"]
+        id = running.studio.jobs.add("x" * 3000, {}).id
+        running.jobs.notify(id)
+        error = ended_job(running, id, ("failed",))["error"]
     assert "File name too long" in error
     assert "fault of Stepline" not in error
 
@@ -294,12 +284,7 @@ def test_jobs_that_are_traps_fail_in_a_line(server, tmp_path, small_video):
         own = f"http://127.0.0.1:{running.port}/api/videos"  # what only this machine can reach
         for told in ({"path": "zip.mp4"}, {"path": "list.mp4"}, {"link": own}):
             assert running.status("POST", "/api/videos", told) == 200
-        ends = time.monotonic() + 120
-        while any(job["state"] != "failed" for job in running.read("/api/jobs")["jobs"]):
-            assert time.monotonic() < ends
-            time.sleep(0.2)
-        jobs = sorted(running.read("/api/jobs")["jobs"], key=lambda job: job["id"])
-        errors = [job["error"] for job in jobs]
+        errors = [ended_job(running, id, ("failed",))["error"] for id in (1, 2, 3)]
     assert all("not a video that can be read" in error for error in errors[:2]), errors
     assert "127.0.0.1 is a private address" in errors[2]
     assert not any("\n" in error or "root:" in error for error in errors)
@@ -372,19 +357,6 @@ def test_the_password_lets_in_and_nothing_else_does(guarded):
     own = dict.fromkeys(("192.0.2.7:99", "localhost:1", "[::1]:5"), 200)
     for host, status in {"evil.example": 403, **own}.items():
         assert status_of(guarded, "GET", "/login", Host=host) == status, host
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A certificate for this machine, as docs/studio.md has it made."""
-    if shutil.which("openssl") is None:
-        pytest.skip("no `openssl` on PATH")
-    cert, key = (tmp_path_factory.mktemp("tls") / name for name in ("cert.pem", "key.pem"))
-    request = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=studio -addext"
-    names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
-    made = (*request.split(), names, "-out", cert, "-keyout", key)
-    subprocess.run(made, check=True, capture_output=True)
-    return Certificate(cert, key)
 
 
 def test_over_https_all_is_encrypted_and_other_origins_stay_out(tmp_path, small_video, certificate):
@@ -532,7 +504,7 @@ def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video, mon
         own = stream(running.access.token)
         for _ in range(30):
             stream(secret)
-        wait_until(lambda: len(running.api.streams) == 20, 120)
+        until(lambda: len(running.api.streams) == 20, 120)
         assert [running.status("GET", "/api/videos") for _ in range(6)] == [200] * 6
         assert status_of(running, "GET", "/health") == 200
         # the stream of the owner goes on

@@ -28,18 +28,14 @@ def server(tmp_path, small_video):
 @pytest.fixture
 def visit(browser, server):
     let_in(browser, server)
-    opened = []
 
     def visit(path="", ready="$$('.card').length === 3", **screen):
         page = browser.open(f"{server.address}{path}", **screen)
-        opened.append(page)
         page.wait_until(ready)
         return page
 
     yield visit
-    for page in opened:
-        page.send("Page.navigate", url="about:blank")
-        page.close()
+    browser.close_pages()
 
 
 def press(page, *names):

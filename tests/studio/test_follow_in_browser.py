@@ -53,19 +53,16 @@ def server(tmp_path_factory, small_video):
 @pytest.fixture
 def follow(browser, server):
     let_in(browser, server)
-    opened = []
 
     def follow(id=ID, before="", **screen):
         page = browser.open("about:blank", **screen)
-        opened.append(page)
         page.send("Page.addScriptToEvaluateOnNewDocument", source=before)
         page.send("Page.navigate", url=f"{server.address}follow/{id}#step-1")
         page.wait_until(f"{PLAYER} && {TEXT} && ({PLAYER}.readyState >= 1 || $('.clip').hidden)")
         return page
 
     yield follow
-    for page in opened:
-        page.close()
+    browser.close_pages()
 
 
 def test_steps_go_on_and_back_by_keys_and_by_tap(follow):

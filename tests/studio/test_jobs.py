@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import kills as killing
 import pytest
 from option_words import option_words
 from studio_process import StudioProcess
-from studio_server import library, serving
+from studio_server import ended_job, library, serving, until
 
 from stepline.errors import SettingsError
 from stepline.library.corrected_library import video_id
@@ -58,16 +57,6 @@ def job_of(server, path="small.mp4", **options):
     return json.loads(data)["job"]
 
 
-def wait_for(server, id, *states, seconds=120.0):
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        job = next(job for job in server.read("/api/jobs")["jobs"] if job["id"] == id)
-        if job["state"] in states:
-            return job
-        time.sleep(0.05)
-    raise AssertionError(f"job {id} is still {job['state']}")
-
-
 @pytest.fixture
 def sleepy(monkeypatch, tmp_path):
     """Workers that never end, with a child that never does."""
@@ -76,13 +65,8 @@ def sleepy(monkeypatch, tmp_path):
     monkeypatch.setattr("stepline.studio.jobs.WORKER", "fake_job_workers:sleep")
 
     def started(count=1):
-        ends = time.monotonic() + 60
-        while time.monotonic() < ends:
-            lines = pids.read_text().splitlines() if pids.exists() else []
-            if len(lines) >= count:
-                return [int(pid) for line in lines for pid in line.split()]
-            time.sleep(0.02)
-        raise AssertionError("no worker started")
+        until(lambda: pids.exists() and len(pids.read_text().splitlines()) >= count)
+        return [int(pid) for pid in pids.read_text().split()]
 
     return started
 
@@ -94,27 +78,23 @@ def wait_until_gone(*pids):
 
 def test_a_job_makes_a_record_that_the_library_shows(folder):
     with serving(folder, settings=FAST) as server:
-        job = wait_for(server, job_of(server), "done", "failed")
+        job = ended_job(server, job_of(server))
         assert (job["state"], job["error"], job["done"]) == ("done", None, 1.0)
         assert job["video"] == video_id("small.json")
         assert [card["steps"] for card in server.read("/api/videos")["videos"]] == [1]
         assert server.status("GET", f"/api/videos/{job['video']}/media") == 200
 
 
-def test_a_file_that_is_not_a_video_fails_in_a_line(folder):
+def test_a_job_of_no_video_or_of_no_language_fails_in_a_line(folder):
     (folder / "bomb.mp4").write_bytes(b"PK\x03\x04" + b"\x00" * 5000)
+    no_language = "language: no language has this code; write en, es, zh"
     with serving(folder, settings=FAST) as server:
-        job = wait_for(server, job_of(server, "bomb.mp4"), "done", "failed")
-        assert job["state"] == "failed"
-        assert "bomb.mp4" in job["error"]
-        assert "\n" not in job["error"]
-
-
-def test_a_job_in_a_language_that_does_not_exist_fails_in_a_line(folder):
-    with serving(folder, settings=FAST) as server:
-        job = wait_for(server, job_of(server, language="../../x"), "done", "failed")
-        assert job["state"] == "failed"
-        assert "language: no language has this code; write en, es, zh" in job["error"]
+        bomb, unknown = job_of(server, "bomb.mp4"), job_of(server, language="../../x")
+        for id, said in ((bomb, "bomb.mp4"), (unknown, no_language)):
+            job = ended_job(server, id)
+            assert job["state"] == "failed"
+            assert said in job["error"]
+            assert "\n" not in job["error"]
 
 
 def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_path, small_video):
@@ -146,13 +126,10 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
         assert "not installed here; give whisper-tiny.en" in reply["error"]
         assert read_again(writer="nobody")[0] == 400
 
-        ends = time.monotonic() + 60
-        while not server.read(f"/api/videos/{id}")["media"]:  # compared with its record
-            assert time.monotonic() < ends
-            time.sleep(0.05)
+        until(lambda: server.read(f"/api/videos/{id}")["media"])  # compared with its record
         status, reply = read_again(recogniser="whisper-tiny.en")
         assert status == 200
-        job = wait_for(server, reply["job"], "done", "failed")
+        job = ended_job(server, reply["job"])
         assert (job["error"], job["video"]) == (None, id)
         again = read_record(folder / "v0.json")
         assert again.transcript.recogniser == "whisper-tiny.en"
@@ -164,7 +141,7 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
 
         # with the same options too, as something else may have changed
         modified = (folder / "v0.json").stat().st_mtime_ns
-        job = wait_for(server, read_again(recogniser="whisper-tiny.en")[1]["job"], "done", "failed")
+        job = ended_job(server, read_again(recogniser="whisper-tiny.en")[1]["job"])
         assert job["error"] is None
         assert (folder / "v0.json").stat().st_mtime_ns > modified
 
@@ -172,10 +149,10 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
         (tmp_path / "other.mp4").write_bytes(b"other")
         stranger = server.studio.jobs.add(str(tmp_path / "other.mp4"), {"video": id})
         server.jobs.notify(stranger.id)
-        assert "neither in the library" in wait_for(server, stranger.id, "failed")["error"]
+        assert "neither in the library" in ended_job(server, stranger.id, ("failed",))["error"]
         gone = server.studio.jobs.add(str(film), {"video": "gone"})
         server.jobs.notify(gone.id)
-        assert wait_for(server, gone.id, "failed")["error"] == "no such video"
+        assert ended_job(server, gone.id, ("failed",))["error"] == "no such video"
 
         # corrected steps stay
         edit = {"do": "change", "step": again.steps[0].id, "text": "Cut the lemons"}
@@ -204,7 +181,7 @@ def test_a_worker_that_is_killed_is_reported(folder, sleepy):
     with serving(folder) as server:
         id = job_of(server)
         os.kill(sleepy()[0], signal.SIGKILL)
-        job = wait_for(server, id, "failed")
+        job = ended_job(server, id, ("failed",))
         assert "signal SIGKILL" in job["error"]
 
 
@@ -223,14 +200,14 @@ def test_a_job_for_which_there_is_no_room_waits_for_it(folder, sleepy, monkeypat
     with serving(folder) as server:
         id = job_of(server)
         sleepy()
-        wait_for(server, id, "running")
+        ended_job(server, id, ("running",))
     assert "no memory" in caplog.text
 
 
 def test_a_message_that_a_kill_cut_short_reports_nothing(folder, monkeypatch):
     monkeypatch.setattr("stepline.studio.jobs.WORKER", "fake_job_workers:cut_a_message_short")
     with serving(folder) as server:
-        assert "signal SIGKILL" in wait_for(server, job_of(server), "failed")["error"]
+        assert "signal SIGKILL" in ended_job(server, job_of(server), ("failed",))["error"]
 
 
 def test_a_cancelled_job_leaves_no_process_and_can_be_tried_again(folder, sleepy):
@@ -400,13 +377,6 @@ def receiver():
 def hook_to(receiver, **more):
     url = f"http://127.0.0.1:{receiver.server_port}/told"
     return Webhook(url, b"0123456789abcdef", LinkSettings(private=True), **{"pause": 0.01} | more)
-
-
-def until(fact):
-    ends = time.monotonic() + 60
-    while not fact():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def test_a_webhook_sends_jobs_and_corrections_with_a_signature(receiver, tmp_path, small_video):
@@ -581,7 +551,7 @@ def test_kills_lose_nothing_that_was_answered(
     try:
         until(lambda: set(range(1, len(answered) + 1)) <= set(revisions(receiver)))
         for job in jobs:
-            assert wait_for(server, job, "done", "failed")["state"] == "done"
+            assert ended_job(server, job)["state"] == "done"
         if upload_id is not None:
             there = int(server.ask("HEAD", f"/api/uploads/{upload_id}")[0].headers["Upload-Offset"])
             assert there >= uploaded

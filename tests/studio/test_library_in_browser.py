@@ -5,8 +5,7 @@ import shutil
 from threading import Event
 
 import pytest
-from studio_pages import until
-from studio_server import let_in, library, serving
+from studio_server import let_in, library, serving, until
 
 from stepline.library.corrected_library import video_id
 from stepline.storage import read_record, write_record
@@ -30,17 +29,14 @@ def server(tmp_path, small_video):
 @pytest.fixture
 def visit(browser, server):
     let_in(browser, server)
-    opened = []
 
     def visit(path="", **screen):
         page = browser.open(f"{server.address}{path}", **screen)
-        opened.append(page)
         page.wait_until("$$('.card').length === 3 && $('.card img[src]')")
         return page
 
     yield visit
-    for page in opened:
-        page.close()
+    browser.close_pages()
 
 
 def enter(page, id, value, event="input"):

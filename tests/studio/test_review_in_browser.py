@@ -5,8 +5,8 @@ import json
 import shutil
 
 import pytest
-from studio_pages import LOOKS, PLAYER, SAVED, until
-from studio_server import let_in, library, serving
+from studio_pages import LOOKS, PLAYER, SAVED
+from studio_server import let_in, library, serving, until
 
 from stepline.library.corrected_library import video_id
 from stepline.networks.weights import weights_fetched
@@ -37,19 +37,15 @@ def review(browser, server, look):
     """Opens the video for review in a new window; each server is an address, which the browser
     remembers apart."""
     let_in(browser, server)
-    opened = []
 
     def review():
         page = browser.open(f"{server.address}video/{ID}", **LOOKS[look])
-        opened.append(page)
         if "narrow" in look:
             page.send("Emulation.setTouchEmulationEnabled", enabled=True)
         return ready(page)
 
     yield review
-    for page in opened:
-        page.send("Page.navigate", url="about:blank")
-        page.close()
+    browser.close_pages()
 
 
 def ready(page):

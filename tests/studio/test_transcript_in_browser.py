@@ -52,11 +52,9 @@ def server(tmp_path, small_video):
 def review(browser, server):
     """Opens the video for review in a new window."""
     let_in(browser, server)
-    opened = []
 
     def review(look="widest", shows="transcript"):
         page = browser.open(f"{server.address}video/{ID}", **LOOKS[look])
-        opened.append(page)
         if "narrow" in look:
             page.send("Emulation.setTouchEmulationEnabled", enabled=True)
         ready(page)
@@ -65,9 +63,7 @@ def review(browser, server):
         return page
 
     yield review
-    for page in opened:
-        page.send("Page.navigate", url="about:blank")
-        page.close()
+    browser.close_pages()
 
 
 def ready(page):
