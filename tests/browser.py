@@ -12,6 +12,9 @@ from pathlib import Path
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync "
+    "--disable-extensions --disable-default-apps "
+    "--disable-component-extensions-with-background-pages "
+    "--disable-features=Translate,OptimizationHints,MediaRouter "
     "--disable-dev-shm-usage --mute-audio --autoplay-policy=no-user-gesture-required "
     "--remote-debugging-pipe"
 ).split()

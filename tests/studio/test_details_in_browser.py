@@ -47,12 +47,8 @@ def press(page, *names):
 
 def tap(page, selector):
     """Touch the middle of the first element that matches."""
-    page.run(f"$({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
-    box = page.run(
-        f"(() => {{ const b = $({selector!r}).getBoundingClientRect();"
-        " return {x: b.x + b.width / 2, y: b.y + b.height / 2}; })()"
-    )
-    page.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[box])
+    x, y = page._middle(selector)
+    page.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
     page.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
 
@@ -100,9 +96,8 @@ def test_a_video_is_named_tagged_and_described_by_keys_alone(visit, server):
 
 
 def test_tags_filter_the_list_and_the_search(visit, server):
-    label(
-        server, {"do": "tag", "tag": "Safety"}, {"do": "metadata", "name": "Course", "value": "A1"}
-    )
+    course = {"do": "metadata", "name": "Course", "value": "A1"}
+    label(server, {"do": "tag", "tag": "Safety"}, course)
     page = visit()
     page.wait_until("!$('#tag').hidden")
     page.click(f"{CARD} button.tag")
@@ -114,15 +109,9 @@ def test_tags_filter_the_list_and_the_search(visit, server):
     page.wait_until("$('#found-title').textContent.includes('“Safety”')")
     moments = "$$('.moment small').map((small) => small.textContent)"
     assert all("Lemonade" in text for text in page.run(moments))
-    page.run(
-        "(() => { const tag = $('#tag'); tag.value = '';"
-        " tag.dispatchEvent(new Event('change')); })()"
-    )
+    page.run("$('#tag').value = '', $('#tag').dispatchEvent(new Event('change'))")
     page.wait_until(f"{TITLES}.length === 3")
-    page.run(
-        "(() => { const filter = $('#filter'); filter.value = 'course a1';"
-        " filter.dispatchEvent(new Event('input')); })()"
-    )
+    page.run("$('#filter').value = 'course a1', $('#filter').dispatchEvent(new Event('input'))")
     page.wait_until(f"{TITLES}.join() === 'Lemonade'")
 
 

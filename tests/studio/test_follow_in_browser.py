@@ -5,7 +5,7 @@ import base64
 import io
 
 import pytest
-from studio_pages import PLAYER
+from studio_pages import LOOKS, PLAYER
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
@@ -20,15 +20,11 @@ TEXT = "$('#text')?.textContent"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, small_video):
-    folder = library(
-        tmp_path_factory.mktemp("follow") / "library", small_video, ("Lemonade", "Long")
-    )
+    root = tmp_path_factory.mktemp("follow")
+    folder = library(root / "library", small_video, ("Lemonade", "Long"))
     record = read_record(folder / "v0.json")
-    texts = (
-        "Simmer for 2 to 3 minutes",
-        "Pour the juice, wait at least half an hour",
-        "Whisk the sugar",
-    )
+    pour = "Pour the juice, wait at least half an hour"
+    texts = ("Simmer for 2 to 3 minutes", pour, "Whisk the sugar")
     told = zip(record.steps, texts, strict=True)
     steps = [step.model_copy(update={"text": text}) for step, text in told]
     steps[1] = steps[1].model_copy(update={"wait": Wait(low=1800, high=None)})
@@ -42,10 +38,8 @@ def server(tmp_path_factory, small_video):
     for n in range(40):
         text, spans = f"Do number {n} with care and a spoon", (Span(n / 3, n / 3 + 1),)
         many.append(Step(id=str(n), text=text, spans=spans, status="placed"))
-    write_record(
-        read_record(folder / "v1.json").model_copy(update={"steps": tuple(many)}),
-        folder / "v1.json",
-    )
+    long = read_record(folder / "v1.json").model_copy(update={"steps": tuple(many)})
+    write_record(long, folder / "v1.json")
     with serving(folder) as running:
         yield running
 
@@ -183,25 +177,17 @@ def test_the_steps_are_printed_on_one_page(follow, name, steps):
     from pypdf import PdfReader
 
     page = follow(video_id(name))
-    printed = page.send(
-        "Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69
-    )["data"]
-    (sheet,) = PdfReader(io.BytesIO(base64.b64decode(printed))).pages
+    paper = {"printBackground": True, "paperWidth": 8.27, "paperHeight": 11.69}
+    printed = base64.b64decode(page.send("Page.printToPDF", **paper)["data"])
+    (sheet,) = PdfReader(io.BytesIO(printed)).pages
     words = sheet.extract_text()
     assert all(f"{number}." in words for number in range(1, steps + 1))
     assert "Next" not in words
 
 
-@pytest.mark.parametrize(
-    "screen",
-    [
-        {"width": 390, "height": 844},
-        pytest.param({"width": 1280, "dark": True}, marks=pytest.mark.slow),
-    ],
-    ids=["narrow", "dark"],
-)
-def test_following_hinders_no_one(follow, screen):
-    page = follow(**screen)
+@pytest.mark.parametrize("look", ["narrow", pytest.param("dark", marks=pytest.mark.slow)])
+def test_following_hinders_no_one(follow, look):
+    page = follow(**LOOKS[look])
     page.press("ArrowRight", 39)
     assert page.violations() == []
     assert page.unreadable() == []

@@ -5,6 +5,7 @@ import shutil
 from threading import Event
 
 import pytest
+from studio_pages import LOOKS
 from studio_server import let_in, library, serving, until
 
 from stepline.library.corrected_library import video_id
@@ -208,10 +209,8 @@ def test_a_failed_reading_again_says_that_the_steps_are_still_there(visit, serve
     page = visit()
     page.wait_until(f"{FAILURES}.length === 2")
     words = page.run(f"{FAILURES}.map((each) => each.querySelector('p').textContent)")
-    assert sorted(words) == [
-        "failed",
-        "read again · failed · the steps that it had are still there",
-    ]
+    again = "read again · failed · the steps that it had are still there"
+    assert sorted(words) == ["failed", again]
 
 
 def test_a_card_says_that_its_picture_is_loading(visit, server):
@@ -308,16 +307,9 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
     page.wait_until("$('#trouble').textContent.includes('--allow')")
 
 
-@pytest.mark.parametrize(
-    "screen",
-    [
-        pytest.param({"width": 390, "height": 844}, marks=pytest.mark.slow),
-        {"width": 1280, "dark": True},
-    ],
-    ids=["narrow", "dark"],
-)
-def test_the_library_hinders_no_one(visit, screen):
-    page = visit(**screen)
+@pytest.mark.parametrize("look", [pytest.param("narrow", marks=pytest.mark.slow), "dark"])
+def test_the_library_hinders_no_one(visit, look):
+    page = visit(**LOOKS[look])
     enter(page, "wanted", "pour")
     page.wait_until("$$('.moment').length >= 3")
     assert page.violations() == []
