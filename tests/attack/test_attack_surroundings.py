@@ -53,38 +53,30 @@ def assert_refused(studio, *words):
         assert word in text
 
 
-def test_a_second_studio_is_refused_until_the_first_was_killed(folder, stepline):
-    with StudioProcess(folder) as first:
-        assert correct(first, 0)[0] == 200
-        owner = f"process {first.process.pid} on"
-        for more in (("--port", "0"), ("--jobs", "2")):
-            second = stepline("studio", folder, *more)
-            assert (second.exit_code, second.stderr.count("\n")) == (1, 1), second.stderr
-            assert owner in second.stderr
-        assert correct(first, 1)[0] == 200
-        assert kept_ids(first) == ["c0", "c1"]
-    with serving(folder) as next_one:
-        assert kept_ids(next_one) == ["c0", "c1"]
-        assert correct(next_one, 2)[0] == 200
-
-
-def test_of_studios_that_begin_together_one_serves(folder):
+def test_of_studios_that_begin_together_one_serves_until_it_is_killed(folder, stepline):
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     started = [StudioProcess.begin(folder, variables=variables) for _ in range(2)]
     try:
         studios = [StudioProcess.of(process) for process in started]
-        serving = [studio for studio in studios if studio.has_started]
-        assert len(serving) == 1, [studio.lines for studio in studios]
-        assert correct(serving[0], 0)[0] == 200
-        for studio in studios:
-            if studio is not serving[0]:
-                assert_refused(studio, "works on it")
-        serving[0].end()
+        (first,) = (studio for studio in studios if studio.has_started)
+        assert correct(first, 0)[0] == 200
+        (other,) = (studio for studio in studios if studio is not first)
+        assert_refused(other, "works on it")
+        for more in (("--port", "0"), ("--jobs", "2")):
+            third = stepline("studio", folder, *more)
+            assert (third.exit_code, third.stderr.count("\n")) == (1, 1), third.stderr
+            assert f"process {first.process.pid} on" in third.stderr
+        assert correct(first, 1)[0] == 200
+        assert kept_ids(first) == ["c0", "c1"]
+        first.end()
     finally:
         for process in started:
             process.kill()
             process.wait()
             process.stderr.close()
+    with serving(folder) as next_one:
+        assert kept_ids(next_one) == ["c0", "c1"]
+        assert correct(next_one, 2)[0] == 200
 
 
 def test_a_library_on_a_read_only_disk_is_refused_in_a_line(folder):
