@@ -75,6 +75,8 @@ MAX_EXPONENT = 30.0  # of a state's weight, against overflow
 MIN_NEVER_PROBABILITY = 1e-4  # distance of P(never) from 0 and 1, for finite log odds
 WORDS_PER_LINE = 8  # a sentence of twice as many words may say two lines
 MAX_SENTENCE_PARTS = 4
+# of a finished narration, from which a sentence says one line at most
+MIN_SENTENCES_PER_LINE = 2
 # neighbours of the most likely sentence belong to the same passage, if they have this fraction of its
 # posterior, and at most this many nats less evidence
 SAME_PASSAGE_FRACTION = 0.5
@@ -165,13 +167,11 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> tuple[Array,
 
 def content_words(text: str) -> set[str]:
     """Return the set of the stems of a text's words of 3 letters or more, and of its numbers."""
-    stems = set()
-    for word in WORD_PATTERN.findall(text.lower()):
-        if word[0].isdigit():
-            stems.add(word)
-        elif len(word) >= MIN_WORD_LETTERS:
-            stems.add(strip_ending(word))
-    return stems
+    return {
+        strip_ending(word)
+        for word in WORD_PATTERN.findall(text.lower())
+        if word[0].isdigit() or len(word) >= MIN_WORD_LETTERS
+    }
 
 
 def strip_ending(word: str) -> str:
@@ -318,17 +318,16 @@ def match_lines(
     if so_far:
         # The relative position in an unfinished narration is unknown.
         features[..., FEATURE_NAMES.index("position")] = 0.0
-    parts = sentence_parts(sentences)
+    parts = None
+    if so_far or len(sentences) < MIN_SENTENCES_PER_LINE * len(lines):
+        parts = sentence_parts(sentences)
     return match_features(features, load_line_weights(), parts=parts, so_far=so_far)
 
 
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return how many lines each sentence can say, (S,): 1 to 4, one per 8 words."""
-    parts = []
-    for sentence in sentences:
-        count = len(sentence.split()) // WORDS_PER_LINE
-        parts.append(min(max(1, count), MAX_SENTENCE_PARTS))
-    return np.array(parts, np.int64)
+    counts = [len(sentence.split()) // WORDS_PER_LINE for sentence in sentences]
+    return np.clip(np.array(counts, np.int64), 1, MAX_SENTENCE_PARTS)
 
 
 def match_features(
@@ -343,7 +342,8 @@ def match_features(
     Args:
         features: (K, S, F) features from `line_features`.
         weights: fitted parameters.
-        parts: (S,) how many lines each sentence can say, from `sentence_parts`. None: one.
+        parts: (S,) how many lines each sentence can say, from `sentence_parts`. None: one, as where
+            the narration has MIN_SENTENCES_PER_LINE.
         so_far: whether the narration is still running, so that later lines may still be said.
     """
     # A long sentence may say several lines, so it is several positions of the chain.

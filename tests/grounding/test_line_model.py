@@ -155,3 +155,14 @@ def test_a_sentence_that_states_a_step_is_more_likely():
     assert match.posterior[0, 1] > match.posterior[0, 0]
     features = line_features(*texts, vectors, talk, chances)
     assert features[0, :, FEATURE_NAMES.index("step")] == pytest.approx([-2.197, 2.197], abs=1e-3)
+
+
+@pytest.mark.parametrize(("talk_count", "said_count"), [(2, 2), (3, 1)])
+def test_a_long_sentence_says_two_lines_only_where_there_are_few_sentences(talk_count, said_count):
+    lines = ["chop the onions", "fry the onions"]
+    long = "so chop the onions into small pieces and then fry the onions in plenty of good butter"
+    sentences = [long, *["thanks for watching"] * talk_count]
+    vectors = np.eye(4, dtype=np.float32)
+    sentence_vectors = np.array([vectors[0] + vectors[1], *[vectors[2]] * talk_count])
+    match = match_lines(lines, sentences, vectors[:2], sentence_vectors)
+    assert match.posterior[:, 0].sum() == pytest.approx(said_count, abs=0.2)

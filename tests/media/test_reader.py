@@ -125,10 +125,8 @@ def test_a_stream_without_time_stamps_counts_frames(tmp_path):
 
 
 def test_skipping_frames_moves_no_picture_by_more_than_a_few_frames(clips):
-    every, some = (
-        list(read_frames(clips / "cpr_silent.mp4", 1.0, 64, MediaSettings(skip_nonref=skipped)))
-        for skipped in (False, True)
-    )
+    path, both = clips / "cpr_silent.mp4", (MediaSettings(skip_nonref=on) for on in (False, True))
+    every, some = (list(read_frames(path, 1.0, 64, settings=settings)) for settings in both)
     assert len(every) == len(some) == 20
     for one, other in zip(every, some, strict=True):
         assert np.abs(one.image.astype(int) - other.image).mean() < 6

@@ -14,7 +14,7 @@ from stepline.networks.weights import find_weights, weights_fetched
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 MODEL = "qwen2.5-coder-0.5b"
 
@@ -68,14 +68,16 @@ def keeps_the_contract(written):
         assert (step.spans, step.at, step.status) == ((), None, None)
         assert not re.search(r"\d:\d\d|https?:|<", step.text)
     for note in written.notes:
-        assert re.match(r"sentences \d+-\d+: ", note)
+        assert re.match(r"sentences \d+-\d+: |writing\.llm\.form=auto took ", note)
     assert any("addresses a language model" in dropped.reason for dropped in written.dropped)
 
 
 @pytest.mark.parametrize("form", ["auto", "write", "nasva"])
 def test_a_model_in_this_process_keeps_the_contract_and_repeats_itself(gguf, form):
     sizes = {"max_tokens": 96, "sentences_per_chunk": 4, "threads": 1, "context": 2048}
-    settings = LlmSettings(gguf=gguf, form=form, cache=False, **sizes)
+    # a machine with much else to do is slow
+    limits = {"timeout": 600, "deadline": 3000}
+    settings = LlmSettings(gguf=gguf, form=form, cache=False, **sizes, **limits)
     first = write_llm(SPEECH, settings)
     keeps_the_contract(first)
     assert write_llm(SPEECH, settings) == first
@@ -91,14 +93,17 @@ def test_a_model_behind_a_server_keeps_the_contract(url):
 def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf):
     written = write_llm(SPEECH, LlmSettings(gguf=gguf, threads=1, context=2048, deadline=0.01))
     keeps_the_contract(written)
-    assert all("provisional" in note for note in written.notes)
+    assert any("provisional" in note for note in written.notes)
 
 
 @pytest.mark.parametrize("form", ["edit", "nasva"])
 def test_a_chunk_that_does_not_fit_the_context_is_served_by_the_rules(gguf, form):
-    written = write_llm(
-        SPEECH, LlmSettings(gguf=gguf, form=form, threads=1, context=512, max_tokens=16)
-    )
+    chat = ["I have loved this lemonade ever since I was a child."] * 32
+    long_talk = talk(*(sentence.text for sentence in SPEECH.sentences), *chat)
+    settings = LlmSettings(gguf=gguf, form=form, threads=1, context=512, sentences_per_chunk=40)
+    written = write_llm(long_talk, settings)
+    assert written.notes
+    assert all("provisional" in note for note in written.notes)
     keeps_the_contract(written)
 
 

@@ -44,7 +44,7 @@ def ray_here(tmp_path_factory):
     pytest.importorskip("ray", reason="needs Ray: pip install -c constraints.txt 'stepline[ray]'")
     from stepline.curate.execution.ray import connect_cluster
 
-    plan = Plan(recipe(engine="ray", workers=2), {}, {})
+    plan = Plan(recipe(engine="ray", workers=3), {}, {})
     with contextlib.ExitStack() as held:
         try:
             ray, why = held.enter_context(connect_cluster(plan)), ""
@@ -57,6 +57,10 @@ def ray_here(tmp_path_factory):
         if ray is None:
             pytest.skip(why)
         yield ray
+
+
+def test_a_cluster_that_is_started_here_has_a_processor_per_worker(ray_here):
+    assert ray_here.cluster_resources()["CPU"] == 3
 
 
 @pytest.mark.parametrize(
