@@ -26,25 +26,18 @@ def readings():
     return load_tagger().tag_sentences(NARRATION)
 
 
-def test_probabilities_sum_to_one(readings):
-    for reading in readings:
+def test_each_sentence_has_a_kind_and_each_word_an_edit(readings):
+    for reading, text in zip(readings, NARRATION, strict=True):
         assert reading.kind_probabilities.sum() == pytest.approx(1, abs=1e-5)
         assert np.allclose(reading.edit_probabilities.sum(axis=1), 1, atol=1e-5)
         assert reading.kind_probabilities.shape == (len(SENTENCE_KINDS),)
-
-
-def test_a_step_is_told_from_talk(readings):
+        assert len(reading.edit_probabilities) == len(text.split())
+        assert reading.clauses == ()  # a short sentence is one clause
+    verb = readings[1].edit_probabilities[0]
+    assert verb[WORD_EDITS.index("verb")] == verb.max()
     steps = [reading.step_probability for reading in readings]
     assert min(steps[1], steps[3]) > 0.5
     assert max(steps[0], steps[4]) < 0.1
-
-
-def test_each_word_has_an_edit(readings):
-    assert [len(reading.edit_probabilities) for reading in readings] == [
-        len(t.split()) for t in NARRATION
-    ]
-    verb = readings[1].edit_probabilities[0]
-    assert verb[WORD_EDITS.index("verb")] == verb.max()
 
 
 def test_padding_next_to_a_longer_window_changes_nothing(readings):
@@ -66,17 +59,10 @@ def test_the_clauses_of_a_long_sentence_are_read_one_by_one():
     )
 
 
-def test_a_short_sentence_is_one_clause(readings):
-    assert all(reading.clauses == () for reading in readings)
-
-
-def test_nothing_is_read_of_nothing():
-    assert load_tagger().tag_sentences([]) == []
-
-
-def test_a_sentence_without_words_has_a_reading():
+def test_a_sentence_without_words_has_a_reading_and_no_sentence_none():
     (reading,) = load_tagger().tag_sentences(["..."])
     assert reading.edit_probabilities.shape == (0, len(WORD_EDITS))
+    assert load_tagger().tag_sentences([]) == []
 
 
 def test_word_means_by_hand():
@@ -85,14 +71,10 @@ def test_word_means_by_hand():
     assert means[:, 0].tolist() == [2.0, 0.0, 5.0]
 
 
-def test_another_file_is_one_line_with_the_cure(tmp_path):
-    path = tmp_path / "tagger.safetensors"
-    path.write_bytes(b"no weights")
-    with pytest.raises(ModelError, match="lab/writer_training"):
-        NarrationTagger(path)
-
-
-def test_a_file_that_reads_marks_alone_is_not_a_tagger():
-    package = Path(stepline.text.narration.__file__).parent
-    with pytest.raises(ModelError, match="no front verbs"):
-        NarrationTagger(package / PUNCTUATION_FILE)
+def test_another_file_or_one_that_reads_marks_alone_is_one_line_with_the_cure(tmp_path):
+    (tmp_path / "tagger.safetensors").write_bytes(b"no weights")
+    marks = Path(stepline.text.narration.__file__).parent / PUNCTUATION_FILE
+    cures = {tmp_path / "tagger.safetensors": "lab/writer_training", marks: "no front verbs"}
+    for path, cure in cures.items():
+        with pytest.raises(ModelError, match=cure):
+            NarrationTagger(path)

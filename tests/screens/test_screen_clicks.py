@@ -97,26 +97,20 @@ def test_a_change_far_from_all_words_belongs_to_no_step():
     assert [click.step for click in place_clicks(steps, sentences, screen)] == ["0", "1"]
 
 
-def test_a_speaker_who_talks_after_the_act_is_placed_before_the_words():
+@pytest.mark.parametrize(
+    ("starts", "placed"),  # after the act; before it, where the last change is over by then
+    [((7.5, 17.5, 27.5), {"1": 7.5, "2": 17.5, "3": 27.5}), ((13, 23, 28), {"1": 13, "2": 23})],
+)
+def test_a_speaker_who_talks_after_or_before_the_act_is_placed_where_it_is(starts, placed):
     steps, sentences = narrate("greet all", "open the file menu", "select export as", "go to edit")
+    first, second, third = starts
     screen = reading(
-        event(7.5, (FILE, EDIT), appeared=(EXPORT,)),
-        event(17.5, (FILE, EDIT, EXPORT), appeared=(FORMAT,)),
-        event(27.5, (FILE, EDIT, FORMAT), vanished=(FORMAT,)),
+        event(first, (FILE, EDIT), appeared=(EXPORT,)),
+        event(second, (FILE, EDIT, EXPORT), appeared=(FORMAT,)),
+        event(third, (FILE, EDIT, FORMAT), vanished=(FORMAT,)),
     )
-    placed = {click.step: click.event.start for click in place_clicks(steps, sentences, screen)}
-    assert placed == {"1": 7.5, "2": 17.5, "3": 27.5}
-
-
-def test_a_speaker_who_talks_before_the_act_is_not_placed_where_a_change_is_over():
-    steps, sentences = narrate("greet all", "open the file menu", "select export as", "go to edit")
-    screen = reading(
-        event(13.0, (FILE, EDIT), appeared=(EXPORT,)),
-        event(23.0, (FILE, EDIT, EXPORT), appeared=(FORMAT,)),
-        event(28.0, (FILE, EDIT, FORMAT), vanished=(FORMAT,)),
-    )
-    placed = {click.step: click.event.start for click in place_clicks(steps, sentences, screen)}
-    assert placed == {"1": 13.0, "2": 23.0}
+    clicks = place_clicks(steps, sentences, screen)
+    assert {click.step: click.event.start for click in clicks} == placed
 
 
 @pytest.mark.parametrize(
