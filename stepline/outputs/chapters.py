@@ -95,6 +95,8 @@ def plan_chapters(record: Record) -> ChapterPlan:
             f"{end} s of video; {MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need "
             f"{needed_seconds} s",
         )
+    if record.steps and not titles:
+        return ChapterPlan((), "no step is seen or placed, and only such steps become chapters")
     joined = _join_close_chapters(titles, end)
     if len(joined) < MIN_CHAPTERS:
         return ChapterPlan(

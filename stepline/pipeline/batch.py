@@ -741,7 +741,8 @@ def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource],
     faulthandler.enable()
     # The queue of this handler is the pipe to the parent.
     queue: Any = SimpleNamespace(put_nowait=send)
-    logging.basicConfig(handlers=[QueueHandler(queue)])
+    # The parent adds the level, time and name of the logger.
+    logging.basicConfig(handlers=[QueueHandler(queue)], format="%(message)s")
     for name, level in zip(LOGGER_NAMES, setup.log_levels, strict=True):
         logging.getLogger(name).setLevel(level)
     set_device(setup.device, setup.compute)

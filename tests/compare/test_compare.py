@@ -210,8 +210,10 @@ def test_the_command_writes_two_files_and_lines_that_ground_takes(folder, tmp_pa
     assert done.exit_code == 0, done.stderr
     assert "left out tyre" in done.stderr
     assert "3 of 3" in done.stdout
-    assert sorted(path.name for path in out.iterdir()) == [*("comparison.html", "comparison.json")]
     read = TaskComparison.model_validate_json((out / "comparison.json").read_text())
+    least = min(step.videos for step in read.common_steps)
+    assert f" steps that at least {least} of 3 videos share, " in done.stdout.splitlines()[0]
+    assert sorted(path.name for path in out.iterdir()) == [*("comparison.html", "comparison.json")]
     assert read_texts(lines) == tuple(step.text for step in read.common_steps)
 
 

@@ -1,10 +1,17 @@
+from dataclasses import replace
+
 import pytest
-from exported import LEFT_OUT, export, record
+from exported import LEFT_OUT, contents, export, record
 from file_bytes import file_bytes
 from forget import forget_file_systems
 from s3_server import s3_server
 
-from stepline.curate.export.dataset import format_counts, publish_folder, remove_folders_from_paths
+from stepline.curate.export.dataset import (
+    export_dataset,
+    format_counts,
+    publish_folder,
+    remove_folders_from_paths,
+)
 from stepline.curate.report.counts import count_stage_losses
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
@@ -115,6 +122,21 @@ def test_the_card_reports_counts_reasons_licences_and_how_to_load(tmp_path):
         "evaluates: a video of youcook2 1",
     ):
         assert piece in body, piece
+
+
+@pytest.mark.parametrize("judge", [None, "detector"])
+def test_the_card_of_narrations_says_whether_anything_judged_the_picture(tmp_path, judge):
+    first = record(0)
+    first = first.model_copy(update={"models": {**first.models, "judge": judge}})
+    narrations = replace(
+        contents(tmp_path), records=lambda: iter([first]), settings={"visible": {"shown": 0.5}}
+    )
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    export_dataset(narrations, folder, ExportSettings(name="Tea"))
+    card = (folder / "README.md").read_text()
+    assert ("Nothing judged the picture" in card) == (judge is None)
+    assert ("the seconds in which it is shown" in card) == (judge is not None)
 
 
 def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():

@@ -156,6 +156,7 @@ def test_every_command_of_the_page_parses(line):
 def test_the_page_holds_the_exact_rule_of_every_protocol():
     page = EVALUATION.read_text()
     for benchmark in BENCHMARKS.values():
+        assert f"| {benchmark.name}: {benchmark.description} |" in page
         for convention in benchmark.conventions.values():
             assert convention.rule in page
 

@@ -62,6 +62,15 @@ def test_a_short_video_has_none_and_the_reason_is_given(starts, duration, reason
     assert plan_chapters(steps_at(duration=duration)).chapters == ()
 
 
+def test_steps_that_are_all_said_only_are_the_reason_for_no_chapters():
+    steps = [
+        make_step(n, "stir", said=(n * 20.0, n * 20.0 + 2), status="said_only") for n in (1, 2)
+    ]
+    reason = "no step is seen or placed, and only such steps become chapters"
+    assert plan_chapters(record_of(*steps, duration=400.0)).reason == reason
+    assert "0 chapters" in plan_chapters(record_of(duration=400.0)).reason
+
+
 def test_only_steps_that_are_shown_become_chapters(record):
     titles = " ".join(title for _, title in read_chapters(chapters(record)))
     assert "Strain the lemonade" in titles

@@ -96,12 +96,13 @@ def test_chapters_that_are_left_out_say_why(films, tmp_path, stepline):
 
 def test_verbose_prints_the_table_of_each_video_and_the_time_of_each_line(films, tmp_path):
     command = [sys.executable, "-m", "stepline", "-v"]
-    command += map(str, job(films, tmp_path / "out", *BLIND, "--jobs", "1"))
+    command += map(str, job(films, tmp_path / "out", *BLIND, "--jobs", "2"))
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.stdout.count("Slice the lemons") == 3
     assert f"wrote {tmp_path}/out/a.json" in result.stderr
     logged = [line for line in result.stderr.splitlines() if " I stepline" in line]
     assert logged
+    assert "INFO:stepline" not in result.stderr
     for line in logged:
         time.strptime(line.partition(" ")[0][:19], "%Y-%m-%dT%H:%M:%S")
 

@@ -22,18 +22,18 @@ RECORDED = Path(__file__).with_name("recorded")
 NARRATIONS = Path(__file__).parents[2] / "lab" / "narrations" / "texts"
 # narration -> first digits of the sha256 of its prompt
 PROMPTS = {
-    "cookA_02": "33020c8d14e28d4e",
-    "cookB_03": "50674982511bfe56",
-    "cookB_17": "275151339fefc533",
-    "cookC_05": "d24eba9f0965a9dc",
-    "handA_04": "2f4cbecc6ac0c99c",
-    "handA_13": "44e270b9b7074f09",
-    "handA_22": "00e7c4ffe03f3530",
-    "handA_31": "103f18f5e994a655",
-    "lifeA_03": "4965d24d9267b5b1",
-    "lifeA_11": "5f8e34eae67d1b2d",
-    "lifeA_20": "4541ee8d4233f4ca",
-    "talk_03": "4ea27402cc5bf2d2",
+    "cookA_02": "519eb2a1eee9d7f8",
+    "cookB_03": "35297542eeb2c3b0",
+    "cookB_17": "afa73b582754597c",
+    "cookC_05": "9d1071d68a08737d",
+    "handA_04": "8e8b6f0b3854a0b3",
+    "handA_13": "a37636dd1bbdb63f",
+    "handA_22": "cff9710fd0433067",
+    "handA_31": "06afc071c4576a0a",
+    "lifeA_03": "409381b438bf9b4a",
+    "lifeA_11": "d2720c3e6e190196",
+    "lifeA_20": "46cbb7fc3fca6046",
+    "talk_03": "c9c453c2df47472e",
 }
 TALK = "talk_03"  # it instructs nothing
 
@@ -90,8 +90,8 @@ def test_a_strong_models_steps_are_those_that_people_marked(narrations, names):
         found += len(marked.intersection(*[set().union(*cited)]))
         step_count += len(cited)
         on_marked += sum(not marked.isdisjoint(sources) for sources in cited)
-    assert found / marked_count > 0.97  # .990 for all as it was recorded
-    assert on_marked / step_count > 0.95  # .986, of these two .962
+    assert found / marked_count > 0.97  # .987 for all as they were recorded
+    assert on_marked / step_count > 0.95  # .987, of these two .982
 
 
 def test_the_probe_tells_a_strong_model():

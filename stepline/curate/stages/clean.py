@@ -2,7 +2,8 @@
 
 clean      steps of which everything holds, by four scores: they read as steps (`sieve_swap`'s wording), what is
            said supports them, they are shown, and grounding and network place them alike
-visible    narrations whose picture shows what they say, as a dataset of their own (WYS2, section 3)
+visible    narrations whose picture shows what they say, as a dataset of their own (WYS2, section 3). Without a
+           detector: those on which a step rests
 export     the records of the stage before it, as files that people can load
 """
 
@@ -159,38 +160,44 @@ def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str 
 
 # Reasons of dropped sentences, and of videos that are left out.
 NOT_SHOWN_SENTENCE = "the picture does not show it"
+NO_STEP_OF_SENTENCE = "no placed step without a doubt rests on it"
 NOT_JUDGED = "what is said in it could not be judged"
 FEW_SHOWN = "too few of its sentences are shown"
+NO_STEP_OF_VIDEO = "no placed step without a doubt rests on its sentences"
 
 
 def run_visible(dataset: DatasetContext) -> None:
     """Write records whose steps are the sentences that are shown while they are spoken.
 
-    A video without such a sentence is left out. Source: WYS2, section 3.
+    Without a detector they are the sentences on which a step rests. A video without such a sentence
+    is left out. Source: WYS2, section 3.
     """
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_stage_failures(source)
+    what = "narrations with a step (nothing judged the picture)"
     records = []
     for record in read_parquet(source / RECORDS_FILE):
         visible = select_shown_sentences(record, settings)
         # A video that could not be judged is left out for that, not for its pictures.
-        is_judged = bool(record.steps) or any(each.shown is not None for each in record.sentences)
-        if is_judged and visible.steps:
+        if any(each.shown is not None for each in record.sentences):
+            what, reason = "visual narrations", FEW_SHOWN
+        else:
+            reason = NO_STEP_OF_VIDEO if record.steps else NOT_JUDGED
+        if visible.steps:
             records.append(visible)
         else:
-            reason = FEW_SHOWN if is_judged else NOT_JUDGED
             left_out[record.id] = StageFailure(record.id, "visible", "left out", reason)
     write_dataset(dataset.folder, records, left_out)
     narrations = sum(len(record.steps) for record in records)
-    dataset.say(f"{narrations} visual narrations in {len(records)} videos")
+    dataset.say(f"{narrations} {what} in {len(records)} videos")
 
 
 def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
     """Return a record with its shown sentences as steps. All other sentences are dropped.
 
-    settings: minimal P(shown) of a detector. Without one, a sentence is shown if a step without a
-        doubt rests on it.
+    settings: minimal P(shown) of a detector. Without one, a sentence is kept if a placed step
+        without a doubt rests on it.
     """
     citing = {}
     for step in record.steps:
@@ -198,13 +205,13 @@ def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
             citing.update(dict.fromkeys(step.sources, step))
     steps = []
     dropped = []
-    # A narration that is shown becomes a step where it is said.
+    # A narration that is kept becomes a step where it is said.
     for number, sentence in enumerate(record.sentences):
-        is_shown = number in citing
+        is_kept, reason = number in citing, NO_STEP_OF_SENTENCE
         if sentence.shown is not None:
-            is_shown = sentence.shown >= settings.shown
-        if not is_shown:
-            dropped.append(Rejected(what="sentence", text=sentence.text, reason=NOT_SHOWN_SENTENCE))
+            is_kept, reason = sentence.shown >= settings.shown, NOT_SHOWN_SENTENCE
+        if not is_kept:
+            dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
             continue
         span = sentence.span
         steps.append(

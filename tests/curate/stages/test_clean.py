@@ -1,5 +1,7 @@
 """Which steps, sentences and videos the stages over the dataset keep."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from curate_cells import gathered, record, transcript
@@ -82,6 +84,24 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
     reason = read_stage_failures(tmp_path / "visible")["b"].reason
     assert reason == "what is said in it could not be judged"
+
+
+def test_without_a_detector_no_reason_and_no_message_is_about_the_picture(tmp_path):
+    told = record("a", SHOWN, said=transcript("Chop the onion.", "I love this kitchen."))
+    doubtful = SHOWN.model_copy(update={"doubt": "the speech is a talk"})
+    (tmp_path / "gather").mkdir()
+    write_dataset(tmp_path / "gather", [told, record("b", doubtful)], {})
+    messages = []
+    dataset = gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"})
+    clean.run_visible(replace(dataset, say=messages.append))
+    (kept,) = read_parquet(tmp_path / "visible" / RECORDS_FILE)
+    assert [(step.text, step.status) for step in kept.steps] == [("Chop the onion.", "placed")]
+    assert [(one.text, one.reason) for one in kept.dropped] == [
+        ("I love this kitchen.", "no placed step without a doubt rests on it")
+    ]
+    reason = read_stage_failures(tmp_path / "visible")["b"].reason
+    assert reason == "no placed step without a doubt rests on its sentences"
+    assert messages == ["1 narrations with a step (nothing judged the picture) in 1 videos"]
 
 
 def test_a_step_without_sources_has_no_support():
