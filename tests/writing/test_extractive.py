@@ -45,6 +45,26 @@ def test_a_prohibition_is_a_step_to_avoid_though_its_verb_is_weak() -> None:
     assert avoided == ["don't make the dough wet", "don't make it too hot"]
 
 
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("If it sticks, you want to add some oil.", "add some oil if it sticks"),
+        (
+            "As soon as the glue is dry, pull the tape off.",
+            "pull the tape off once the glue is dry",
+        ),
+        (
+            "Only if the name is taken, add a number at the end.",
+            "add a number at the end only if the name is taken",
+        ),
+    ],
+)
+def test_a_step_keeps_the_condition_in_front_of_it(text: str, step: str) -> None:
+    assert step in steps_of(
+        "First wash the cloth in warm water.", text, "Then hang the cloth on the line."
+    )
+
+
 @pytest.mark.slow
 def test_spacy_comes_without_its_command_line_and_has_it_when_asked():
     script = """

@@ -161,9 +161,11 @@ def _is_state_of_a_thing(child: "Token") -> bool:
     """Return whether a clause makes the action depend on a thing: "IF THE LABEL IS TORN, print one".
     Without it, advice for one case would be an order for all."""
     openers = [nested.lower_ for nested in child.children if nested.dep_ == "mark"]
-    subjects = [nested.pos_ for nested in child.lefts if nested.dep_ in ("nsubj", "nsubjpass")]
+    subjects = [nested for nested in child.lefts if nested.dep_ in ("nsubj", "nsubjpass")]
     is_open = child.dep_ == "advcl" and not {"if", "unless"}.isdisjoint(openers)
-    return is_open and bool(subjects) and subjects[0] in NOUN_TAGS
+    # "if it sticks" too, but not a bare "if it is"
+    is_verb = child.pos_ == "VERB" and bool(subjects) and subjects[0].lower_ in ("it", "they")
+    return is_open and bool(subjects) and (is_verb or subjects[0].pos_ in NOUN_TAGS)
 
 
 def _governor_qualifiers(verb: "Token") -> "Complement":

@@ -24,7 +24,7 @@ SUBORDINATE_WORDS = word_set(
 )
 # A phrase with one of these may come before the imperative.
 INTRODUCTORY_WORDS = SUBORDINATE_WORDS | word_set(
-    "with using for from in on at to starting beginning working"
+    "with using for from in on at to only starting beginning working"
 )
 # What opens a noun phrase: a verb form before one of these is a verb and no noun ("and mark the
 # holes").
@@ -265,6 +265,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"(?:kind|sort) of", ""),
     (r"for one thing", ""),
     (r"like (?:this|that|so)(?=,|$)", ""),
+    (r"^(?:and |so |then )?as soon as(?! possible)", "once"),
     (r"all right(?=,|$)", "alright"),
     (r"(?:here|there) (?:you|we|i) go", "okay"),
     (r"like i said", ""),
