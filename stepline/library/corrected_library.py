@@ -55,12 +55,15 @@ class VideoCard(FrozenModel):
         id: id of the video in the library, a hash of its record's file name.
         title: title of the video, else the id of its record.
         duration: seconds, None if unknown.
-        state: "corrected" if people corrected steps of the video, else "new".
+        state: "corrected" if there are corrections of the video's steps or sentences, else "new".
         picture: URL path of a key frame, None without a video file.
         steps: number of steps.
         seen_steps: number of steps that a picture shows.
         placed_steps: number of steps that are placed by their words.
-        revision: number of corrections.
+        doubtful_steps: number of those placed steps that have a doubt.
+        revision: number of corrections, including undone ones, undos and those of the title, tags
+            and metadata.
+        corrections: number of corrections of steps and sentences that are not undone.
         warnings: number of warnings of the record.
         no_steps_reason: why the record has no steps: its first warning. None if it has steps.
         written: modification time of the record's file, seconds since 1970, UTC.
@@ -77,7 +80,9 @@ class VideoCard(FrozenModel):
     steps: int
     seen_steps: int = Field(serialization_alias="seen")
     placed_steps: int = Field(serialization_alias="placed")
+    doubtful_steps: int = Field(serialization_alias="doubtful")
     revision: int
+    corrections: int
     warnings: int
     no_steps_reason: str | None = None
     written: float = Field(serialization_alias="made")
@@ -109,8 +114,8 @@ class CurrentRecord:
         machine_record: the record that `stepline steps` wrote.
         corrected: that record with the corrections of people.
         corrections: the corrections, the oldest first.
-        has_step_corrections: whether people corrected steps or sentences. If so, `machine_record` is read from the
-            database, else from the record's file.
+        has_step_corrections: whether people ever corrected steps or sentences, even if that was
+            undone. If so, `machine_record` is read from the database, else from the record's file.
     """
 
     machine_record: Record
@@ -266,7 +271,7 @@ class CorrectedLibrary:
                 card = self._cards.get(video)
                 if video not in self._cards:
                     try:
-                        card = _make_card(video, read_record(self.folder / name), "new", revision=0)
+                        card = _make_card(video, read_record(self.folder / name))
                     except DamagedRecordError as error:
                         card = _make_damaged_card(video, str(error))
                     except StoreError:  # other JSON
@@ -282,9 +287,7 @@ class CorrectedLibrary:
         card = self._corrected_cards.get(video)
         if card is None or card.revision != revision:
             current = self._current(video)
-            state: VideoState = "corrected" if current.has_step_corrections else "new"
-            corrected = current.corrected
-            card = _make_card(video, corrected.record, state, revision=corrected.revision)
+            card = _make_card(video, current.corrected.record, current.corrections)
             self._corrected_cards[video] = card
         return card
 
@@ -402,8 +405,7 @@ class CorrectedLibrary:
         names: paths of the JSON files, relative to the library's folder.
         """
         ids = self.revisions().keys() & {video_id(name) for name in names}
-        found = [correction for id in ids for correction in step_corrections(self.corrections(id))]
-        return sum(correction.undoes is None for correction in found)
+        return sum(len(step_corrections(self.corrections(id))) for id in ids)
 
     def correct(self, id: str, correction: Correction) -> int:
         """Store a correction of a video, and return the new number of its corrections.
@@ -534,7 +536,9 @@ def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
         steps=0,
         seen_steps=0,
         placed_steps=0,
+        doubtful_steps=0,
         revision=0,
+        corrections=0,
         warnings=1,
         written=video.stamp[0] / 1e9,
         damage=damage,
@@ -542,8 +546,9 @@ def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
 
 
 def _make_card(
-    video: LibraryVideo, record: Record, state: VideoState, *, revision: int
+    video: LibraryVideo, record: Record, corrections: Sequence[Correction] = ()
 ) -> VideoCard:
+    count = len(step_corrections(corrections))
     # The picture shows the first step that is shown, at its most likely second.
     shown = (step.at for step in record.steps if shown_span(step) is not None)
     second = next((at for at in shown if at is not None), 0.0)
@@ -553,12 +558,14 @@ def _make_card(
         id=video.id,
         title=record.video.title or record.id,
         duration=record.video.duration,
-        state=state,
+        state="corrected" if count else "new",
         picture=picture if record.video.path is not None else None,
         steps=len(record.steps),
         seen_steps=statuses.count("seen"),
         placed_steps=statuses.count("placed"),
-        revision=revision,
+        doubtful_steps=sum(step.doubt is not None for step in record.steps),
+        revision=len(corrections),
+        corrections=count,
         warnings=len(record.warnings),
         no_steps_reason=record.warnings[0] if record.warnings and not record.steps else None,
         written=video.stamp[0] / 1e9,

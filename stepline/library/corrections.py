@@ -346,10 +346,13 @@ def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> b
 
 
 def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
-    """Return the corrections of steps and sentences that are not undone, oldest first."""
-    by_id = {correction.id: correction for correction in corrections}
-    active = active_corrections(corrections)
-    return [correction for correction in active if corrects_steps(correction, by_id)]
+    """Return the corrections of steps and sentences that are not undone, oldest first, without the
+    undos."""
+    return [
+        correction
+        for correction in active_corrections(corrections)
+        if correction.undoes is None and corrects_steps(correction, {})
+    ]
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:

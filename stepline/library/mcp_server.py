@@ -29,6 +29,7 @@ from stepline.library.corrected_library import (
 from stepline.library.search import Moment, list_moments, open_index
 from stepline.library.video_edits import MAX_TAG_CHARS
 from stepline.outputs.text import clock, safe_stem, shorten, shown_span, title
+from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict
 from stepline.pipeline.request import StepsSettings
 from stepline.progress import StoppedError
 from stepline.records import Basis, Record, Span, Status, Step
@@ -68,6 +69,7 @@ class VideoSummary(BaseModel):
         steps: number of steps.
         seen: number of steps that a picture shows.
         placed: number of steps that are placed by their words.
+        doubtful: number of those placed steps that have a doubt.
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
         damage: why its record cannot be read, None if it can.
@@ -79,6 +81,7 @@ class VideoSummary(BaseModel):
     steps: int
     seen: int
     placed: int
+    doubtful: int
     tags: list[str]
     metadata: dict[str, str]
     damage: str | None = None
@@ -238,7 +241,8 @@ class LibraryTools:
         return [_cite_step(id, record, step) for step in record.steps]
 
     def get_frame(self, video: str, second: Second) -> list[Any]:
-        """Return the picture of a video at a second, with what is said and shown then."""
+        """Return the picture of a video at a second, with what is said then, and the steps that are placed
+        there with their status."""
         from mcp.server.mcpserver import Image
 
         from stepline.llm.pictures import jpeg
@@ -252,8 +256,12 @@ class LibraryTools:
                 f"{second:g} s: {_title(record)!r} has no picture then; it ends before"
             )
 
-        # what is said and shown then
-        steps = [step.text for step in record.steps if step.spans and second in step.spans[0]]
+        # what is said then, and the steps
+        steps = [
+            f"{step.text} ({VERDICT_TEXTS[step_verdict(step)]})"
+            for step in record.steps
+            if step.spans and second in step.spans[0]
+        ]
         sentences = [
             shorten(sentence.text, MAX_QUOTE_CHARS)
             for sentence in record.sentences
@@ -262,7 +270,7 @@ class LibraryTools:
         text = (
             f"{_title(record)} (video {video}) at {clock(second)}; "
             f"said: {' '.join(sentences) or 'nothing'}; "
-            f"steps shown: {'; '.join(steps) or 'none'}"
+            f"steps here: {'; '.join(steps) or 'none'}"
         )
         return [text, Image(data=jpeg(frame.image), format="jpeg")]
 
@@ -420,6 +428,7 @@ def _video_summary(card: VideoCard) -> VideoSummary:
         steps=card.steps,
         seen=card.seen_steps,
         placed=card.placed_steps,
+        doubtful=card.doubtful_steps,
         tags=list(card.tags),
         metadata={name: shorten(value, MAX_QUOTE_CHARS) for name, value in card.metadata.items()},
         damage=card.damage,

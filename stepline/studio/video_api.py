@@ -295,7 +295,8 @@ def read_again(id: VideoId, api: Api, body: JsonBody[JobOptions]) -> JobReply:
     current = library.current(id)
     if current.has_step_corrections:
         reason = (
-            "its steps are corrected, and corrections stay with the steps that they were made for"
+            "its steps were corrected, and corrections stay with the steps that they were made for, "
+            "also undone ones"
         )
         raise HTTPException(
             HTTPStatus.CONFLICT, f"{reason}; to begin anew, delete the video here and add it again"

@@ -138,6 +138,8 @@ def test_what_is_only_said_is_reported_as_that(tools):
 
 
 def test_a_doubt_about_the_best_answer_is_told_and_none_where_there_is_none(tools):
+    (lawn,) = call(tools, "list_videos", query="lawn")["videos"]
+    assert (lawn["placed"], lawn["doubtful"]) == (1, 1)
     found = call(tools, "search_moments", query="sow clover seed")
     assert found["moments"][0]["doubt"] == PICTURES_DO_NOT_FIT
     assert found["note"].endswith(PICTURES_DO_NOT_FIT)
@@ -194,7 +196,9 @@ def test_what_people_corrected_is_what_assistants_hear(tools, library):
 def test_a_frame_comes_with_its_citation(tools, video):
     _, (result,) = ask(mcp_server(tools), ("get_frame", {"video": video["video"], "second": 10.5}))
     told, picture = result.content
-    assert all(part in told.text for part in ("Banana pancakes", "0:10", "slice the banana"))
+    assert all(
+        part in told.text for part in ("Banana pancakes", "0:10", "slice the banana (placed)")
+    )
     assert picture.mime_type == "image/jpeg"
     assert "ends before" in refused(tools, "get_frame", video=video["video"], second=5000)
     assert refused(tools, "get_frame", video=video["video"], second=-1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepline.errors import StoreError
+from stepline.errors import DatasetError, StoreError
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import (
     ConflictError,
@@ -15,6 +15,7 @@ from stepline.library.corrections import (
     check_correction,
     corrects_steps,
 )
+from stepline.library.training_data import export_corrected
 from stepline.library.video_edits import MAX_METADATA, MAX_TAGS
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import from_json, read_record, to_json, write_record
@@ -181,6 +182,26 @@ def test_corrected_steps_stay_of_their_record_with_labels_before_and_after(libra
     assert current.machine_record.steps[0].text == "Squeeze the lemons"
     assert current.corrected.record.steps[0].text == "Cut them"
     assert current.corrected.record.video.tags == ()
+
+
+def test_only_corrections_of_steps_that_stand_are_counted(library):
+    def state():
+        card = library.card(ID)
+        assert library.videos() == [card]
+        assert library.count_step_corrections(["v0.json"]) == card.corrections
+        return card.state, card.corrections, card.revision
+
+    change = {"do": "change", "step": "a", "text": "Cut them"}
+    library.correct(ID, correction(0, *LABELLING))
+    assert state() == ("new", 0, 1)
+    library.correct(ID, correction(1, change))
+    assert state() == ("corrected", 1, 2)
+    library.correct(ID, correction(2, undoes="c1"))
+    assert state() == ("new", 0, 3)
+    with pytest.raises(DatasetError, match="no corrected video"):
+        export_corrected(library, library.folder / "out", None)
+    library.correct(ID, correction(3, undoes="c2"))  # a redo
+    assert state() == ("corrected", 1, 4)
 
 
 def test_two_processes_label_and_correct_one_video(library):

@@ -18,6 +18,7 @@ from stepline.storage import read_record, write_record
 
 pytestmark = pytest.mark.browser
 
+DOUBT = "the pictures show another thing"
 ID = video_id("v0.json")
 
 
@@ -316,6 +317,36 @@ def test_warnings_of_the_record_are_shown(browser, tmp_path, small_video):
         page = browser.open(running.address)
         page.wait_until("$('.card')?.textContent.includes('1 warning')")
         page.close()
+
+
+def test_a_doubt_is_shown_with_its_reason_until_a_person_judges_the_step(
+    browser, tmp_path, small_video
+):
+    folder = library(tmp_path / "library", small_video)
+    record = read_record(folder / "v0.json")
+    doubt = {"status": "placed", "basis": None, "doubt": DOUBT}
+    first, *others = record.steps
+    unsure = (first.model_copy(update=doubt), *others)
+    write_record(record.model_copy(update={"steps": unsure}), folder / "v0.json")
+    reason = "$('#step-1 .machine').textContent.includes"
+    facts = "$$('.card .facts span').map((fact) => fact.textContent).join()"
+    with serving(folder) as running:
+        let_in(browser, running)
+        cards = browser.open(running.address)
+        cards.wait_until(f"{facts} === '0:16,3 steps,1 seen,1 placed?'")
+        page = ready(browser.open(f"{running.address}video/{ID}"))
+        page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
+        pick(page, "a")
+        press(page, "1")
+        page.wait_until(f"!{reason}('Speaks') && {reason}('placed')")
+        cards.wait_until(f"{facts} === '0:16,3 steps,2 seen,corrected,1 correction'")
+        page.wait_until("$('#facts').textContent.includes('1 correction')")
+        press(page, "z")
+        page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
+        cards.wait_until(f"{facts} === '0:16,3 steps,1 seen,1 placed?'")
+        page.wait_until("$('#facts').textContent.includes('0 corrections')")
+        page.close()
+        cards.close()
 
 
 def test_steps_are_put_in_another_order_and_sorted_by_time(review, server):

@@ -186,6 +186,9 @@ export class Corrections {
   /* Whether steps or sentences were ever corrected, even if that was undone. */
   get correctsSteps() { return this.all.some(({ edits }) => edits?.some((each) => !isLabel(each))); }
 
+  /* The saved corrections of steps and sentences that stand. */
+  get stepCorrections() { return standing(this.history).filter(({ edits }) => edits?.some((each) => !isLabel(each))); }
+
   /* The edits that made sentences into steps which are still there. */
   get madeSteps() {
     const there = new Set(this.steps.map(({ id }) => id));

@@ -24,8 +24,9 @@ const card = (video) => {
   }
   const id = encodeURIComponent(video.id), named = (words) => `${words}: ${video.title}`;
   const facts = [
-    video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`, video.placed && `${video.placed} placed`,
-    video.state === "new" ? "" : video.state, video.revision && plural(video.revision, "correction"),
+    video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`,
+    video.placed > video.doubtful && `${video.placed - video.doubtful} placed`, video.doubtful && `${video.doubtful} placed?`,
+    video.state === "new" ? "" : video.state, video.corrections && plural(video.corrections, "correction"),
   ].filter(Boolean).map((textContent) => make("span", { textContent }));
   const [why] = (video.no_steps_reason || "").split("; ");   /* the review says the cure */
   const problem = sentenceCase(why) || (video.warnings ? plural(video.warnings, "warning") : "");

@@ -365,10 +365,11 @@ const updateRow = (row, each, at) => {
   row.avoid.ariaLabel = `Step ${at + 1} is to avoid`;
   row.tools.ariaLabel = `Step ${at + 1}`;
   row.tools.hidden = each.id !== current;
-  const said = JSON.stringify(edited.machine[each.id] || {});
+  const said = JSON.stringify([edited.machine[each.id], each.doubt]);
   if (row.said === said) return;
   row.said = said;
-  row.machine.replaceChildren(...Object.entries(edited.machine[each.id] || {}).flatMap(([field, value]) => machineRow(each.id, field, value)));
+  const doubts = each.doubt ? [make("li", {}, make("span", {}, "Speaks against it: ", make("bdi", { textContent: each.doubt })))] : [];
+  row.machine.replaceChildren(...doubts, ...Object.entries(edited.machine[each.id] || {}).flatMap(([field, value]) => machineRow(each.id, field, value)));
   row.machine.hidden = !row.machine.children.length;
 };
 
@@ -429,12 +430,12 @@ const render = () => {
   part("empty").hidden = steps().length > 0;
   list.hidden = !steps().length;
   const times = totalTimes(steps());
-  part("facts").replaceChildren(...[plural(steps().length, "step"), clock(total()), times && `steps: ${times}`, plural(edited.history.length, "correction")]
+  part("facts").replaceChildren(...[plural(steps().length, "step"), clock(total()), times && `steps: ${times}`, plural(edited.stepCorrections.length, "correction")]
     .filter(Boolean).map((textContent) => make("span", { textContent })));
   part("undo").disabled = part("undo-words").disabled = !edited.lastChange();
   part("redo").disabled = !edited.lastUndo();
   part("read-again").disabled = edited.correctsSteps;
-  part("read-again").title = edited.correctsSteps ? "Its steps are corrected. To begin anew, delete the video and add it again." : "";
+  part("read-again").title = edited.correctsSteps ? "Its steps were corrected. To begin anew, delete the video and add it again." : "";
   timeline?.update(drawn(), edited.machine, current);
   timeline?.setSentences(edited.sentences);
   transcript?.update(edited.sentences, citing());
