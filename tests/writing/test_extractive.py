@@ -33,6 +33,18 @@ def steps_of(*texts: str) -> list[str]:
     return [step.text for step in write_extractive(told(*texts)).steps]
 
 
+def test_a_prohibition_is_a_step_to_avoid_though_its_verb_is_weak() -> None:
+    transcript = told(
+        "First wash the cloth in warm water.",
+        "Do not make the dough wet.",
+        "Do not make it too hot.",
+        "Then hang the cloth on the line.",
+    )
+    steps = write_extractive(transcript).steps
+    avoided = [step.text for step in steps if step.kind == "avoid"]
+    assert avoided == ["don't make the dough wet", "don't make it too hot"]
+
+
 @pytest.mark.slow
 def test_spacy_comes_without_its_command_line_and_has_it_when_asked():
     script = """

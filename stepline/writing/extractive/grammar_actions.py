@@ -83,7 +83,8 @@ def grammar_drafts(
             )
             if is_free or (clause.verb.lemma_ == "be" and clause.verb.lower_ != "be"):
                 continue
-            # An action counts by its verb, as the rest of the one before, or by its objects.
+            # An action counts by its verb, as the rest of the one before, or by its objects, a
+            # prohibition always: "do not MAKE it wet".
             verb = spoken_index(clause.verb)
             first_probability = edits[verb, WORD_EDITS.index("verb")]
             next_probability = edits[verb, WORD_EDITS.index("next")]
@@ -92,9 +93,13 @@ def grammar_drafts(
                 and (clause.joined_verb is not None or clause.verb.dep_ == "conj")
                 and keep_probability(clause.verb) >= MIN_JOINED_VERB_KEEP_PROBABILITY
             )
+            is_prohibition = (
+                clause.is_negated and clause.kind == "imperative" and not is_talk_or_state(clause)
+            )
             if (
                 first_probability + next_probability < MIN_ACTION_PROBABILITY
                 and not continues_action
+                and not is_prohibition
                 and _mean_noun_keep_probability(clause, keep_probability)
                 < MIN_OBJECT_KEEP_PROBABILITY
             ):

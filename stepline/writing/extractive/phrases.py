@@ -77,6 +77,8 @@ def verb_complements(
             keep_probability is None
             or head.dep_ in CORE_RELATIONS
             or _is_state_of_a_thing(head)
+            # "don't make them SICK": without it more would be forbidden
+            or (clause.is_negated and head.dep_ in ("ccomp", "oprd"))
             or _mean_content_keep_probability(complement, keep_probability)
             >= MIN_COMPLEMENT_KEEP_PROBABILITY
         ):
