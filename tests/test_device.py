@@ -121,9 +121,6 @@ def test_a_run_cannot_name_what_is_none():
         load_settings(Wys2Settings, None, ["train.device=gpu"])
 
 
-# ---------------------------------------------------------------- recognition
-
-
 @pytest.mark.parametrize(
     ("name", "compute", "on_cpu", "told"),
     [
@@ -247,9 +244,6 @@ def _reads_four(init):
         self.at_once = 4
 
     return begin
-
-
-# ---------------------------------------------------------------- curation
 
 
 @pytest.mark.parametrize(

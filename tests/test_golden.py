@@ -49,9 +49,6 @@ IMAGE = re.compile(r"data:image/jpeg;base64,([A-Za-z0-9+/=]+)")
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
 
 
-# ---------------------------------------------------------------- running
-
-
 def run(folder, *arguments):
     """Run a command in this process and return what it prints."""
     from click.testing import CliRunner
@@ -138,9 +135,6 @@ def _maybe_json(value):
     with contextlib.suppress(ValueError):
         return json.loads(value) if isinstance(value, str) and value[:1] in "{[" else value
     return value
-
-
-# ---------------------------------------------------------------- cases
 
 
 def demo(folder):
@@ -453,9 +447,6 @@ def observed(name, folder):
             os.environ["STEPLINE_CACHE"] = before
 
 
-# ---------------------------------------------------------------- comparing
-
-
 def written(name, content):
     """Return the text that stands for a content in its file."""
     if isinstance(content, str) and not name.endswith(".json"):
@@ -539,9 +530,6 @@ def check(name, made):
             if digests[file] != digest(file, made[file]):
                 faults.append(f"{file}: other bytes")
     assert not faults, f"{name}: {len(faults)} differences\n" + "\n".join(sorted(faults)[:40])
-
-
-# ---------------------------------------------------------------- tests
 
 
 @pytest.mark.filterwarnings(*(f"ignore::{name}" for name in OF_RAY))

@@ -81,9 +81,6 @@ def test_the_completion_knows_commands_options_and_weights():
     assert "plain,minilm" in proposals("weights", "get", "mini")
 
 
-# ---------------------------------------------------------------- built and installed
-
-
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """The source distribution of the checkout, and the wheel that is built from it."""

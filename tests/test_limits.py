@@ -117,9 +117,6 @@ def test_every_reader_of_json_has_limits():
             assert path.stem in (*own, *packaged)
 
 
-# ---------------------------------------------------------------- what the commands make of them
-
-
 def test_captions_with_half_a_surrogate_pair_are_read_and_written(small_video, tmp_path, stepline):
     captions = tmp_path / "c.json"
     cues = [{"start": 3.5, "end": 6.0, "text": "First slice the lemons \\ud800."}]

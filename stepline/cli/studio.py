@@ -415,11 +415,10 @@ def _comparison_table(comparison: "TaskComparison") -> str:
     # The table has the common steps alone. The files have all.
     total = len(comparison.videos)
     common = comparison.common_steps
-    rest = len(comparison.steps) - len(common)
     least = min((step.videos for step in common), default=total)
     head = (
         f"{comparison.title}: {len(common)} step{'' if len(common) == 1 else 's'} that at least "
-        f"{least} of {total} videos share, {rest} of fewer"
+        f"{least} of {total} videos share, {len(comparison.steps) - len(common)} of fewer"
     )
     lines = [f"  {step.videos:>3} of {total}  {step_text(step)}" for step in common]
     return "\n".join([head, "", *lines, ""])

@@ -11,6 +11,7 @@ The words place all 11 steps of stepline/cli/demo/demo.mp4, such as:
 
 import logging
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import SpeechInVideo
 from stepline.records import Alignment, FeatureSequence, Sentence, Span, Status, Step, Transcript
 from stepline.vision import PrecomputedBackbone, ScreenText
+from stepline.writing.quantities import STOP_WORDS
 
 if TYPE_CHECKING:
     from stepline.grounding.vision_language import VisualAnswers
@@ -44,6 +46,7 @@ log = logging.getLogger(__name__)
 
 ON_SCREEN_PREFIX = " on screen: "  # in a remark of `seen`, before what is written in the picture
 MAX_LINES = 2  # lines of text in the picture that are reported of a step: the largest
+MIN_CONTENT_WORDS = 2  # of a step, in text on the screen that speaks for it
 MAX_LINE_CHARS = 80  # letters of each of these lines
 
 # Log Bayes factor that the speech instructs, below which a narration is a talk. Of 20 how-tos of so
@@ -270,7 +273,8 @@ def add_screen_text_remarks(
 ) -> tuple[Step, ...]:
     """Return grounded steps with `seen`: the text on the screen while each is shown, or else said.
 
-    Words of the step speak for it. Other text is quoted.
+    Two content words of the step or its sentences speak for it, or all that the step has, or a line
+    of one word. Other text is quoted.
 
     Args:
         steps: grounded steps.
@@ -282,21 +286,25 @@ def add_screen_text_remarks(
         span = shown_span(step) or step.said
         if span is not None:
             sentences = [transcript.sentences[index].text for index in step.sources]
-            remarks = _screen_text_remarks(on_screen, span, " ".join([step.text, *sentences]))
+            remarks = _screen_text_remarks(on_screen, span, step.text, " ".join(sentences))
             step = step.model_copy(update={"seen": (*remarks, *step.seen)})
         remarked.append(step)
     return tuple(remarked)
 
 
-def _screen_text_remarks(on_screen: "Sequence[ScreenText]", span: Span, words: str) -> list[str]:
+def _screen_text_remarks(
+    on_screen: "Sequence[ScreenText]", span: Span, text: str, sentences: str
+) -> list[str]:
     """Return remarks on the largest lines of text on the screen during the span: one on those that
     hold words of the step, and one on each other line.
 
     Args:
         on_screen: lines of text on the screen.
         span: seconds of the step.
-        words: the words of the step and of its sentences.
+        text: text of the step.
+        sentences: texts of its sentences.
     """
+    words = f"{text} {sentences}"
     lines = []
     for line in on_screen:
         # What is shown longer is a watermark, not text of the step.
@@ -309,9 +317,17 @@ def _screen_text_remarks(on_screen: "Sequence[ScreenText]", span: Span, words: s
     for line in lines:
         if line in largest:
             texts[shorten(one_line(line.text), MAX_LINE_CHARS)] = is_said(line.text, words)
-    said = " / ".join(text for text, is_spoken in texts.items() if is_spoken)
-    remarks = [f"for: its words are{ON_SCREEN_PREFIX}{said}"] if said else []
-    return remarks + [f"text{ON_SCREEN_PREFIX}{text}" for text in texts if not texts[text]]
+    said = " / ".join(line for line, is_spoken in texts.items() if is_spoken)
+    # Function words are in every speech.
+    least = min(MIN_CONTENT_WORDS, len(_content_words(text)), len(said.split())) or 1
+    if len(_content_words(said) & _content_words(words)) < least:
+        return [f"text{ON_SCREEN_PREFIX}{line}" for line in texts]
+    others = [f"text{ON_SCREEN_PREFIX}{line}" for line in texts if not texts[line]]
+    return [f"for: its words are{ON_SCREEN_PREFIX}{said}", *others]
+
+
+def _content_words(text: str) -> set[str]:
+    return set(re.findall(r"\d+|\w{3,}", text.lower())) - STOP_WORDS
 
 
 JUDGED_BY_DETECTOR = "detector"  # in `models["judge"]`

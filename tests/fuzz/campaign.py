@@ -82,9 +82,6 @@ def commands(given, out):
     }
 
 
-# ---------------------------------------------------------------- the classes
-
-
 def archives(given, rng, scratch):
     """Tars and zips in every disguise, given wherever a file of features or annotations goes."""
     array = (given.features / "a.npy").read_bytes()
@@ -367,9 +364,6 @@ def runs(given, rng, scratch):
 
 
 CLASSES = (archives, locales, clocks, names, folders, homes, mounts, limits, signals, runs)
-
-
-# ---------------------------------------------------------------- running
 
 
 def run(case):

@@ -85,9 +85,6 @@ def mutated(data, others, rng):
     return bytes(changed)
 
 
-# ---------------------------------------------------------------- readers and their seeds
-
-
 @dataclass(frozen=True)
 class Reader:
     """A reader of files: `read` goes through all that it finds in the file; `seeds` are name ->
@@ -314,9 +311,6 @@ READERS: dict[str, Reader] = {
     "network": Reader(calls("models.nasva.checkpoint:load_aligner"), _networks),
     "video": Reader(_video, _videos),
 }
-
-
-# ---------------------------------------------------------------- running
 
 
 @dataclass(frozen=True)

@@ -220,9 +220,6 @@ def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
         assert "another run, with other settings or sources; give another --out" in refused.stderr
 
 
-# ---------------------------------------------------------------- a network to train on
-
-
 def test_training_goes_on_from_a_network(tmp_path, stores, stepline):
     assert stepline(*command(stores, tmp_path / "first", *QUICK_RUN)).exit_code == 0
     first = tmp_path / "first" / "aligner.safetensors"
@@ -288,9 +285,6 @@ def test_a_wrong_checkpoint_is_named(tmp_path, stores, stepline, kind):
     assert WRONG_CHECKPOINTS[kind] in made.stderr
     assert made.stderr.count("\n") == 1
     assert not (tmp_path / "run" / "aligner.safetensors").exists()
-
-
-# ---------------------------------------------------------------- bad input
 
 
 def test_features_that_became_nan_on_disk_stop_the_run_by_name(tmp_path, stepline):

@@ -316,6 +316,28 @@ def test_a_step_reports_what_the_picture_holds():
     assert step.seen == ("for: its words are on screen: cut the / red onion",)
 
 
+@pytest.mark.parametrize(
+    ("step", "lines", "is_evidence"),
+    [
+        ("tap them gently", ["Get them gently"], False),  # one content word of two
+        ("tap them gently", ["tap gently"], True),
+        ("put it in order", ["SO IN ORDER TO", "IT AND THEN FROM HERE"], False),
+        ("sift the flour", ["FLOUR"], True),  # a label
+        ("sift the flour", ["flour or"], False),
+        ("stir it", ["now stir it"], True),  # all content words of the step
+        ("do it", ["do it now"], False),
+    ],
+)
+def test_only_content_words_on_the_screen_speak_for_a_step(step, lines, is_evidence):
+    sentences = (Sentence(text=f"and then so from here {step} now", span=Span(10, 14)),)
+    on_screen = [ScreenText(text, Span(10, 12), 0.2) for text in lines]
+    placed = Step(id="1", text=step, said=Span(10, 14), status="said_only", sources=(0,))
+    (seen,) = add_screen_text_remarks([placed], Transcript(sentences=sentences), on_screen)
+    start = "for: its words are on screen: " if is_evidence else "text on screen: "
+    assert seen.seen
+    assert all(remark.startswith(start) for remark in seen.seen)
+
+
 def test_a_file_that_is_cut_off_is_done_with_a_warning_everywhere(tmp_path, stepline):
     demo = (Path(pipeline.__file__).parents[1] / "cli" / "demo" / "demo.mp4").read_bytes()
     (tmp_path / "cut.mp4").write_bytes(demo[: len(demo) // 12])  # its index is at the front

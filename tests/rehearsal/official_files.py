@@ -114,9 +114,6 @@ def made_videos(prefix, count, seconds, steps=4):
     return videos
 
 
-# ---------------------------------------------------------------- features and weights
-
-
 def write_internvideo(folder, videos):
     """Write {sub}/{id}.pth.tar, (T, 768) half, as TAN's htm_zoo unpacks."""
     import torch
@@ -178,9 +175,6 @@ def write_nasva(path, seed):
     sizes = {"width": 32, "encoder_layers": 1, "decoder_layers": 1}
     sizes |= {"feed_forward": 48, "projection": 8}
     torch.save(released_layout(Aligner(AlignerNetworkSettings(**sizes, text_positions=64))), path)
-
-
-# ---------------------------------------------------------------- A: NaSVA / HowToStep
 
 
 def write_own_video(folder, size):
@@ -332,9 +326,6 @@ def write_crosstask(folder, videos):
     write(release / "videos_val.csv", listed[0])
 
 
-# ---------------------------------------------------------------- B: Sieve & Swap and ProcX
-
-
 def flat(videos):
     """Return videos as YouCook2's flat form has them."""
     tree = {}
@@ -438,9 +429,6 @@ def write_howto100m(folder, videos):
         origin = ("www.example.org", "Gathered", json.dumps(["salt"]))
         rows.writerow((number, title, *lists, *origin))
     write(folder / "full_dataset.csv", file.getvalue())
-
-
-# ---------------------------------------------------------------- C: WYS2
 
 
 def write_wys2_files(folder, size):

@@ -223,9 +223,6 @@ def test_no_more_videos_are_held_than_a_part_has(tmp_path, monkeypatch):
     assert sizes == [2, 1, 0, 0]
 
 
-# ---------------------------------------------------------------- killed at any moment
-
-
 RUN = """
 import sys
 from pathlib import Path

@@ -222,9 +222,6 @@ def test_documents_are_asked_for_where_they_are_needed():
         swapped(paired=[])
 
 
-# ---------------------------------------------------------------- the sieve by wording
-
-
 def test_talk_about_the_steps_own_food_sounds_like_no_instruction():
     texts = [
         "now throw your chopped onions into the pan",

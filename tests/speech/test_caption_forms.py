@@ -49,9 +49,6 @@ def vtt(*cues):
     return "\n".join(blocks)
 
 
-# ---------------------------------------------------------------- rolling captions
-
-
 ROLLING = (
     (1, 3, " \ncut the strip"),
     (3, 3.01, "cut the strip\n "),
@@ -111,9 +108,6 @@ def test_a_rolling_line_belongs_where_it_first_appears(form, cues, lines, tmp_pa
 )
 def test_each_word_comes_once_at_its_own_time(cues, words, tmp_path):
     assert words_of(read(tmp_path, vtt(*cues), "talk.vtt")) == words
-
-
-# ---------------------------------------------------------------- text that was lost
 
 
 def test_text_behind_an_empty_line_belongs_to_its_cue(tmp_path):
@@ -254,9 +248,6 @@ def test_brackets_are_words_unless_they_hold_a_sound(text, words, tmp_path):
     assert lines_of(read(tmp_path, srt((1, 3, text)))) == [(1, words)]
 
 
-# ---------------------------------------------------------------- other forms
-
-
 def test_sbv_is_read(tmp_path):
     text = "0:00:01.000,0:00:03.000\nCut the strip.\n\n0:01:03.500,0:01:05.000\nFold it\ntwice.\n"
     heard = read(tmp_path, text, "talk.sbv")
@@ -268,8 +259,6 @@ def test_ttml_is_refused_with_the_program_that_converts_it(tmp_path):
     with pytest.raises(CaptionError, match="ttconv"):
         read(tmp_path, text, "talk.ttml")
 
-
-# ---------------------------------------------------------------- encodings
 
 ENCODED = {
     "cp1251": "Охладите ожог под холодной проточной водой.",
@@ -310,8 +299,6 @@ def test_one_damaged_byte_makes_no_other_encoding(tmp_path):
     assert lines_of(heard)[0] == (1, "Охладите ожог под водой.")
     assert "damaged at byte" in heard.warnings[0]
 
-
-# ---------------------------------------------------------------- any captions, in every form
 
 GAP = st.sampled_from([0.0, 0.3, 2.0])
 LINES = st.lists(st.tuples(GAP, st.integers(1, 4)), min_size=1, max_size=8)
@@ -439,9 +426,6 @@ def test_no_word_vanishes(name, tmp_path, parts):
     found = " ".join(texts_found).replace("[", " ").replace("]", " ").split()
     found = [word for word in found if word not in ("-->", "music")]
     assert sorted(found) == sorted(words)
-
-
-# ---------------------------------------------------------------- files of the shapes of reports
 
 
 @pytest.fixture

@@ -307,9 +307,6 @@ def test_script_in_titles_and_captions_does_not_run(browser, tmp_path, small_vid
         assert b"<script>document" not in index
 
 
-# ---------------------------------------------------------------- a server that others reach
-
-
 def test_a_host_that_others_reach_needs_a_password(tmp_path):
     with pytest.raises(SettingsError, match="--password-file"):
         Access("0.0.0.0", None)

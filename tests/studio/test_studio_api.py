@@ -152,6 +152,11 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     reply, data = own.ask("POST", CORRECTIONS, undone)
     assert json.loads(data)["revision"] == 2
     assert own.read(RECORD)["machine"] == {}
+    card = own.read(PLACE)
+    assert (card["state"], card["corrections"], card["revision"]) == ("new", 0, 2)
+    # A redo would need the steps that the correction was made for.
+    reply, data = own.ask("POST", f"{PLACE}/jobs", {})
+    assert (reply.status, "also undone ones" in json.loads(data)["error"]) == (409, True)
 
 
 def test_a_title_that_people_give_is_that_of_the_list_the_outputs_and_the_search(own):

@@ -129,8 +129,6 @@ def test_a_source_given_for_a_base_is_built_once(tmp_path):
     assert not (tmp_path / "unused").exists()
 
 
-# ---------------------------------------------------------------- kill -9
-
 # Forks a build for every write of a file, kills it right after that write, takes it up and kills it
 # once more, then lets it end. Prints the writes at which it was killed.
 KILLED = """
@@ -190,9 +188,6 @@ def test_a_build_killed_at_any_write_goes_on_to_the_same_bytes(tmp_path):
     assert "manifest.json" in whole
     for count in range(1, writes + 1):
         assert everything(tmp_path / "builds" / str(count)) == whole, f"killed at write {count}"
-
-
-# ---------------------------------------------------------------- damage
 
 
 def test_a_folder_without_a_base_says_how_to_make_one(tmp_path):

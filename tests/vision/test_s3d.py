@@ -165,9 +165,6 @@ def test_training_reaches_every_weight():
     assert [name for name, weight in network.named_parameters() if weight.grad is None] == []
 
 
-# ---------------------------------------------------------------- files
-
-
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     return write_s3d(tmp_path_factory.mktemp("s3d"), ["cut the banana"])
@@ -231,9 +228,6 @@ def test_a_missing_dictionary_or_path_is_reported(tmp_path):
         load_backbone(VisionSettings(backbone="s3d", path=tmp_path / "s3d.pth"))
     with pytest.raises(SettingsError, match="vision.path"):
         load_backbone(VisionSettings(backbone="s3d"))
-
-
-# ---------------------------------------------------------------- pictures and frames
 
 
 def test_a_clip_is_the_middle_224_of_256_pixels_from_0_to_1():

@@ -48,9 +48,6 @@ def ask(server, grounding=None, **settings):
     return ask_about_steps(grounded_video(grounding), named)
 
 
-# ------------------------------------------------------------------ what it brings
-
-
 def test_steps_shown_far_from_their_words_are_found_and_one_never_shown_keeps_its_place_in_doubt():
     before = grounded()
     assert 3 not in right(before.steps)
@@ -130,9 +127,6 @@ def test_the_record_says_which_pictures_went_and_what_came_back():
     assert "data:image" not in json.dumps(report)
 
 
-# ------------------------------------------------------------------ what is asked
-
-
 def test_the_request_has_text_pictures_and_a_schema():
     with FakeServer(knows()) as server:
         ask(server, requests=1, model="seer")
@@ -207,9 +201,6 @@ def test_what_was_answered_before_is_not_asked_again():
     assert second.report["requests"] == 0
 
 
-# ------------------------------------------------------------------ servers that fail
-
-
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
@@ -257,9 +248,6 @@ def test_a_refused_reply_is_asked_for_once_more():
 def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(status, cure):
     with FakeServer(Answers.status(status)) as server, pytest.raises(WriterError, match=cure):
         ask(server)
-
-
-# ------------------------------------------------------------------ segments and settings
 
 
 @pytest.mark.parametrize(("length", "edges"), [(10, [0, 10]), (21, [0, 7, 14, 21])])

@@ -72,7 +72,7 @@ def steps_of(*texts: str) -> list[str]:
         ("Get ready to put the new filter on.", "put the new filter on"),
     ],
 )
-def test_what_is_said_twice_or_only_leads_in_is_told_once(text: str, step: str) -> None:
+def test_what_is_said_twice_or_only_leads_in_is_told_once(text, step):
     assert steps_of(text)[-1] == step
 
 
@@ -108,7 +108,7 @@ def test_what_is_said_twice_or_only_leads_in_is_told_once(text: str, step: str) 
         ("What he wants to do is, for one thing, add the salt.", "add the salt"),
     ],
 )
-def test_every_way_of_telling_gives_the_same_plain_order(text: str, step: str) -> None:
+def test_every_way_of_telling_gives_the_same_plain_order(text, step):
     assert steps_of(text) == [step]
 
 
@@ -137,9 +137,7 @@ def test_every_way_of_telling_gives_the_same_plain_order(text: str, step: str) -
         ),
     ],
 )
-def test_joined_verbs_are_steps_of_their_own_and_share_their_object(
-    text: str, steps: list[str]
-) -> None:
+def test_joined_verbs_are_steps_of_their_own_and_share_their_object(text, steps):
     assert steps_of(text) == steps
 
 
@@ -186,7 +184,7 @@ def test_joined_verbs_are_steps_of_their_own_and_share_their_object(
         ("Establish what they have taken.", "establish what they have taken"),
     ],
 )
-def test_what_qualifies_an_action_stays_and_the_rest_goes(text: str, step: str) -> None:
+def test_what_qualifies_an_action_stays_and_the_rest_goes(text, step):
     assert steps_of(text) == [step]
 
 
@@ -198,7 +196,7 @@ def test_what_qualifies_an_action_stays_and_the_rest_goes(text: str, step: str) 
         ("Never mix bleach with ammonia.", "don't mix bleach with ammonia"),
     ],
 )
-def test_a_warning_keeps_its_negation(text: str, step: str) -> None:
+def test_a_warning_keeps_its_negation(text, step):
     assert steps_of(text) == [step]
 
 
@@ -213,7 +211,7 @@ def test_a_warning_keeps_its_negation(text: str, step: str) -> None:
         ("Don't try to start the car.", ["don't start the car"]),
     ],
 )
-def test_a_dont_reaches_as_far_as_what_it_forbids(text: str, steps: list[str]) -> None:
+def test_a_dont_reaches_as_far_as_what_it_forbids(text, steps):
     assert steps_of(text) == steps
 
 
@@ -223,15 +221,15 @@ def names_of(text: str, name: str) -> list[str]:
     return [draft.text for draft in drafts]
 
 
-def test_this_before_no_noun_stays_a_pronoun() -> None:
+def test_this_before_no_noun_stays_a_pronoun():
     assert steps_of("Now we're going to tighten this clockwise.") == ["tighten this clockwise"]
 
 
-def test_that_as_an_object_may_end_a_step() -> None:
+def test_that_as_an_object_may_end_a_step():
     assert steps_of("Bend your knees, hold that.") == ["bend your knees", "hold that"]
 
 
-def test_a_pronoun_gets_no_name_that_the_step_has_already() -> None:
+def test_a_pronoun_gets_no_name_that_the_step_has_already():
     text = "Get your jack stands and place it under the car."
     assert "place it under the car" in names_of(text, "car")
     assert "place the board under the car" in names_of(text, "board")
@@ -249,7 +247,7 @@ def test_a_pronoun_gets_no_name_that_the_step_has_already() -> None:
         ("Open the paint can with a screwdriver.", "open the paint can with a screwdriver"),
     ],
 )
-def test_nothing_of_a_comparison_or_a_pair_is_lost(text: str, step: str) -> None:
+def test_nothing_of_a_comparison_or_a_pair_is_lost(text, step):
     assert steps_of(text) == [step]
 
 
@@ -262,7 +260,7 @@ def test_nothing_of_a_comparison_or_a_pair_is_lost(text: str, step: str) -> None
         "half a teaspoon of mustard powder and a pinch of dried thyme",
     ],
 )
-def test_a_list_of_things_stays_whole(step: str) -> None:
+def test_a_list_of_things_stays_whole(step):
     (written,) = steps_of(f"We're gonna {step}.")
     assert written.replace(",", "").split() == step.replace(",", "").split()
 
@@ -280,7 +278,7 @@ def test_a_list_of_things_stays_whole(step: str) -> None:
         ("It brought the hair to the front.", []),
     ],
 )
-def test_what_the_speaker_did_is_an_action(text: str, steps: list[str]) -> None:
+def test_what_the_speaker_did_is_an_action(text, steps):
     assert steps_of(text) == steps
 
 
@@ -332,7 +330,7 @@ def test_what_the_speaker_did_is_an_action(text: str, steps: list[str]) -> None:
         ),
     ],
 )
-def test_one_more_thing_stays_with_its_verb(text: str, step: str) -> None:
+def test_one_more_thing_stays_with_its_verb(text, step):
     assert steps_of(text) == [step]
 
 
@@ -348,22 +346,22 @@ def test_one_more_thing_stays_with_its_verb(text: str, step: str) -> None:
         ("Put the lid just over there.", "put the lid"),
     ],
 )
-def test_just_stays_where_it_limits_a_place_or_time(text: str, step: str) -> None:
+def test_just_stays_where_it_limits_a_place_or_time(text, step):
     assert steps_of(text) == [step]
 
 
-def test_a_condition_of_a_thing_stays() -> None:
+def test_a_condition_of_a_thing_stays():
     """Without it, advice for one case would be an order for all."""
     step = "print a new one at home if the label is torn"
     assert steps_of("If the label is torn, print a new one at home.") == [step]
 
 
-def test_an_action_with_its_own_subject_is_no_part_of_a_complement() -> None:
+def test_an_action_with_its_own_subject_is_no_part_of_a_complement():
     text = "Place it where there's a piece of metal, and then you're going to lower the car."
     assert steps_of(text) == ["place it where there's a piece of metal", "lower the car"]
 
 
-def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them() -> None:
+def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them():
     text = "Fill the bottle up with water."
     tags = reading_that_keeps_all(text)
     edits = tags.edit_probabilities
@@ -401,5 +399,5 @@ def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them() -> 
         ("Print one if the label you need is torn.", ["print one if the label you need is torn"]),
     ],
 )
-def test_a_step_has_the_words_of_its_action_alone(text: str, steps: list[str]) -> None:
+def test_a_step_has_the_words_of_its_action_alone(text, steps):
     assert steps_of(text) == steps

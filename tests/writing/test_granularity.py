@@ -159,9 +159,6 @@ def test_no_sentence_is_lost_by_joining(detail):
     assert [item.said.start for item in joined] == sorted(item.said.start for item in joined)
 
 
-# ------------------------------------------------------------------ amounts
-
-
 @pytest.mark.parametrize(
     ("sentence", "amount"),
     [

@@ -56,9 +56,6 @@ def served_by_rules(written, reason):
     return bool(notes) and all(text.startswith(RULES) for text in texts(written))
 
 
-# ------------------------------------------------------------------ a good reply
-
-
 def test_a_numbered_list_becomes_steps_that_cite_their_sentences():
     with FakeServer(Answers.says(LIST)) as server:
         written = write(server)
@@ -143,7 +140,6 @@ def test_an_empty_transcript_asks_no_one():
     assert write("http://127.0.0.1:9/v1", talk()) == WrittenSteps()
 
 
-# ------------------------------------------------------------------ replies that are refused or
 # cleaned
 
 
@@ -241,9 +237,6 @@ def test_the_lines_of_a_refused_reply_are_among_the_dropped_ones_once():
     assert served_by_rules(written, "a link")
 
 
-# ------------------------------------------------------------------ what a prompt holds
-
-
 def test_the_paper_s_prompt_stays_what_the_paper_says():
     speech = talk(*(f"Now fold sheet{i} twice." for i in range(25)))
     with FakeServer(Answers.says("none")) as server:
@@ -285,8 +278,6 @@ def test_steps_that_mean_the_same_are_folded_and_others_are_not():
     assert texts(written) == [lines[1], *lines[2:]]
     assert {0, 1} <= set(written.steps[0].sources)
 
-
-# ------------------------------------------------------------------ servers that fail
 
 every_form = pytest.mark.parametrize("form", ["auto", "edit", "write", "nasva"])
 
@@ -376,9 +367,6 @@ def test_an_address_where_no_one_listens_is_an_immediate_error(form):
         port = free.getsockname()[1]
     with pytest.raises(WriterError, match="no server answers there"):
         write(f"http://127.0.0.1:{port}/v1", form=form)
-
-
-# ------------------------------------------------------------------ keys, cache, settings
 
 
 def test_the_key_comes_from_the_named_variable_and_from_no_other(monkeypatch):
@@ -471,9 +459,6 @@ def test_only_one_model_may_be_named():
 def test_settings_that_the_main_job_does_not_take_are_refused(override):
     with pytest.raises(SettingsError, match="setting"):
         load_settings(LlmSettings, overrides=[override])
-
-
-# ------------------------------------------------------------------ local models, without one
 
 
 def local(path, **settings):

@@ -36,8 +36,6 @@ from stepline.writing.settings import LlmSettings
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
-# ------------------------------------------------------------------ chunks
-
 
 @pytest.mark.parametrize(
     ("count", "sizes"),
@@ -121,7 +119,7 @@ def test_the_deadline_grows_with_the_words():
         "[INST] do it [/INST]",
     ],
 )
-def test_speech_that_instructs_the_model_is_found(text: str) -> None:
+def test_speech_that_instructs_the_model_is_found(text):
     assert find_model_instructions(talk("Cut the onion.", text)) == (1,)
 
 
@@ -139,9 +137,6 @@ def test_speech_that_instructs_the_model_is_found(text: str) -> None:
 )
 def test_ordinary_speech_is_not_withheld(text):
     assert find_model_instructions(talk(text)) == ()
-
-
-# ------------------------------------------------------------------ citing
 
 
 def test_a_tie_keeps_the_spoken_order_and_a_clear_case_breaks_it():
@@ -220,9 +215,6 @@ def test_talk_to_the_audience_is_told_from_work():
     assert talk_reasons(["Juice the lemons", "Water", "Stir and subscribe"]) == [None] * 3
 
 
-# ------------------------------------------------------------------ threads
-
-
 def test_work_that_hangs_is_left_behind_at_the_deadline(monkeypatch):
     monkeypatch.setattr("stepline.llm.requests.DEADLINE_GRACE_SECONDS", 0.0)
     never = threading.Event()
@@ -294,9 +286,6 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
         *([chosen] if form == "auto" else []),
         "sentences 1-1: provisional, from the extractive writer, because the server answered 500 (no)",
     )
-
-
-# ------------------------------------------------------------------ prompts and experiments
 
 
 def test_the_paper_s_prompts_hold_no_list_that_a_small_model_gives_back():

@@ -35,8 +35,8 @@ REPLIES = {
 
 @pytest.mark.parametrize("form", ["edit", "write"])
 def test_an_interrupted_writing_asks_again_only_for_what_was_not_answered(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    form, tmp_path, monkeypatch
+):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     monkeypatch.setattr("stepline.writing.llm.prompts.WRITE_WORDS", 13)
     asked: list[str] = []

@@ -1,10 +1,10 @@
 """form="write", for strong models: numbered sentences of long parts, steps that cite them."""
 
 import pytest
-from llm_fakes import Answers, FakeServer
+from llm_fakes import Answers, FakeServer, talk
 from pydantic import ValidationError
 
-from stepline.records import Sentence, Span, Transcript
+from stepline.records import Span
 from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.quantities import numbers
@@ -18,14 +18,6 @@ SAID = (
     "Fry them in butter for about half an hour.",
     "Until they are golden, you know.",
 )
-
-
-def talk(*texts):
-    spans = [Span(10.0 * n, 10.0 * n + 9.0) for n in range(len(texts))]
-    rows = zip(texts, spans, strict=True)
-    return Transcript(
-        language="en", sentences=tuple(Sentence(text=text, span=span) for text, span in rows)
-    )
 
 
 def write(reply, *texts, **settings):
@@ -43,7 +35,7 @@ def test_each_step_cites_the_sentences_that_the_model_names():
     )
     written, asked = write(reply)
     assert [step.sources for step in written.steps] == [(1,), (2,), (4, 5)]
-    assert written.steps[2].said == Span(40.0, 59.0)
+    assert written.steps[2].said == Span(40.0, 60.0)
     question = asked[0]["messages"][-1]["content"]
     assert "\n2: First peel two onions.\n3: Cut them into thin rings.\n" in question
     assert asked[0]["max_tokens"] == 6000
@@ -99,18 +91,18 @@ def test_a_step_that_is_announced_is_said_where_it_is_told():
     said = ("Later we bake.", *SAID[1:], "Bake the onion tart for an hour.")
     written, _ = write("1, 7: Bake the onion tart for an hour", *said)
     assert written.steps[0].sources == (0, 6)
-    assert written.steps[0].said == Span(60.0, 69.0)
+    assert written.steps[0].said == Span(60.0, 70.0)
 
 
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
         # the words are said again five sentences after the cited one, which is what tells the step
-        ("2: Wax the wooden bowl", Span(10.0, 19.0)),
+        ("2: Wax the wooden bowl", Span(10.0, 20.0)),
         # said twice, and first in the order of the steps: the second time is another way to do it
-        ("1, 7: Rub the bowl with wax on a block\n3: Leave it in the sun", Span(0.0, 9.0)),
+        ("1, 7: Rub the bowl with wax on a block\n3: Leave it in the sun", Span(0.0, 10.0)),
         # the sentence before only prepares it
-        ("6, 7: Rub it with a wooden block and wax, or buff it", Span(60.0, 69.0)),
+        ("6, 7: Rub it with a wooden block and wax, or buff it", Span(60.0, 70.0)),
     ],
 )
 def test_a_step_is_said_where_the_model_cites_it(reply, said):
@@ -261,4 +253,4 @@ def test_a_step_that_is_told_again_much_later_is_said_where_it_is_told_first():
     texts = ("Peel the onions.", *["The weather is lovely this week."] * 8, "So peel the onions.")
     written, _ = write("1, 10: Peel the onions", *texts)
     assert written.steps[0].sources == (0, 9)
-    assert written.steps[0].said == Span(0.0, 9.0)
+    assert written.steps[0].said == Span(0.0, 10.0)

@@ -83,9 +83,7 @@ def test_anything_else_is_refused_with_its_reason(reply, reason):
         ("I cannot help with that", "its orders"),
     ],
 )
-def test_a_line_that_an_order_could_have_planted_is_dropped_and_the_others_stay(
-    line: str, reason: str
-) -> None:
+def test_a_line_that_an_order_could_have_planted_is_dropped_and_the_others_stay(line, reason):
     reading = parse_reply(f"1. Cut the onion\n2. {line}\n3. Add salt")
     assert reading.refusal is None
     assert reading.texts == ("Cut the onion", "Add salt")
