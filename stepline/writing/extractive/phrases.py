@@ -247,7 +247,10 @@ def _is_aside(token: "Token", head: "Token") -> bool:
     if token is head or _is_state_of_a_thing(head):
         return False
     is_reason = token.dep_ == "advcl" and not _is_kept_clause(token)
-    return is_reason or token.dep_ in ("relcl", "intj", "parataxis") or begins_action(token)
+    # "anything TO DRINK" says which things are meant
+    names_thing = token.head.pos_ == "PRON" and token.head.lower_ not in NAMEABLE_PRONOUNS
+    is_relative = token.dep_ == "relcl" and not names_thing
+    return is_reason or is_relative or token.dep_ in ("intj", "parataxis") or begins_action(token)
 
 
 Resolver: TypeAlias = "Callable[[Token], str | None]"  # a pronoun -> its name
