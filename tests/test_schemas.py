@@ -13,25 +13,11 @@ pytest.importorskip("jsonschema", reason="needs jsonschema")
 
 from output_schemas import check, schema_of, validator
 
+from stepline import records
 from stepline.cli.schema import SCHEMA_MAKERS, json_schema
 from stepline.compare import TaskComparison
 from stepline.live.events import LiveEvent
 from stepline.pipeline.request import StepsSettings
-from stepline.records import (
-    Amount,
-    Basis,
-    LinkOrigin,
-    Material,
-    Record,
-    Rejected,
-    Sentence,
-    Span,
-    Step,
-    Transcript,
-    Video,
-    Word,
-    WorkTime,
-)
 from stepline.settings import load_settings
 from stepline.storage import to_json, write_record
 
@@ -41,22 +27,26 @@ GOLDEN = Path(__file__).parent / "golden" / "expected"
 @st.composite
 def spans(draw):
     start = draw(st.floats(0, 1000))
-    return Span(start, start + draw(st.floats(0.001, 1000)))
+    return records.Span(start, start + draw(st.floats(0.001, 1000)))
 
 
 TEXTS = st.text(min_size=1, max_size=20)
 PROBABILITIES = st.floats(0, 1)
-AMOUNTS = st.floats(0, 1e6).map(lambda low: Amount(low=low, high=low + 1, unit=None))
+AMOUNTS = st.floats(0, 1e6).map(lambda low: records.Amount(low=low, high=low + 1, unit=None))
 THINGS = st.builds(
-    Material, name=TEXTS, amounts=st.tuples(AMOUNTS), at=st.floats(0, 100), sources=st.just((0,))
+    records.Material,
+    name=TEXTS,
+    amounts=st.tuples(AMOUNTS),
+    at=st.floats(0, 100),
+    sources=st.just((0,)),
 )
 VERDICTS = st.one_of(
     st.sampled_from([None, "placed", "said_only", "not_found"]).map(lambda s: {"status": s}),
-    st.sampled_from(get_args(Basis)).map(lambda basis: {"status": "seen", "basis": basis}),
+    st.sampled_from(get_args(records.Basis)).map(lambda basis: {"status": "seen", "basis": basis}),
     TEXTS.map(lambda text: {"status": "placed", "doubt": text}),
 )
 STEPS = st.builds(
-    lambda verdict, **fields: Step(**verdict, **fields),
+    lambda verdict, **fields: records.Step(**verdict, **fields),
     verdict=VERDICTS,
     id=TEXTS,
     text=TEXTS,
@@ -69,30 +59,30 @@ STEPS = st.builds(
     seen=st.lists(TEXTS, max_size=2).map(tuple),
 )
 SENTENCES = st.builds(
-    Sentence,
+    records.Sentence,
     text=st.text(max_size=20),
     span=spans(),
-    words=st.builds(Word, text=TEXTS, span=st.none() | spans()).map(lambda word: (word,)),
+    words=st.builds(records.Word, text=TEXTS, span=st.none() | spans()).map(lambda word: (word,)),
     confidence=st.none() | PROBABILITIES,
 )
 RECORDS = st.builds(
-    Record,
+    records.Record,
     id=TEXTS,
     video=st.builds(
-        Video,
+        records.Video,
         id=TEXTS,
         duration=st.none() | st.floats(0.1, 1000),
-        origin=st.none() | st.builds(LinkOrigin, url=TEXTS),
+        origin=st.none() | st.builds(records.LinkOrigin, url=TEXTS),
         author=st.none() | TEXTS,
         publication_date=st.sampled_from([None, "2024-05-06"]),
     ),
-    transcript=st.builds(Transcript, sentences=SENTENCES.map(lambda sentence: (sentence,))),
+    transcript=st.builds(records.Transcript, sentences=SENTENCES.map(lambda sentence: (sentence,))),
     steps=st.lists(STEPS, max_size=3).map(tuple),
     materials=st.lists(THINGS, max_size=2).map(tuple),
     yields=st.lists(THINGS, max_size=1).map(tuple),
-    times=st.just(()) | st.just((WorkTime(kind="total", low=60.0, high=90.0, at=1.0),)),
+    times=st.just(()) | st.just((records.WorkTime(kind="total", low=60.0, high=90.0, at=1.0),)),
     reference=st.lists(STEPS, max_size=1).map(tuple),
-    dropped=st.builds(Rejected, st.just("step"), TEXTS, text=TEXTS).map(lambda row: (row,)),
+    dropped=st.builds(records.Rejected, st.just("step"), TEXTS, text=TEXTS).map(lambda row: (row,)),
     settings=st.dictionaries(TEXTS, st.none() | st.integers() | TEXTS, max_size=3),
 )
 
@@ -135,11 +125,11 @@ def test_a_live_run_writes_events_by_the_schema(small_video, stepline, tmp_path)
 
 
 def test_every_field_of_an_event_follows_the_schema():
-    word = Word(text="Slice", span=Span(0.0, 0.5), confidence=0.9)
-    said = Span(0.0, 1.0)
-    step = {"step": "1", "said": said, "sources": (0,), "spans": (Span(2.0, 3.0),)}
+    word = records.Word(text="Slice", span=records.Span(0.0, 0.5), confidence=0.9)
+    said = records.Span(0.0, 1.0)
+    step = {"step": "1", "said": said, "sources": (0,), "spans": (records.Span(2.0, 3.0),)}
     verdict = {"status": "placed", "doubt": "a still", "score": 0.5}
-    sentence = Sentence(text="Slice it.", span=said, words=(word,))
+    sentence = records.Sentence(text="Slice it.", span=said, words=(word,))
     event = LiveEvent(event="step_ended", number=3, at=4.0, sentence=sentence, **step, **verdict)
     check("events", event.model_dump(mode="json"))
 
@@ -148,10 +138,14 @@ def test_a_comparison_follows_its_schema(stepline, tmp_path):
     for id, verb in (("a", "whisk"), ("b", "beat"), ("c", "whisk")):
         texts = (f"{verb} two eggs with 1 cup of milk", "pour the batter into the hot pan")
         steps = [
-            Step(id=str(n), text=text, spans=(Span(n * 10.0, n * 10 + 5.0),), status="placed")
+            records.Step(
+                id=str(n), text=text, spans=(records.Span(n * 10.0, n * 10 + 5.0),), status="placed"
+            )
             for n, text in enumerate(texts)
         ]
-        record = Record(id=id, video=Video(id=id, title="Pancakes"), steps=tuple(steps))
+        record = records.Record(
+            id=id, video=records.Video(id=id, title="Pancakes"), steps=tuple(steps)
+        )
         write_record(record, tmp_path / "records" / f"{id}.json")
     result = stepline("compare", tmp_path / "records", "--json", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.stderr
@@ -185,7 +179,9 @@ def test_what_is_invalid_is_refused(name, tree):
 
 @pytest.mark.parametrize("field", ["start", "spans", "status", "text", "kind"])
 def test_a_record_whose_step_lacks_a_field_is_refused(field):
-    record = Record(id="r", video=Video(id="v"), steps=(Step(id="1", text="cut"),))
+    record = records.Record(
+        id="r", video=records.Video(id="v"), steps=(records.Step(id="1", text="cut"),)
+    )
     tree = json.loads(to_json(record))
     check("record", tree)
     del tree["steps"][0][field]

@@ -5,18 +5,7 @@ import io
 
 import numpy as np
 
-from stepline.records import (
-    Alignment,
-    Amount,
-    Material,
-    Record,
-    Rejected,
-    Sentence,
-    Span,
-    Step,
-    Transcript,
-    Video,
-)
+from stepline import records
 
 SPOKEN = (
     (0.4, 5.2, "Hi everyone, welcome back to my kitchen, today it's iced mint lemonade."),
@@ -60,7 +49,7 @@ REFERENCE = (
     ("serve over ice", (58.0, 64.0)),
 )
 
-SPOT = Amount(low=1.0, high=2.0, unit="<b>", text="<i>")
+SPOT = records.Amount(low=1.0, high=2.0, unit="<b>", text="<i>")
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -77,13 +66,13 @@ HOSTILE = (
 
 
 def make_step(number, text, spans=(), said=None, status=None, score=None, sources=()):
-    pairs = tuple(Span(*pair) for pair in spans)
-    return Step(
+    pairs = tuple(records.Span(*pair) for pair in spans)
+    return records.Step(
         id=str(number),
         text=text,
         spans=pairs,
         at=pairs[0].center if pairs else None,
-        said=Span(*said) if said else None,
+        said=records.Span(*said) if said else None,
         status=status,
         basis="network" if status == "seen" else None,
         score=score,
@@ -93,7 +82,7 @@ def make_step(number, text, spans=(), said=None, status=None, score=None, source
 
 def record_of(*steps, id="r", **video):
     """A record of some steps; video: fields of its video."""
-    return Record(id=id, video=Video(id=id, **video), steps=steps)
+    return records.Record(id=id, video=records.Video(id=id, **video), steps=steps)
 
 
 def sample_step(number, text, spans, said, score, sources):
@@ -104,16 +93,19 @@ def sample_step(number, text, spans, said, score, sources):
 def sample_record():
     """A minute of lemonade: ten seen steps, one only said, one that is nowhere; four sentences
     that are no step."""
-    sentences = [Sentence(text=text, span=Span(a, b), confidence=0.9) for a, b, text in SPOKEN]
+    sentences = [
+        records.Sentence(text=text, span=records.Span(a, b), confidence=0.9)
+        for a, b, text in SPOKEN
+    ]
     name, path = "mint-lemonade", "videos/mint-lemonade.mp4"
     music = "a stock phrase over music, 66.2-66.9 s"
     channel = "it speaks to the viewer about the channel"
     asr, vision = {"beam": 5, "model": "tiny.en"}, {"rate": 1.0, "size": None}
     curve = {"curve": "whenact", "weight": 0.42}
-    return Record(
+    return records.Record(
         id=name,
-        video=Video(id=name, path=path, duration=67.0, title="Iced mint lemonade"),
-        transcript=Transcript(
+        video=records.Video(id=name, path=path, duration=67.0, title="Iced mint lemonade"),
+        transcript=records.Transcript(
             language="en", recogniser="whisper-tiny.en", sentences=tuple(sentences)
         ),
         steps=tuple(sample_step(number, *row) for number, row in enumerate(STEPS, start=1)),
@@ -121,8 +113,8 @@ def sample_record():
             make_step(f"r{number}", text, (span,)) for number, (text, span) in enumerate(REFERENCE)
         ),
         dropped=(
-            Rejected(what="sentence", text="Thank you. Thank you.", reason=music),
-            Rejected(what="step", text="subscribe", reason=channel),
+            records.Rejected(what="sentence", text="Thank you. Thank you.", reason=music),
+            records.Rejected(what="step", text="subscribe", reason=channel),
         ),
         warnings=("the file's header claims 71.0 s, but its data ends at 67.0 s",),
         settings={"asr": asr, "vision": vision, "formats": ["html"]},
@@ -149,7 +141,7 @@ def make_alignment(record, rate=1.0):
             scores[row] += (0.5 - 0.18 * rank) * np.exp(
                 -(((times - span.center) / (span.duration / 1.6 + 1)) ** 2)
             )
-    return Alignment(
+    return records.Alignment(
         tuple(step.text for step in record.steps), scores.astype(np.float32), rate, "cosine"
     )
 
@@ -165,27 +157,27 @@ def hostile_step(index, text):
 def hostile_record():
     """Return a record in which every text that a user, a speaker or a model can set is an
     attack."""
-    return Record(
+    return records.Record(
         id="../<b>\"x' y",
-        video=Video(
+        video=records.Video(
             id="</script><b>",
             duration=10.0 * len(HOSTILE),
             title=HOSTILE[0] + HOSTILE[2],
             task=HOSTILE[1],
         ),
-        transcript=Transcript(
+        transcript=records.Transcript(
             language='en"><script>alert(4)</script>',
             recogniser=HOSTILE[1],
             sentences=tuple(
-                Sentence(text=text, span=Span(10.0 * i, 10.0 * i + 5))
+                records.Sentence(text=text, span=records.Span(10.0 * i, 10.0 * i + 5))
                 for i, text in enumerate(HOSTILE)
             ),
         ),
         steps=tuple(hostile_step(number, text) for number, text in enumerate(HOSTILE)),
-        materials=tuple(Material(name=text, at=1.0, amounts=(SPOT,)) for text in HOSTILE),
-        tools=tuple(Material(name=text, at=2.0) for text in HOSTILE),
+        materials=tuple(records.Material(name=text, at=1.0, amounts=(SPOT,)) for text in HOSTILE),
+        tools=tuple(records.Material(name=text, at=2.0) for text in HOSTILE),
         reference=(make_step("r", HOSTILE[1], ((1.0, 4.0),)),),
-        dropped=tuple(Rejected(what="step", text=text, reason=text) for text in HOSTILE),
+        dropped=tuple(records.Rejected(what="step", text=text, reason=text) for text in HOSTILE),
         warnings=HOSTILE,
         settings={text: text for text in HOSTILE[:8]},
         models={"a": {text: [text] for text in HOSTILE[:8]}},

@@ -153,6 +153,7 @@ def test_a_verb_alone_supports_no_step():
     )
     assert [step.text for step in steps] == ["pour the lemonade"]
     assert [one.text for one in dropped] == ["pour concrete into a mould"]
+    assert cite_sources([], chunk, floor=0.4, embed=bag_of_words) == ([], [])
 
 
 @pytest.mark.parametrize(("again", "sources"), [(10.0, (0, 1)), (3600.0, (0,))])
@@ -163,11 +164,6 @@ def test_a_neighbour_is_cited_only_where_it_is_said_soon(again, sources):
     (step,), _ = cite_sources(["pour the lemonade"], chunk, floor=0.4, embed=bag_of_words)
     assert step.sources == sources
     assert step.said == Span(0.0, spoken[sources[-1]].span.end)
-
-
-def test_no_texts_cite_nothing():
-    (chunk,) = split_into_chunks(talk("Stir."), 10)
-    assert cite_sources([], chunk, floor=0.4, embed=bag_of_words) == ([], [])
 
 
 def test_the_lemonade_actions_cite_the_sentences_that_tell_them():

@@ -97,11 +97,9 @@ def test_a_step_that_is_announced_is_said_where_it_is_told():
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        # the words are said again five sentences after the cited one, which is what tells the step
         ("2: Wax the wooden bowl", Span(10.0, 20.0)),
         # said twice, and first in the order of the steps: the second time is another way to do it
         ("1, 7: Rub the bowl with wax on a block\n3: Leave it in the sun", Span(0.0, 10.0)),
-        # the sentence before only prepares it
         ("6, 7: Rub it with a wooden block and wax, or buff it", Span(60.0, 70.0)),
     ],
 )
