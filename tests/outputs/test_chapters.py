@@ -105,7 +105,7 @@ def test_youtubes_rules_hold_for_any_steps(starts, duration):
 
 def test_a_long_step_is_cut_in_its_title_with_an_ellipsis():
     texts = (
-        "lower the bar down until it comes into contact with your chest above your sternum",
+        "pull the cord down until it runs across the two wheels at the top of the frame",
         "keep the arms straight",
         *("hold them",) * 2,
         "supercalifragilisticexpialidocious " * 3,
@@ -113,7 +113,7 @@ def test_a_long_step_is_cut_in_its_title_with_an_ellipsis():
     steps = steps_at(0.0, 12.0, 14.0, 16.0, 30.0, duration=60.0).steps
     told = [step.model_copy(update={"text": text}) for step, text in zip(steps, texts, strict=True)]
     found = read_chapters(chapters(record_of(*told, duration=60.0)))
-    assert found[0][1] == "Lower the bar down until it comes into…"
+    assert found[0][1] == "Pull the cord down until it runs across…"
     assert found[1][1] == "Keep the arms straight; Hold them"
     assert len(found[2][1]) <= 44
 
