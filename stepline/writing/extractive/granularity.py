@@ -23,7 +23,7 @@ from stepline.records import Rejected, Step, covering_span
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import flaw_of_step
-from stepline.writing.extractive.phrases import INTRANSITIVE_VERBS
+from stepline.writing.extractive.phrases import INTRANSITIVE_VERBS, NAMEABLE_PRONOUNS
 from stepline.writing.quantities import COUNT_KIND, DEGREE_WORDS, UNIT_KINDS, find_quantities
 from stepline.writing.types import instruction_kind
 
@@ -38,7 +38,6 @@ MAX_PAUSE_SECONDS = 6.0  # between a step and its continuation
 MAX_JOINED_WORDS = {"brief": 30, "usual": 22}
 MAX_CONTINUATION_WORDS = 12
 NO_ACTION_ON_THINGS_REASON = "names things, and says nothing to do with them"
-OBJECT_PRONOUNS = word_set("it this that them these those")
 OBJECT_ROLES = word_set("dobj nsubj nsubjpass dative")
 
 
@@ -209,7 +208,7 @@ def drop_object_pronouns(doc: "Doc") -> str | None:
             continue
         # In "let it cool" the pronoun is the subject of a bare verb, and may go.
         is_subject_of_clause = token.dep_ == "nsubj" and token.head.tag_ != "VB"
-        if token.lower_ not in OBJECT_PRONOUNS or is_subject_of_clause:
+        if token.lower_ not in NAMEABLE_PRONOUNS or is_subject_of_clause:
             return None
         object_pronouns.append(token)
     text = "".join(token.text_with_ws for token in doc if token not in object_pronouns)

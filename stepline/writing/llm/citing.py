@@ -42,7 +42,9 @@ MIN_NAME_DIGITS = (
 # A step begins with the first cited sentence whose score is this fraction of the best one's. Of what was
 # tried on twelve narrations it has most steps within 2 and within 5 s of their labels.
 MIN_TOLD_SCORE = 0.7
-NEAR_SENTENCES = 3  # before and after the sources of a step, in which its numbers may be said
+# before and after the sources of a step, in which its numbers may be said, and other words of a step
+# whose citation does not support it
+NEAR_SENTENCES = 3
 # spaCy's coarse tags of the words that carry a step
 CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
 PARTICLE_TAGS = frozenset({"ADP", "ADV", "PART"})  # of a verb's particle, the "on" of "turn on"
@@ -110,9 +112,11 @@ def cite_sources(
         rows = cited_rows[k]
         if not _support_together(support, k, rows, floor):
             found = _sources(support, chunk, k, path[k], floor)
-            near = range(rows[0] - NEAR_SENTENCES, rows[-1] + NEAR_SENTENCES + 1) if rows else found
-            # Words that are said far from the cited sentence too: it is what tells the step.
-            if not rows or not found or not set(found).isdisjoint(near):
+            # Words that are said far from the cited sentences too: those tell the step.
+            is_far = bool(rows and found) and (
+                found[-1] < rows[0] - NEAR_SENTENCES or found[0] > rows[-1] + NEAR_SENTENCES
+            )
+            if not is_far:
                 rows = found
         if not rows:
             dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
