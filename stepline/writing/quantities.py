@@ -39,12 +39,13 @@ FRACTION_WORDS = {
 }
 DOZEN_WORDS = {"dozen": 12, "dozens": 12}
 RANGE_WORDS = frozenset({"-", "–", "—", "to", "or"})
+WORDS_BEFORE_PLACE_POINT = word_set("this that the which each every")
 
 _TOKEN_PATTERN = re.compile(
     r"\d+(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+\s*/\s*\d+|\d+"
     r"|[^\W\d_]+(?:'[^\W\d_]+)?|[%°\"/–—\-.,;:!?()]"
 )
-_DIGITS_PATTERN = re.compile(r"\d|\.\d")
+_DIGITS_PATTERN = re.compile(r"[\d,]*\.?\d+|\d+\s*/\s*\d+")
 _FRACTION_SLASH = "\u2044"
 
 
@@ -104,11 +105,9 @@ def _single_number(words: Sequence[str], index: int) -> Number | None:
     value, end = number
     following = word_at(words, end)
 
-    # one point five
-    if following == "point":
-        digit = SMALL_NUMBERS.get(word_at(words, end + 1), 10)
-        if digit < 10:
-            return value + digit / 10, end + 2
+    decimals = _decimals_at(words, end)
+    if decimals is not None:
+        return value + decimals[0], decimals[1]
     if following in DOZEN_WORDS:
         return value * DOZEN_WORDS[following], end + 1
 
@@ -124,9 +123,21 @@ def _single_number(words: Sequence[str], index: int) -> Number | None:
     return value, end
 
 
+def _decimals_at(words: Sequence[str], index: int) -> Number | None:
+    """Return the fraction of a "point" at a token and the digits in words after it ("point two five"
+    is .25), and the index after it. None without one."""
+    digits = ""
+    end = index + 1
+    while SMALL_NUMBERS.get(word_at(words, end), 10) < 10:
+        digits += str(SMALL_NUMBERS[words[end]])
+        end += 1
+    is_point = word_at(words, index) == "point" and digits
+    return (float(f".{digits}"), end) if is_point else None
+
+
 def _digit_number(words: Sequence[str], index: int) -> Number | None:
     """Return the number in digits at a token, with a fraction behind it, and the index after it."""
-    if not _DIGITS_PATTERN.match(words[index]):
+    if not _DIGITS_PATTERN.fullmatch(words[index]):
         return None
     value = _parse_digits(words[index])
     if value is None:
@@ -191,8 +202,13 @@ def _number_below_hundred(words: Sequence[str], index: int) -> Number:
 
 def _leading_fraction(words: Sequence[str], index: int) -> Number | None:
     """Return a fraction or dozen that begins at a token and the index after it: half a dozen, a
-    quarter."""
+    quarter, point three."""
     word = words[index]
+    # "at this point three are left" has no fraction
+    if word_at(words, index - 1) not in WORDS_BEFORE_PLACE_POINT:
+        decimals = _decimals_at(words, index)
+        if decimals is not None:
+            return decimals
     following = word_at(words, index + 1)
     if word in ("a", "an"):
         if following in FRACTION_WORDS:

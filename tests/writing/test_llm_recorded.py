@@ -13,7 +13,7 @@ from llm_fakes import Answers, FakeServer
 from lab.writer_training.marked import read_marked_narrations
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing.llm.probe import SENTENCES, is_correct_probe_reply
-from stepline.writing.llm.replies import parse_reply, spoken_numbers
+from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.quantities import numbers
 from stepline.writing.settings import LlmSettings
@@ -84,7 +84,7 @@ def test_a_strong_models_steps_are_those_that_people_marked(narrations, names):
         marked = {number for number, kind in kinds if kind in ("step", "warning")}
         cited = [set(step.sources) for step in written.steps]
         assert all(cited), name
-        said = spoken_numbers(" . ".join(sentence.text for sentence in narration.sentences))
+        said = numbers(" . ".join(sentence.text for sentence in narration.sentences))
         assert numbers(" . ".join(step.text for step in written.steps)) <= said | {1.0}, name
         marked_count += len(marked)
         found += len(marked.intersection(*[set().union(*cited)]))

@@ -262,7 +262,8 @@ def _subject(verb: "Token") -> "Token | None":
     subjects = [
         child for child in verb.lefts if child.dep_ in ("nsubj", "nsubjpass", "csubj", "expl")
     ]
-    return subjects[0] if subjects else None
+    # "three eggs, and YOU add them"
+    return subjects[-1] if subjects else None
 
 
 def _is_base_form(verb: "Token") -> bool:

@@ -14,7 +14,12 @@ from stepline.text.narration.words import WORD_EDITS, spoken_words
 from stepline.writing.extractive.clauses import KIND_OF_SUBJECT, Clause, find_clauses, has_child
 from stepline.writing.extractive.english import base_form, parse
 from stepline.writing.extractive.off_topic import is_talk_or_state
-from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
+from stepline.writing.extractive.phrases import (
+    NOUN_TAGS,
+    imperative_phrase,
+    thing_with_amount,
+    verb_complements,
+)
 from stepline.writing.extractive.segments import (
     SCREEN_VERBS,
     Segment,
@@ -64,6 +69,7 @@ def grammar_drafts(
     drafts: list[DraftStep] = []
     action_probability = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
     begins_action = action_probability[word_index_of] >= MIN_PASSED_OVER_PROBABILITY
+    fronted_thing = None  # of a segment without a verb: "150 grams of butter, | melt it"
     for segment, doc in _parsed_segments(text, begins_action):
 
         def spoken_index(token: "Token", segment: Segment = segment) -> int:
@@ -75,7 +81,10 @@ def grammar_drafts(
         def name(token: "Token") -> str | None:
             return resolve(spoken_index(token))
 
-        for clause in find_clauses(doc, has_added_you=segment.has_added_you):
+        clauses = find_clauses(doc, has_added_you=segment.has_added_you)
+        if not clauses:
+            fronted_thing = thing_with_amount(list(doc))
+        for clause in clauses:
             # "you don't HAVE TO drain it" forbids nothing, and "they are ARE done" orders nothing
             governor = clause.verb.head.lemma_
             is_free = (
@@ -104,15 +113,19 @@ def grammar_drafts(
                 < MIN_OBJECT_KEEP_PROBABILITY
             ):
                 continue
-            phrase, tokens = imperative_phrase(clause, name, keep_probability)
+            phrase, tokens = imperative_phrase(clause, name, keep_probability, fronted_thing)
+            fronted_thing = None
             word_indices = sorted({spoken_index(token) for token in tokens})
             draft = _draft_step(phrase, word_indices, sentence_index, clause.is_negated, verb)
             # In YouCook2's captions annotators join 82 % of actions on a pronoun to the action
             # before, 79 % of those without an object, and 9 % of those with a new object.
             joined = None
             is_further = next_probability > first_probability or continues_action
-            if drafts and is_further and not _names_an_object(clause):
-                is_choice = verb > 0 and words[verb - 1].lower() == "or"
+            is_choice = verb > 0 and words[verb - 1].lower() == "or"
+            if drafts and (
+                (is_further and not _names_an_object(clause))
+                or (is_choice and clause.joined_verb is not None)
+            ):
                 joined = _join_drafts(drafts[-1], draft, "or" if is_choice else "and")
             if joined is None:
                 drafts.append(draft)
@@ -212,7 +225,12 @@ def _names_an_object(clause: Clause) -> bool:
 def _join_drafts(previous: DraftStep, draft: DraftStep, conjunction: str) -> DraftStep | None:
     """Return two actions of a sentence as one step, None where they are too long together, or where
     one says what not to do."""
-    text = f"{previous.words[0].text} {conjunction} {draft.words[0].text}"
+    previous_text = previous.words[0].text
+    verb, _, things = previous_text.partition(" ")
+    # "twist or bend THE CABLE"
+    if conjunction == "or" and things in draft.words[0].text:
+        previous_text = verb
+    text = f"{previous_text} {conjunction} {draft.words[0].text}"
     if previous.is_negated or draft.is_negated or len(text.split()) > MAX_JOINED_WORDS:
         return None
     word_indices = sorted({*previous.word_indices, *draft.word_indices})

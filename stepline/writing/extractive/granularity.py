@@ -15,7 +15,7 @@ annotators put 82 % and 79 % of such actions into one step with the action befor
 object of their own it is 9 %.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -23,12 +23,12 @@ from stepline.records import Rejected, Step, covering_span
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import flaw_of_step
-from stepline.writing.extractive.phrases import INTRANSITIVE_VERBS, NAMEABLE_PRONOUNS
-from stepline.writing.quantities import COUNT_KIND, DEGREE_WORDS, UNIT_KINDS, find_quantities
+from stepline.writing.extractive.phrases import INTRANSITIVE_VERBS, NAMEABLE_PRONOUNS, NOUN_TAGS
+from stepline.writing.quantities import COUNT_KIND, find_quantities, locate_quantities
 from stepline.writing.types import instruction_kind
 
 if TYPE_CHECKING:
-    from spacy.tokens import Doc, Token
+    from spacy.tokens import Doc, Span, Token
 
 
 Detail = Literal["brief", "usual", "full"]
@@ -219,56 +219,91 @@ def _first_lemma(doc: "Doc") -> str:
     return doc[0].lemma_.lower() if len(doc) else ""
 
 
-MAX_AMOUNT_WORDS = 10  # of a sentence that says an amount and nothing else
+MAX_AMOUNT_TOKENS = 12  # of a clause that states an amount and nothing else
 MAX_SENTENCES_APART = 2  # of a step and the sentence that says its amount
+CLAUSE_MARKS = ",.;:!?"
+VERB_TAGS = ("VERB", "AUX")
+# "it TAKES four quarts": verbs that only state an amount
+AMOUNT_VERBS = word_set("be 's take use need want will can should")
+# they belong to the number behind them
+APPROXIMATE_WORDS = word_set("about around roughly almost only another maybe")
+# "IN five minutes" and "AFTER an hour" say when, not how long
+WHEN_WORDS = word_set("in after at within by to")
+TIME_LIMIT_WORDS = word_set("until till til")
 
 
-def sentence_amount(doc: "Doc") -> str | None:
-    """Return the amount that a short sentence states and nothing else, as spoken: "about 125 grams"
-    of "I used about 125 grams". None for any other sentence."""
-    words = [token for token in doc if token.is_alpha or token.like_num]
-    if not 1 < len(words) <= MAX_AMOUNT_WORDS:
-        return None
-    # Exactly one amount with a unit. Bare counts are left out.
-    if sum(quantity.kind != COUNT_KIND for quantity in find_quantities(doc.text)) != 1:
-        return None
-    # Any other noun than a unit names a thing, so the sentence says more.
-    units: list[int] = []
+def stated_amounts(doc: "Doc") -> "Iterator[tuple[Span, str]]":
+    """Yield each clause of a sentence that states one amount and nothing else, and the amount as
+    spoken: "about 125 grams" of "I used about 125 grams, and give it a stir"."""
+    start = 0
     for token in doc:
-        if token.lower_ in UNIT_KINDS or token.lower_ in DEGREE_WORDS:
-            units.append(token.i)
-        elif token.pos_ in ("NOUN", "PROPN") and token.lower_ != "worth":
-            return None
-    numbers = [token.i for token in doc if token.like_num]
-    if not units or not numbers:
+        following = doc[token.i + 1 : token.i + 2]
+        begins_verb = any(word.dep_ == "cc" and word.head.pos_ in VERB_TAGS for word in following)
+        if begins_verb or token.text in CLAUSE_MARKS or not following:
+            clause = doc[start : token.i + 1]
+            start = token.i + 1
+            amount = _clause_amount(clause)
+            if amount is not None:
+                yield clause, amount
+
+
+def _clause_amount(clause: "Span") -> str | None:
+    """Return the amount that a clause states and nothing else, None for any other clause.
+
+    A time may go on: "ten minutes on the lowest heat", "five minutes until it's soft".
+    """
+    # Exactly one amount with a unit. Bare counts are left out.
+    located = locate_quantities([token.lower_ for token in clause])
+    amounts = [row for row in located if row[0].kind != COUNT_KIND]
+    if len(amounts) != 1 or len(clause) > MAX_AMOUNT_TOKENS:
         return None
-    # From the number, or the "about" before it, to the last unit.
-    first = numbers[0]
-    while first > 0 and doc[first - 1].pos_ in ("ADV", "ADP") and doc[first - 1].head.i >= first:
+    ((quantity, first, end),) = amounts
+    while first and (clause[first - 1].like_num or clause[first - 1].lower_ in APPROXIMATE_WORDS):
         first -= 1
-    last = units[-1]
-    if first >= last:
+    if clause[max(0, first - 1)].lower_ in WHEN_WORDS:
         return None
-    amount: str = doc[first : last + 1].text
-    return amount[:1].lower() + amount[1:]
+    is_whole = len(clause) == len(clause.doc)
+    can_go_on = quantity.kind == "time"
+    has_verb = False
+    for index, token in enumerate(clause):
+        if token.lower_ in TIME_LIMIT_WORDS:
+            break
+        if token.dep_ == "neg" or token.lower_ == "been":
+            return None
+        if token.pos_ in VERB_TAGS:
+            has_verb = True
+            can_go_on = False
+            says_more = token.lemma_ not in AMOUNT_VERBS and not is_whole
+        else:
+            is_amount = first <= index < end or token.like_num or token.lower_ == "worth"
+            is_later = can_go_on and index >= end
+            says_more = token.pos_ in NOUN_TAGS and not is_amount and not is_later
+        if says_more:
+            return None
+    # "half a cup, all purpose flour"
+    if quantity.kind != "time" and clause.start == 0 and not has_verb and not is_whole:
+        return None
+    text = clause[first : len(clause) if can_go_on else end].text.rstrip(CLAUSE_MARKS)
+    return text[:1].lower() + text[1:]
 
 
 def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
     """Return a step with the amount that a later sentence states: "add the noodles, 125 grams".
 
-    None if the step states an amount of that kind already, or if the sentence is not one of the
-    next MAX_SENTENCES_APART.
+    None if the step is a warning or states an amount of that kind already, or if the sentence is neither its own nor
+    one of the next MAX_SENTENCES_APART.
 
     Args:
         step: with at least one source sentence.
         amount: as spoken, with its unit.
         sentence: index of the sentence that states the amount.
     """
-    distance = sentence - step.sources[-1]
-    if not 0 < distance <= MAX_SENTENCES_APART:
+    is_near = sentence - step.sources[-1] <= MAX_SENTENCES_APART
+    if not is_near or instruction_kind(step.text) != "do":
         return None
     kinds = {quantity.kind for quantity in find_quantities(amount)}
     if any(quantity.kind in kinds for quantity in find_quantities(step.text)):
         return None
-    changes = {"text": f"{step.text}, {amount}", "sources": (*step.sources, sentence)}
+    sources = tuple(sorted({*step.sources, sentence}))
+    changes = {"text": f"{step.text}, {amount}", "sources": sources}
     return step.model_copy(update=changes)

@@ -19,6 +19,8 @@ from stepline.writing.extractive.clauses import (
 )
 from stepline.writing.extractive.english import nouns, verbs, word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
+from stepline.writing.quantities import UNIT_KINDS, locate_quantities
+from stepline.writing.quantities import tokens as quantity_tokens
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -269,8 +271,20 @@ _NON_MANNER_ADVERBS = word_set(
 _NON_FINAL_WORDS = word_set("and or but then so with to of for into that if until the a because")
 
 
+def thing_with_amount(tokens: "Complement") -> str | None:
+    """Return the text of the tokens if they are one thing with its amount: "two onions"."""
+    text = _join_tokens(tokens, {}).strip(",. ")
+    begins = [begin for _, begin, _ in locate_quantities(quantity_tokens(text))]
+    has_thing = any(token.pos_ in NOUN_TAGS and token.lower_ not in UNIT_KINDS for token in tokens)
+    has_verb = any(token.pos_ in ("VERB", "AUX") for token in tokens)
+    return text if has_thing and not has_verb and begins == [0] else None
+
+
 def imperative_phrase(
-    clause: Clause, resolve: Resolver, keep_probability: "KeepProbability"
+    clause: Clause,
+    resolve: Resolver,
+    keep_probability: "KeepProbability",
+    fronted_thing: str | None = None,
 ) -> "tuple[str, set[Token]]":
     """Return a clause as an imperative, "slice the lemons" or "don't overmix the batter", and the
     set of its verb and all tokens of its complements.
@@ -280,10 +294,19 @@ def imperative_phrase(
         resolve: returns the name that a pronoun stands for, None where that is not sure.
         keep_probability: returns P(a token is part of the step), by the tagger. Complements with a
             low mean are left out.
+        fronted_thing: said right before the clause. It names the pronoun that is the object: "two
+            onions, chop THEM".
     """
     verb = clause.verb
     complements = verb_complements(clause, keep_probability)
     resolved = _names_of_pronouns(complements, resolve)
+    for child in verb.lefts:
+        if child.pos_ in NOUN_TAGS:
+            fronted_thing = thing_with_amount(complement_tokens(child)) or fronted_thing
+    for token in verb.rights:
+        is_object = token.dep_ == "dobj" and token.lower_ in NAMEABLE_PRONOUNS
+        if fronted_thing is not None and is_object:
+            resolved[token.i] = fronted_thing
     texts = []
     for complement in complements:
         is_joined = any(token.head == verb and _is_joined(token) for token in complement)
@@ -319,18 +342,19 @@ def _manner_before(verb: "Token") -> str | None:
 
 
 def _names_of_pronouns(complements: "list[Complement]", resolve: Resolver) -> dict[int, str]:
-    """Return the names of the pronouns in a step: token index -> the noun that it stands for."""
+    """Return the names of the pronouns in a step: token index -> "the" and the noun that it stands
+    for."""
     tokens = list(chain(*complements))
     noun_lemmas = {token.lemma_.lower() for token in tokens if token.pos_ == "NOUN"}
     names: dict[int, str] = {}
     for token in tokens:
         if token.lower_ in NAMEABLE_PRONOUNS and token.pos_ in ("PRON", "DET"):
             name = resolve(token)
-            if name is None or name in names.values():
+            if name is None or f"the {name}" in names.values():
                 continue
             # A step does not name a thing twice: "place it under the car" is not a car.
             if name.split()[-1].lower() not in noun_lemmas:
-                names[token.i] = name
+                names[token.i] = f"the {name}"
     return names
 
 
@@ -365,7 +389,7 @@ def _join_tokens(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
 def _word_text(token: "Token", resolved: dict[int, str]) -> str:
     """Return a token as a step writes it. resolved: index of a pronoun's token -> its name."""
     if token.i in resolved:
-        return f"the {resolved[token.i]}"
+        return resolved[token.i]
     if token.lower_ in POSSESSIVE_WORDS and token.dep_ in ("det", "poss"):
         # The parser takes "clockwise" for a noun, the "one" of "check this one more time", and the
         # "cook" of "let these cook".

@@ -32,7 +32,7 @@ from stepline.writing.extractive.grammar_actions import grammar_drafts
 from stepline.writing.extractive.granularity import (
     SentenceStep,
     join_continuations,
-    sentence_amount,
+    stated_amounts,
     with_amount,
 )
 from stepline.writing.extractive.narration import (
@@ -43,7 +43,7 @@ from stepline.writing.extractive.narration import (
 )
 from stepline.writing.extractive.off_topic import flaw_in_sentence
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
-from stepline.writing.extractive.step_editor import DraftStep, SentenceEditor
+from stepline.writing.extractive.step_editor import DraftStep, SentenceEditor, tokens_of_words
 from stepline.writing.extractive.step_score import instruction_log_bayes, step_probabilities
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS, WrittenSteps
@@ -65,6 +65,8 @@ MIN_LISTED_PROBABILITY = 0.5
 MAX_STEP_GAPS = 2
 # P(step) from which a refused sentence is worth a record
 MIN_REPORTED_STEP_PROBABILITY = 0.1
+# Words of these kinds between a step and an amount: the amount may be that of something else.
+SAYING_TAGS = ("NOUN", "PROPN", "VERB")
 NO_ACTION_REASON = "states a step, but no action was found in its words"
 KIND_REASONS = {
     "warning": "a warning",
@@ -111,22 +113,29 @@ def write_extractive(
         # a sentence without a step may still say an amount of the one before
         probability = float(probabilities[number])
         if probability < threshold:
-            has_amount = _append_amount(steps, docs[number], unit)
+            has_amount = _append_amounts(steps, [], docs[number], unit)
             if not has_amount and probability >= MIN_REPORTED_STEP_PROBABILITY:
                 dropped.append(_rejected_sentence(unit, tags, probability))
             continue
         # its steps, without names
         editor = SentenceEditor(unit.words, tags, docs[number], number)
         drafts = _sentence_drafts(unit, editor, tagger, namer)
+        # "until it's soft, seven minutes" has no verb of its own
+        has_verb = any(draft.verb is not None for draft in drafts)
+        if not has_verb and _append_amounts(steps, [], docs[number], unit):
+            continue
         if not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
         # those without a flaw, with names
+        kept_drafts = []
         for draft in drafts:
             flaw = _draft_flaw(draft, editor.tokens)
             if flaw is not None:
                 dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
                 continue
             steps.append(_named_step(draft, unit, namer, probability))
+            kept_drafts.append(draft)
+        _append_amounts(steps, kept_drafts, docs[number], unit)
     # One list: continuations joined, repeats merged, steps numbered.
     joined, rejected = join_continuations(steps, settings.detail)
     return WrittenSteps(number_steps(merge_by_meaning(joined)), (*dropped, *rejected))
@@ -262,26 +271,41 @@ def _sentence_drafts(
     return drafts or editor.steps(tagger.front_verbs)
 
 
-def _append_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
-    """Append the amount that a sentence states to the last step, in place. Return whether the
-    sentence states nothing but an amount, and a step could take it.
+def _append_amounts(
+    steps: list[SentenceStep], drafts: Sequence[DraftStep], doc: "Doc", unit: NarrationUnit
+) -> bool:
+    """Append the amounts that a sentence states to the steps right before them, in place. Return
+    whether a step took one.
 
     Args:
         steps: the steps so far.
+        drafts: those of the sentence, which are the last ones of `steps`.
         doc: the parsed sentence.
         unit: the same sentence.
     """
-    amount = sentence_amount(doc) if steps else None
-    if amount is None:
-        return False
-    said = steps[-1].step.said
-    if said and said.pause(unit.sentences[0].span) > MAX_ACTION_PAUSE_SECONDS:
-        return False
-    step = with_amount(steps[-1].step, amount, unit.first_sentence)
-    if step is None:
-        return False
-    steps[-1] = replace(steps[-1], step=step)
-    return True
+    tokens = tokens_of_words(unit.words, doc)
+    has_amount = False
+    for clause, amount in stated_amounts(doc):
+        first_word = doc[: clause.start].text_with_ws.count(" ")
+        clause_words = range(first_word, doc[: clause.end].text_with_ws.count(" "))
+        last_words = [-1]
+        for draft in drafts:
+            if draft.word_indices[-1] < first_word:
+                last_words.append(draft.word_indices[-1])
+        number = len(steps) - len(drafts) + len(last_words) - 2
+        skipped = tokens[last_words[-1] + 1 : first_word]
+        says_more = any(token is not None and token.pos_ in SAYING_TAGS for token in skipped)
+        is_written = any(not set(draft.word_indices).isdisjoint(clause_words) for draft in drafts)
+        if number < 0 or says_more or is_written:
+            continue
+        said = steps[number].step.said
+        if said and said.pause(unit.sentences[0].span) > MAX_ACTION_PAUSE_SECONDS:
+            continue
+        step = with_amount(steps[number].step, amount, unit.first_sentence)
+        if step is not None:
+            steps[number] = replace(steps[number], step=step)
+            has_amount = True
+    return has_amount
 
 
 def _as_step(draft: DraftStep, unit: NarrationUnit) -> Step:

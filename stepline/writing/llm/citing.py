@@ -17,7 +17,6 @@ import numpy as np
 from stepline.records import Matrix, Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
-from stepline.writing.llm.replies import spoken_numbers
 from stepline.writing.quantities import numbers
 from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS
 
@@ -201,7 +200,7 @@ def _unsaid_numbers(step: Step, chunk: Chunk, before: str, near: int) -> set[flo
     last = chunk.indices.index(step.sources[-1])
     sentences = chunk.sentences[max(0, first - near) : last + near + 1]
     said = " . ".join([before, *(sentence.text for sentence in sentences)])
-    unsaid = numbers(step.text) - spoken_numbers(said) - {1.0}
+    unsaid = numbers(step.text) - numbers(said) - {1.0}
     # "5W-30" is heard as "530", "L14612" as "L 14 612".
     said_digits = "".join(re.findall(r"\d", said))
     for word in step.text.split():

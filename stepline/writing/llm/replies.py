@@ -340,7 +340,7 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
     """Return a line without positions in the video, and the removed positions. Times that the speaker
     says stay."""
     spoken_lower = " ".join(spoken.lower().split())
-    said_numbers = spoken_numbers(spoken)
+    said_numbers = numbers(spoken)
     times: list[str] = []
 
     def remove_time(match: re.Match[str]) -> str:
@@ -356,11 +356,6 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
     # Brackets that held nothing but a time.
     text = re.sub(r"[\[(]\s*[\])]", " ", text)
     return " ".join(text.split()).strip(" ,;:|–—-.").strip(), times
-
-
-def spoken_numbers(text: str) -> set[float]:
-    """Return the numbers of a text, of which "point three" may be 3 and .3."""
-    return numbers(text) | numbers(text.lower().replace("point", "zero point"))
 
 
 def _unusable_reason(text: str) -> str | None:
