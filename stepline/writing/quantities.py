@@ -46,6 +46,7 @@ _TOKEN_PATTERN = re.compile(
     r"|[^\W\d_]+(?:'[^\W\d_]+)?|[%°\"/–—\-.,;:!?()]"
 )
 _DIGITS_PATTERN = re.compile(r"[\d,]*\.?\d+|\d+\s*/\s*\d+")
+MAX_NUMBER_CHARS = 12  # longer ones are slips of recognition
 _FRACTION_SLASH = "\u2044"
 
 
@@ -137,16 +138,17 @@ def _decimals_at(words: Sequence[str], index: int) -> Number | None:
 
 def _digit_number(words: Sequence[str], index: int) -> Number | None:
     """Return the number in digits at a token, with a fraction behind it, and the index after it."""
-    if not _DIGITS_PATTERN.fullmatch(words[index]):
+    word = words[index]
+    if len(word) > MAX_NUMBER_CHARS or not _DIGITS_PATTERN.fullmatch(word):
         return None
-    value = _parse_digits(words[index])
+    value = _parse_digits(word)
     if value is None:
         return None
     # 1-1/2 is one and a half
     end = index + 1
     fraction_index = skip_mark(words, end, "-")
     fraction_text = word_at(words, fraction_index)
-    if "/" in fraction_text and "/" not in words[index]:
+    if "/" in fraction_text and "/" not in word:
         fraction = _parse_digits(fraction_text)
         if fraction is not None and fraction < 1:
             return value + fraction, fraction_index + 1

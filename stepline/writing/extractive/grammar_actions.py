@@ -69,7 +69,7 @@ def grammar_drafts(
     drafts: list[DraftStep] = []
     action_probability = edits[:, WORD_EDITS.index("verb")] + edits[:, WORD_EDITS.index("next")]
     begins_action = action_probability[word_index_of] >= MIN_PASSED_OVER_PROBABILITY
-    fronted_thing = None  # of a segment without a verb: "150 grams of butter, | melt it"
+    fronted_thing = None  # "150 grams of butter, | melt it"
     for segment, doc in _parsed_segments(text, begins_action):
 
         def spoken_index(token: "Token", segment: Segment = segment) -> int:
@@ -82,8 +82,8 @@ def grammar_drafts(
             return resolve(spoken_index(token))
 
         clauses = find_clauses(doc, has_added_you=segment.has_added_you)
-        if not clauses:
-            fronted_thing = thing_with_amount(list(doc))
+        first_verb = clauses[0].verb.i if clauses else len(doc)
+        fronted_thing = thing_with_amount(list(doc[:first_verb])) or fronted_thing
         for clause in clauses:
             # "you don't HAVE TO drain it" forbids nothing, and "they are ARE done" orders nothing
             governor = clause.verb.head.lemma_

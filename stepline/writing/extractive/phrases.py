@@ -6,7 +6,7 @@ parse, as a list of tokens in spoken order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.writing.extractive.clauses import (
@@ -20,7 +20,6 @@ from stepline.writing.extractive.clauses import (
 from stepline.writing.extractive.english import nouns, verbs, word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
 from stepline.writing.quantities import UNIT_KINDS, locate_quantities
-from stepline.writing.quantities import tokens as quantity_tokens
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -272,12 +271,17 @@ _NON_FINAL_WORDS = word_set("and or but then so with to of for into that if unti
 
 
 def thing_with_amount(tokens: "Complement") -> str | None:
-    """Return the text of the tokens if they are one thing with its amount: "two onions"."""
-    text = _join_tokens(tokens, {}).strip(",. ")
-    begins = [begin for _, begin, _ in locate_quantities(quantity_tokens(text))]
-    has_thing = any(token.pos_ in NOUN_TAGS and token.lower_ not in UNIT_KINDS for token in tokens)
-    has_verb = any(token.pos_ in ("VERB", "AUX") for token in tokens)
-    return text if has_thing and not has_verb and begins == [0] else None
+    """Return the thing with its amount that the tokens begin with, up to a comma: "two onions" of "two
+    onions, you". None for other words, and where they name more."""
+    thing = list(takewhile(lambda token: token.text != ",", tokens))
+    text = _join_tokens(thing, {})
+    begins = [begin for _, begin, _ in locate_quantities([token.lower_ for token in tokens])]
+    has_thing = any(token.pos_ in NOUN_TAGS and token.lower_ not in UNIT_KINDS for token in thing)
+    says_more = any(token.pos_ in ("VERB", "AUX") for token in thing) or any(
+        token.pos_ in NOUN_TAGS for token in tokens[len(thing) :]
+    )
+    is_thing = has_thing and not says_more and begins == [0] and len(thing) < len(tokens)
+    return text if is_thing else None
 
 
 def imperative_phrase(
@@ -300,9 +304,6 @@ def imperative_phrase(
     verb = clause.verb
     complements = verb_complements(clause, keep_probability)
     resolved = _names_of_pronouns(complements, resolve)
-    for child in verb.lefts:
-        if child.pos_ in NOUN_TAGS:
-            fronted_thing = thing_with_amount(complement_tokens(child)) or fronted_thing
     for token in verb.rights:
         is_object = token.dep_ == "dobj" and token.lower_ in NAMEABLE_PRONOUNS
         if fronted_thing is not None and is_object:

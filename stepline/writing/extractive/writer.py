@@ -287,15 +287,15 @@ def _append_amounts(
     has_amount = False
     for clause, amount in stated_amounts(doc):
         first_word = doc[: clause.start].text_with_ws.count(" ")
-        clause_words = range(first_word, doc[: clause.end].text_with_ws.count(" "))
-        last_words = [-1]
-        for draft in drafts:
-            if draft.word_indices[-1] < first_word:
-                last_words.append(draft.word_indices[-1])
-        number = len(steps) - len(drafts) + len(last_words) - 2
-        skipped = tokens[last_words[-1] + 1 : first_word]
-        says_more = any(token is not None and token.pos_ in SAYING_TAGS for token in skipped)
-        is_written = any(not set(draft.word_indices).isdisjoint(clause_words) for draft in drafts)
+        clause_words = set(range(first_word, doc[: clause.end].text_with_ws.count(" ")))
+        before = [draft for draft in drafts if draft.word_indices[-1] < first_word]
+        number = len(steps) - len(drafts) + len(before) - 1
+        after_step = before[-1].word_indices[-1] + 1 if before else 0
+        says_more = any(
+            token is not None and token.pos_ in SAYING_TAGS
+            for token in tokens[after_step:first_word]
+        )
+        is_written = any(not clause_words.isdisjoint(draft.word_indices) for draft in drafts)
         if number < 0 or says_more or is_written:
             continue
         said = steps[number].step.said

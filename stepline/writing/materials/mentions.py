@@ -5,7 +5,6 @@ thing counts where it is listed as needed, is the object of a verb of adding or 
 or container of an action.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from stepline.records import Amount
 from stepline.text.narration.words import word_set
 from stepline.writing.quantities import (
+    MAX_NUMBER_CHARS,
     UNIT_KINDS,
     VAGUE_UNITS,
     Range,
@@ -230,9 +230,6 @@ def _skip_words(words: Sequence[str], index: int, skipped_words: frozenset[str])
 
 Role = Literal["amount", "listed", "some", "added", "with", "used"]
 
-NUMBER_PATTERN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|\d+/\d+")
-MAX_NUMBER_CHARS = 9
-NON_NUMBER_PREFIX = "#"
 MAX_NAME_TOKENS = 4  # more are a list without commas, where no name is sure
 # Verbs whose object joins the work, and those whose object does the work.
 ADDING_VERBS = word_set(
@@ -347,19 +344,12 @@ def _is_unit(name: "list[Token]") -> bool:
 
 
 def normalized_word(token: "Token") -> str:
-    """Return a token in lower case, a one-letter fraction as digits: "½" is 1/2, "1½" is 1.5.
-
-    A word that begins with a digit but is no number, as "2x4", gets NON_NUMBER_PREFIX.
-    """
+    """Return a token in lower case, a one-letter fraction as digits: "½" is 0.5, "1½" is 1.5."""
     word: str = token.lower_
-    if "FRACTION" in unicodedata.name(word[-1:] or " ", ""):
-        integer_part = word[:-1] or "0"
-        if integer_part.isdecimal():
-            number = int(integer_part[:MAX_NUMBER_CHARS])
-            word = f"{number + unicodedata.numeric(token.text[-1]):g}"
-    is_number = len(word) <= MAX_NUMBER_CHARS and NUMBER_PATTERN.fullmatch(word)
-    if not is_number and word.removeprefix(".")[:1].isdecimal():
-        return NON_NUMBER_PREFIX + word
+    integer_part = word[:-1] or "0"
+    is_fraction = "FRACTION" in unicodedata.name(word[-1:] or " ", "")
+    if is_fraction and integer_part.isdecimal() and len(word) <= MAX_NUMBER_CHARS:
+        word = f"{int(integer_part) + unicodedata.numeric(token.text[-1]):g}"
     return word
 
 
