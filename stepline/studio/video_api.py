@@ -294,12 +294,10 @@ def read_again(id: VideoId, api: Api, body: JsonBody[JobOptions]) -> JobReply:
     # The page shows corrected steps whatever the file holds.
     current = library.current(id)
     if current.has_step_corrections:
-        reason = (
-            "its steps were corrected, and corrections stay with the steps that they were made for, "
-            "also undone ones"
-        )
         raise HTTPException(
-            HTTPStatus.CONFLICT, f"{reason}; to begin anew, delete the video here and add it again"
+            HTTPStatus.CONFLICT,
+            "its steps were corrected, and corrections stay with the steps that they were made for; "
+            "undo them, or delete the video here and add it again",
         )
     texts = body.texts or current.machine_record.recipe
     # Its results are made again, or with the same options nothing would be done.

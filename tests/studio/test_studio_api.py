@@ -154,9 +154,6 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     assert own.read(RECORD)["machine"] == {}
     card = own.read(PLACE)
     assert (card["state"], card["corrections"], card["revision"]) == ("new", 0, 2)
-    # A redo would need the steps that the correction was made for.
-    reply, data = own.ask("POST", f"{PLACE}/jobs", {})
-    assert (reply.status, "also undone ones" in json.loads(data)["error"]) == (409, True)
 
 
 def test_a_title_that_people_give_is_that_of_the_list_the_outputs_and_the_search(own):
@@ -454,7 +451,8 @@ def test_an_invalid_state_or_format_is_refused(server):
     states = "query.state: Input should be 'new', 'corrected' or '', not 'old'"
     for path, status, said in (
         ("/api/videos?state=old", 400, f"{states}; /api/docs shows what it takes"),
-        (f"{PLACE}/steps?format=exe", 409, "unknown output format 'exe'"),
+        (f"{PLACE}/steps?format=exe", 400, "unknown output format 'exe'; known: vtt,"),
+        ("/api/search", 400, "no word in it; say what is done"),
     ):
         reply, data = server.ask("GET", path)
         assert (reply.status, said in json.loads(data)["error"]) == (status, True), data

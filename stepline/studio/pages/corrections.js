@@ -183,9 +183,6 @@ export class Corrections {
   /* What the record has taken in, what the studio has saved since, and what is not saved yet. */
   get all() { return [...this.history, ...this.sent, ...this.waiting]; }
 
-  /* Whether steps or sentences were ever corrected, even if that was undone. */
-  get correctsSteps() { return this.all.some(({ edits }) => edits?.some((each) => !isLabel(each))); }
-
   /* The saved corrections of steps and sentences that stand. */
   get stepCorrections() { return standing(this.history).filter(({ edits }) => edits?.some((each) => !isLabel(each))); }
 
@@ -261,7 +258,8 @@ export class Corrections {
   lastChange() { return standing(this.all).findLast(({ by, undoes }) => by === this.by && !undoes); }
   lastUndo() {
     const stand = standing(this.all).filter(({ by }) => by === this.by);
-    const plain = new Set(this.all.filter(({ undoes }) => !undoes).map(({ id }) => id));
+    /* What was made for an earlier record stays undone. */
+    const plain = new Set(this.all.filter(({ undoes, record }) => !undoes && (!record || record === this.stamp)).map(({ id }) => id));
     const undo = stand.findLast(({ undoes }) => plain.has(undoes));
     const after = undo && stand.slice(stand.indexOf(undo) + 1).some(({ undoes }) => !undoes);
     return after ? undefined : undo;
