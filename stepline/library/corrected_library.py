@@ -37,7 +37,7 @@ from stepline.library.corrections import (
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
-from stepline.outputs.text import shown_span
+from stepline.outputs.text import picture_seconds
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import DamagedRecordError, from_json, read_record, to_json
@@ -551,9 +551,8 @@ def _make_card(
     video: LibraryVideo, record: Record, corrections: Sequence[Correction] = ()
 ) -> VideoCard:
     count = len(step_corrections(corrections))
-    # The picture shows the first step that is shown, at its most likely second.
-    shown = (step.at for step in record.steps if shown_span(step) is not None)
-    second = next((at for at in shown if at is not None), 0.0)
+    # The picture is that of the first step that is shown.
+    second = next(iter(picture_seconds(record).values()), 0.0)
     statuses = [step.status for step in record.steps]
     picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
     return VideoCard(

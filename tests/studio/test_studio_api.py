@@ -265,6 +265,7 @@ def test_a_chosen_picture_is_that_of_the_card_and_of_the_outputs(own):
     assert own.status("POST", CORRECTIONS, change(0, at=9.5)) == 200  # outside of the step
     step = own.read(RECORD)["record"]["steps"][0]
     assert (step["at"], step["start"], step["end"]) == (9.5, 3.5, 6.0)
+    assert own.read(RECORD)["pictures"]["a"] == 9.5
     (card,) = own.read("/api/videos")["videos"]
     assert card["picture"].endswith("/pictures/9.5.jpg")
     record = own.studio.library.corrected(LEMONADE).record

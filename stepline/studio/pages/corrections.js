@@ -105,6 +105,7 @@ export class Corrections {
     this.path = `/api/videos/${video}`;
     this.window = newId();
     this.machine = {};
+    this.pictures = {};
     this.base = 0;
     this.stamp = "";   /* of the record, which a correction names: another record has other steps */
     this.history = [];
@@ -150,6 +151,7 @@ export class Corrections {
     this.stamp = reply.stamp;
     this.record = { ...this.record, ...reply.record };
     this.machine = reply.machine;
+    this.pictures = reply.pictures;
     if (reply.record.transcript !== undefined) {
       this.heardSentences = (reply.record.transcript?.sentences || []).map((each, at) => ({ ...each, id: reply.sentences[at] }));
     }
@@ -182,6 +184,9 @@ export class Corrections {
 
   /* What the record has taken in, what the studio has saved since, and what is not saved yet. */
   get all() { return [...this.history, ...this.sent, ...this.waiting]; }
+
+  /* The second of a step's picture on the page, undefined for a step that was changed since it was loaded. */
+  pictureOf(step) { return this.record.steps.includes(step) ? this.pictures[step.id] : undefined; }
 
   /* The saved corrections of steps and sentences that stand. */
   get stepCorrections() { return standing(this.history).filter(({ edits }) => edits?.some((each) => !isLabel(each))); }

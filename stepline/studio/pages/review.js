@@ -279,7 +279,7 @@ const fit = (text) => {
   text.style.height = `${text.scrollHeight}px`;
 };
 /* The second that a step's picture shows, undefined for a step without a time. */
-const pictureOf = (each) => each.at ?? (each.start === null ? each.said?.[0] : (each.start + each.end) / 2);
+const pictureOf = (each) => edited.pictureOf(each) ?? each.at ?? (each.start === null ? each.said?.[0] : (each.start + each.end) / 2);
 /* Where a step's bar is: where it is shown, else where it is said. */
 const barOf = (each) => {
   const shown = each.start !== null && [each.start, each.end];
