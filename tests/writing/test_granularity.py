@@ -8,7 +8,7 @@ from stepline.writing.extractive.granularity import (
     SentenceStep,
     drop_object_pronouns,
     join_continuations,
-    sentence_amount,
+    stated_amounts,
     with_amount,
 )
 from stepline.writing.extractive.writer import write_extractive
@@ -160,18 +160,32 @@ def test_no_sentence_is_lost_by_joining(detail):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "amount"),
+    ("sentence", "amounts"),
     [
-        ("I used about 125 grams worth.", "about 125 grams"),
-        ("So this takes roughly four quarts.", "roughly four quarts"),
-        ("Around 350 degrees.", "around 350 degrees"),
-        ("It took 5 minutes to get there with my mother.", None),
-        ("I used three of them.", None),
-        ("That is all.", None),
+        ("I used about 125 grams worth.", ["about 125 grams"]),
+        ("So this takes roughly four quarts.", ["roughly four quarts"]),
+        ("Around 350 degrees.", ["around 350 degrees"]),
+        ("I used about 80 grams, and shake the tray.", ["about 80 grams"]),
+        ("Close the valve, so it takes two litres.", ["two litres"]),
+        ("It's half an inch, and push it down.", ["half an inch"]),
+        # a time may go on
+        ("Twelve minutes on the lowest shelf.", ["twelve minutes on the lowest shelf"]),
+        (
+            "Ten fifteen minutes until it's dry, and no longer.",
+            ["ten fifteen minutes until it's dry"],
+        ),
+        # of what comes next, when, or not
+        ("Half a cup, all purpose glue.", []),
+        ("In five minutes, come back.", []),
+        ("I have never waited ten minutes.", []),
+        ("It's been an hour.", []),
+        ("It took 5 minutes to get there with my mother.", []),
+        ("I used three of them on the 31st.", []),
+        ("That is all.", []),
     ],
 )
-def test_a_short_sentence_may_tell_an_amount_and_nothing_else(sentence, amount):
-    assert sentence_amount(doc_of(sentence)) == amount
+def test_a_clause_may_tell_an_amount_and_nothing_else(sentence, amounts):
+    assert [amount for _, amount in stated_amounts(doc_of(sentence))] == amounts
 
 
 def test_an_amount_is_put_to_the_step_before_it():
@@ -185,6 +199,7 @@ def test_a_step_with_an_amount_of_its_own_takes_no_other():
     noodles = step("add 200 grams of noodles", 0.0, sources=(4,))
     assert with_amount(noodles, "about 125 grams", 5) is None
     assert with_amount(step("add the noodles", 0.0, sources=(4,)), "125 grams", 9) is None
+    assert with_amount(step("don't add noodles", 0.0, sources=(4,)), "125 grams", 5) is None
 
 
 def test_the_writer_joins_as_its_setting_says():

@@ -41,3 +41,14 @@ def test_a_verb_that_belongs_to_another_action_begins_no_step():
     assert steps_of("Make the glaze by adding half a cup of sugar to a small saucepan.") == [
         "make the glaze by adding half a cup of sugar to a small saucepan"
     ]
+
+
+def test_an_amount_told_after_its_step_reaches_it():
+    assert steps_of(
+        "Pour the milk into the pan.",
+        "I used about three cups, and whisk it until it thickens.",
+        "Then turn the heat off.",
+    ) == [
+        "pour the milk into the pan, about three cups and whisk until it thickens",
+        "turn the heat off",
+    ]

@@ -17,7 +17,7 @@ from stepline.writing.extractive.off_topic import is_talk_or_state
 from stepline.writing.extractive.phrases import (
     NOUN_TAGS,
     imperative_phrase,
-    thing_with_amount,
+    thing_before_comma,
     verb_complements,
 )
 from stepline.writing.extractive.segments import (
@@ -82,8 +82,8 @@ def grammar_drafts(
             return resolve(spoken_index(token))
 
         clauses = find_clauses(doc, has_added_you=segment.has_added_you)
-        first_verb = clauses[0].verb.i if clauses else len(doc)
-        fronted_thing = thing_with_amount(list(doc[:first_verb])) or fronted_thing
+        if not clauses:
+            fronted_thing = thing_before_comma(doc)
         for clause in clauses:
             # "you don't HAVE TO drain it" forbids nothing, and "they are ARE done" orders nothing
             governor = clause.verb.head.lemma_
@@ -113,7 +113,8 @@ def grammar_drafts(
                 < MIN_OBJECT_KEEP_PROBABILITY
             ):
                 continue
-            phrase, tokens = imperative_phrase(clause, name, keep_probability, fronted_thing)
+            thing = thing_before_comma(doc[: clause.verb.i]) or fronted_thing
+            phrase, tokens = imperative_phrase(clause, name, keep_probability, thing)
             fronted_thing = None
             word_indices = sorted({spoken_index(token) for token in tokens})
             draft = _draft_step(phrase, word_indices, sentence_index, clause.is_negated, verb)

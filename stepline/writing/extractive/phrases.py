@@ -6,9 +6,10 @@ parse, as a list of tokens in spoken order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, takewhile
+from itertools import chain, dropwhile, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
+from stepline.writing.extractive.antecedents import NON_ANTECEDENT_WORDS
 from stepline.writing.extractive.clauses import (
     KIND_OF_SUBJECT,
     RELATIVE_WORDS,
@@ -19,7 +20,6 @@ from stepline.writing.extractive.clauses import (
 )
 from stepline.writing.extractive.english import nouns, verbs, word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
-from stepline.writing.quantities import UNIT_KINDS, locate_quantities
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -270,18 +270,33 @@ _NON_MANNER_ADVERBS = word_set(
 _NON_FINAL_WORDS = word_set("and or but then so with to of for into that if until the a because")
 
 
-def thing_with_amount(tokens: "Complement") -> str | None:
-    """Return the thing with its amount that the tokens begin with, up to a comma: "two onions" of "two
-    onions, you". None for other words, and where they name more."""
-    thing = list(takewhile(lambda token: token.text != ",", tokens))
-    text = _join_tokens(thing, {})
-    begins = [begin for _, begin, _ in locate_quantities([token.lower_ for token in tokens])]
-    has_thing = any(token.pos_ in NOUN_TAGS and token.lower_ not in UNIT_KINDS for token in thing)
-    says_more = any(token.pos_ in ("VERB", "AUX") for token in thing) or any(
-        token.pos_ in NOUN_TAGS for token in tokens[len(thing) :]
+# "I've GOT two onions, chop them"
+INTRODUCING_TAGS = ("PRON", "AUX", "ADV", "CCONJ", "INTJ")
+INTRODUCING_VERBS = word_set("have get need want")
+INDEFINITE_WORDS = word_set("a an half")
+
+
+def thing_before_comma(tokens: "Sequence[Token]") -> str | None:
+    """Return the thing that the tokens newly name, up to a comma: "two onions" of "I've got two onions,
+    I". None for other words, and where they name more or say what is done."""
+    words = takewhile(lambda token: token.text != ",", tokens)
+    thing = list(dropwhile(_introduces_thing, words))
+    if not thing or thing[-1] == tokens[-1]:
+        return None
+    rest = [token for token in tokens if token.i > thing[-1].i]
+    names_more = any(token.pos_ in (*NOUN_TAGS, "VERB") for token in rest)
+    # "one cube IN THERE" says what is done with it
+    has_verb = any(token.pos_ in ("VERB", "AUX", "ADP") and token.text != "of" for token in thing)
+    has_noun = any(
+        token.pos_ in NOUN_TAGS and token.lemma_ not in NON_ANTECEDENT_WORDS for token in thing
     )
-    is_thing = has_thing and not says_more and begins == [0] and len(thing) < len(tokens)
-    return text if is_thing else None
+    is_new = thing[0].like_num or thing[0].lower_ in INDEFINITE_WORDS
+    is_thing = is_new and has_noun and not has_verb and not names_more
+    return _join_tokens(thing, {}) if is_thing else None
+
+
+def _introduces_thing(token: "Token") -> bool:
+    return token.pos_ in INTRODUCING_TAGS or token.lemma_ in INTRODUCING_VERBS
 
 
 def imperative_phrase(

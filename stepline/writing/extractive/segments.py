@@ -183,11 +183,13 @@ def _split_at_orders(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
         if part and (is_filler or (lacks_subject and "'" not in before)):
             yield part
             part = []
-        elif following in DETERMINER_WORDS and _begins_further_imperative(part, word):
-            has_comma = any(earlier.text.endswith(",") for earlier in part[:-1])
+        # "when it boils, THEN lower it"
+        joint = part[:-1] if before == "then" else part
+        if following in DETERMINER_WORDS and _begins_further_imperative(joint, word):
+            has_comma = any(earlier.text.endswith(",") for earlier in joint[:-1])
             if part[0].bare in INTRODUCTORY_WORDS and not has_comma:
                 part.append(SpokenWord("you", word.index))
-            else:
+            elif before != "then":
                 yield part
                 part = []
         if not is_filler:

@@ -32,13 +32,6 @@ MAX_STEP_WORDS = 30
 MAX_STUTTER_WORDS = 3
 
 CONNECTIVE_WORDS = word_set("and then so but or now also")
-CLAUSE_SUBJECTS = word_set(
-    """
-    i you we they he she i'm you're we're they're i'll you'll we'll i've you've we've it's that's
-    there's here's let's he's she's
-    """
-)
-SUBORDINATE_WORDS = word_set("until till so when where before if that as once while after")
 NEGATION_WORDS = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
 # With these a phrase in front says when, where or how. It stays in front of the imperative.
 FRONT_PHRASE_OPENERS = word_set(
@@ -141,13 +134,11 @@ class SentenceEditor:
             word in NEGATION_WORDS or word.endswith("n't") for word in map(bare_word, self.words)
         ):
             return []
-        # Each action has the words from the end of the one before to the next verb, or to the subject
-        # before it.
+        # Each action has the words from the end of the one before to the next verb.
         heads = self._action_heads()
         drafts: list[DraftStep] = []
         begin = 0
-        for head, after in pairwise([*heads, len(self.words)]):
-            end = next(filter(self._begins_clause, range(head + 1, after)), after)
+        for head, end in pairwise([*heads, len(self.words)]):
             draft = self._draft_of_action(begin, head, end)
             if len(draft.words) > 1:
                 drafts.append(draft)
@@ -166,12 +157,6 @@ class SentenceEditor:
             for index in np.flatnonzero(probabilities >= MIN_ACTION_PROBABILITY).tolist()
             if base_form(self.words[index], self.tokens[index]) is not None
         ]
-
-    def _begins_clause(self, index: int) -> bool:
-        """Return whether a clause begins at a word that is its subject and that the step omits."""
-        if self.is_kept[index] or bare_word(self.words[index]) not in CLAUSE_SUBJECTS:
-            return False
-        return bare_word(self.words[index - 1]) not in SUBORDINATE_WORDS
 
     def _draft_of_action(self, begin: int, head: int, end: int) -> DraftStep:
         """Return the draft step of one action: of its first word, its verb, and the word after it."""
