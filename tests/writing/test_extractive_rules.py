@@ -171,6 +171,10 @@ def test_joined_verbs_are_steps_of_their_own_and_share_their_object(text, steps)
         ("Use the screws that came in the box.", "use the screws that came in the box"),
         ("Gently pull the rope.", "gently pull the rope"),
         ("Twist or bend the cable until it breaks.", "twist or bend the cable until it breaks"),
+        ("80 grams of wax, melt it slowly.", "melt 80 grams of wax slowly"),
+        ("Half a spoon of wax, and you'll rub that in.", "rub half a spoon of wax in"),
+        ("I've got four long boards, and I've just cut them.", "cut four long boards"),
+        ("Two onions, three carrots, chop them.", "chop them"),
         ("When you can hold it for ten, then raise it.", "raise it when you can hold it for ten"),
         ("Add in the Moscato, the whole bottle.", "add in the Moscato, the whole bottle"),
         ("Give the paint a good stir.", "give the paint a good stir"),
@@ -221,23 +225,6 @@ def names_of(text: str, name: str) -> list[str]:
     """The actions of a sentence, where every pronoun is said to stand for `name`."""
     drafts = grammar_drafts(text, 0, reading_that_keeps_all(text), lambda _: name)
     return [draft.text for draft in drafts]
-
-
-@pytest.mark.parametrize(
-    ("text", "step"),
-    [
-        ("80 grams of wax, melt it slowly.", "melt 80 grams of wax slowly"),
-        (
-            "Three spoons of the wax, and you're going to rub that into the wood.",
-            "rub three spoons of the wax into the wood",
-        ),
-        ("I've got four long boards, and I've just cut them.", "cut four long boards"),
-        ("Two onions, three carrots, chop them.", "chop them"),
-        ("Step two, mix it.", "mix it"),
-    ],
-)
-def test_a_thing_right_in_front_names_its_pronoun(text, step):
-    assert steps_of(text)[-1:] == [step]
 
 
 def test_this_before_no_noun_stays_a_pronoun():

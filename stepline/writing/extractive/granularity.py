@@ -283,7 +283,7 @@ def _clause_amount(clause: "Span") -> str | None:
     # "half a cup, all purpose flour"
     if quantity.kind != "time" and clause.start == 0 and not has_verb and not is_whole:
         return None
-    text = clause[first : len(clause) if can_go_on else end].text.rstrip(CLAUSE_MARKS)
+    text: str = clause[first : len(clause) if can_go_on else end].text.rstrip(CLAUSE_MARKS)
     return text[:1].lower() + text[1:]
 
 

@@ -120,10 +120,6 @@ def write_extractive(
         # its steps, without names
         editor = SentenceEditor(unit.words, tags, docs[number], number)
         drafts = _sentence_drafts(unit, editor, tagger, namer)
-        # "until it's soft, seven minutes" has no verb of its own
-        has_verb = any(draft.verb is not None for draft in drafts)
-        if not has_verb and _append_amounts(steps, [], docs[number], unit):
-            continue
         if not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
         # those without a flaw, with names
@@ -289,7 +285,6 @@ def _append_amounts(
     has_amount = False
     for clause, amount in stated_amounts(doc):
         first_word = doc[: clause.start].text_with_ws.count(" ")
-        clause_words = set(range(first_word, doc[: clause.end].text_with_ws.count(" ")))
         before = [draft for draft in drafts if draft.word_indices[-1] < first_word]
         number = len(steps) - len(drafts) + len(before) - 1
         after_step = before[-1].word_indices[-1] + 1 if before else 0
@@ -297,7 +292,10 @@ def _append_amounts(
             token is not None and token.pos_ in SAYING_TAGS
             for token in tokens[after_step:first_word]
         )
-        is_written = any(not clause_words.isdisjoint(draft.word_indices) for draft in drafts)
+        is_written = any(
+            draft.word_indices[0] < doc[: clause.end].text_with_ws.count(" ")
+            for draft in drafts[len(before) :]
+        )
         if number < 0 or says_more or is_written:
             continue
         said = steps[number].step.said
