@@ -221,12 +221,10 @@ def names_of(text: str, name: str) -> list[str]:
     return [draft.text for draft in drafts]
 
 
-def test_this_before_no_noun_stays_a_pronoun():
+def test_this_and_that_may_be_objects_and_a_hyphen_is_no_verb():
     assert steps_of("Now we're going to tighten this clockwise.") == ["tighten this clockwise"]
-
-
-def test_that_as_an_object_may_end_a_step():
     assert steps_of("Bend your knees, hold that.") == ["bend your knees", "hold that"]
+    assert steps_of("Fix it with two screws, and I've pre-drilled.") == ["fix it with two screws"]
 
 
 def test_a_pronoun_gets_no_name_that_the_step_has_already():
