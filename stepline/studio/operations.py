@@ -157,6 +157,9 @@ class ApiRoute(APIRoute):
                 is_plain = isinstance(fault["input"], str | int | float)
                 value = f", not {fault['input']!r}" if is_plain else ""
                 reason = f"{where}: {fault['msg']}{value}; /api/docs shows what it takes"
+                # A message of Stepline itself says enough.
+                if fault["type"] == "value_error" and where == "body":
+                    reason = str(fault["ctx"]["error"])
                 raise HTTPException(HTTPStatus.BAD_REQUEST, format_error_line(reason)) from error
 
         return handle_bytes

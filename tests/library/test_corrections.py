@@ -140,6 +140,9 @@ def test_a_person_who_moves_a_placed_step_has_seen_it_unless_they_say_otherwise(
         ({"do": "add", "id": "s1", "text": "a"}, "an id of its own"),
         ({"do": "add", "id": "n", "text": "a", "after": "s9"}, "'s9' never was"),
         ({"do": "merge", "steps": ["s1", "s9"]}, "'s9' is not in the video"),
+        ({"do": "change", "step": "s1", "span": span(5.0, 90.0)}, "90 s is after the end"),
+        ({"do": "change", "step": "s1", "at": 61.0}, "after the end of the video, 60 s"),
+        ({"do": "add", "id": "n", "text": "a", "span": span(70.0, 71.0)}, "71 s is after"),
     ],
 )
 def test_an_edit_that_makes_no_sense_of_the_record_is_refused(edit, reason):
@@ -155,6 +158,7 @@ def test_an_edit_that_makes_no_sense_of_the_record_is_refused(edit, reason):
         {"do": "change", "step": "s1", "at": -1},
         {"do": "order", "steps": ["s1", "s1"]},
         {"do": "merge", "steps": ["s1"]},
+        {"do": "add", "id": "n"},
         {"do": "destroy", "step": "s1"},
     ],
 )

@@ -20,6 +20,7 @@ from stepline.records import Step
 from stepline.storage import from_json, read_record, write_record
 from stepline.studio import video_api
 from stepline.studio.api import api_routes
+from stepline.studio.sharing import OUTPUT_NAMES
 from stepline.writing import WrittenSteps
 
 
@@ -53,8 +54,8 @@ def test_cards_tell_what_a_list_shows(server):
     cards = server.read("/api/videos")["videos"]
     assert [card["title"] for card in cards] == ["A <b>bench</b>", "Lemonade"]
     card = cards[1]
-    fields = [card[name] for name in ("id", "steps", "seen", "state", "revision")]
-    assert fields == [LEMONADE, 3, 2, "new", 0]
+    fields = [card[name] for name in ("id", "steps", "seen", "said_only", "state", "revision")]
+    assert fields == [LEMONADE, 3, 2, 1, "new", 0]
     assert [each["title"] for each in server.read("/api/videos?q=lemon")["videos"]] == ["Lemonade"]
     assert server.read("/api/videos?state=corrected")["videos"] == []
     assert server.status("GET", "/api/videos?sort=size") == 400
@@ -80,6 +81,9 @@ def test_the_video_is_given_in_ranges(server):
     assert (reply.status, reply.headers["Content-Type"], whole[4:8]) == (200, "video/mp4", b"ftyp")
     reply, part = server.ask("GET", f"{PLACE}/media", Range="bytes=4-7")
     assert (reply.status, part) == (206, b"ftyp")
+    reply, data = server.ask("GET", f"{PLACE}/media", Range="bytes=99999999-")
+    assert (reply.status, reply.headers["Content-Range"]) == (416, f"bytes */{len(whole)}")
+    assert json.loads(data) == {"error": f"no byte of this range; the file has {len(whole)}"}
 
 
 def test_pictures_are_of_seconds_of_the_video(server):
@@ -98,10 +102,10 @@ def test_the_waveform_is_read_once(server, monkeypatch):
     assert server.read(f"{PLACE}/waveform") == first
 
 
-@pytest.mark.parametrize("name", sorted(OUTPUTS))
+@pytest.mark.parametrize("name", OUTPUT_NAMES)
 def test_every_output_is_given_of_the_corrected_record(server, name):
     reply, data = server.ask("GET", f"{PLACE}/steps?format={name}")
-    if name in ("alignment", "chapters", "mp4", "recipe") and reply.status == 409:
+    if name in ("chapters", "mp4", "recipe") and reply.status == 409:
         reason = (
             "no chapters: 16 s of video; 3" if name == "chapters" else "cannot hold this record"
         )
@@ -417,6 +421,8 @@ LABEL_REFUSALS = (
     ({"do": "metadata", "name": 1, "value": "x"}, 400, "edits.0.metadata.name"),
     ({"do": "tag", "tag": "x", "more": 1}, 400, "edits.0.tag.more"),
     ({"do": "join", "sentences": [2, 1]}, 400, "joined with a later one"),
+    ({"do": "add", "id": "n"}, 400, "needs a text, or the sentence"),
+    ({"do": "change", "step": "a", "span": {"start": 5, "end": 90}}, 409, "end of the video, 16 s"),
     ({"do": "drop", "sentence": 9}, 409, "sentence 10"),
     ({"do": "explode"}, 400, "edits.0"),
 )
@@ -460,8 +466,11 @@ def test_an_invalid_state_or_format_is_refused(server):
 
 
 def test_what_a_removal_takes_is_said_before_it(own):
-    label(own, LEMONADE, *LABELS)
+    label(own, LEMONADE, *LABELS)  # said by their names
+    own.ask("POST", CORRECTIONS, change(1, text="Cut the lemons") | {"id": "cut"})
     assert own.read(f"{PLACE}/removal") == {"files": ["v0.json"], "corrections": 1}
+    own.ask("POST", CORRECTIONS, {"by": "ann", "base": 2, "undoes": "cut"})
+    assert own.read(f"{PLACE}/removal")["corrections"] == 0
     assert own.status("GET", "/api/videos/none/removal") == 404
 
 
