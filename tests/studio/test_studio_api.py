@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import socket
 import time
 import zipfile
@@ -26,9 +25,8 @@ from stepline.writing import WrittenSteps
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, small_video):
-    folder = library(
-        tmp_path_factory.mktemp("studio") / "library", small_video, ("Lemonade", "A <b>bench</b>")
-    )
+    folder = tmp_path_factory.mktemp("studio") / "library"
+    library(folder, small_video, ("Lemonade", "A <b>bench</b>"))
     with serving(folder) as running:
         yield running
 
@@ -160,18 +158,6 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     assert (card["state"], card["corrections"], card["revision"]) == ("new", 0, 2)
 
 
-def test_a_title_that_people_give_is_that_of_the_list_the_outputs_and_the_search(own):
-    edit = {"by": "ann", "base": 0, "edits": [{"do": "title", "title": "Pink lemonade"}]}
-    reply, _ = own.ask("POST", CORRECTIONS, edit)
-    assert reply.status == 200
-    (card,) = [card for card in own.read("/api/videos")["videos"] if card["id"] == LEMONADE]
-    assert card["title"] == "Pink lemonade"
-    assert own.read("/api/videos?title=pink")["videos"] != []
-    part = own.read(f"{PLACE}/record?part=steps")["record"]
-    assert part["video"]["title"] == "Pink lemonade"
-    assert b"# Pink lemonade" in own.ask("GET", f"{PLACE}/steps?format=markdown")[1]
-
-
 @pytest.mark.parametrize("status", ["placed", "unclear"])  # the second is of release 0.1.0
 def test_a_step_that_a_person_calls_placed_is_not_counted_as_seen(own, status):
     own.ask("POST", CORRECTIONS, change(0, status=status))
@@ -192,10 +178,8 @@ def test_two_windows_that_change_the_same_hear_who_and_what(own):
 
 def test_a_correction_that_is_sent_twice_counts_once(own):
     body = change(0, text="Cut the lemons") | {"id": "mine"}
-    assert [json.loads(own.ask("POST", CORRECTIONS, body)[1])["revision"] for _ in range(2)] == [
-        1,
-        1,
-    ]
+    replies = [json.loads(own.ask("POST", CORRECTIONS, body)[1]) for _ in range(2)]
+    assert [reply["revision"] for reply in replies] == [1, 1]
     assert own.status("POST", CORRECTIONS, change(1, text="Other") | {"id": "mine"}) == 409
 
 
@@ -253,16 +237,6 @@ def test_a_step_is_written_again_with_the_words_in_one_correction_that_is_sent_t
     found = own.read(RECORD)
     assert found["machine"] == {}
     assert found["record"]["transcript"]["sentences"][1]["text"] == "Pour the juice."
-
-
-def test_two_people_who_correct_one_sentence_hear_of_each_other(own):
-    own.ask("POST", CORRECTIONS, words(0, 1, "Pour the lime juice."))
-    assert own.status("POST", CORRECTIONS, words(0, 2, "Whisk it.", by="bob")) == 200
-    reply, data = own.ask("POST", CORRECTIONS, words(0, 1, "Pour it.", by="bob"))
-    told = json.loads(data)
-    assert (reply.status, told["by"]) == (409, "ann")
-    assert told["edits"][0]["text"] == "Pour the lime juice."
-    assert "ann has changed sentence 2" in told["error"]
 
 
 def test_a_chosen_picture_is_that_of_the_card_and_of_the_outputs(own):
@@ -327,9 +301,7 @@ def test_a_search_gives_the_text_second_and_link_of_a_moment(server):
 def test_what_people_corrected_is_found_by_every_door(own, stepline, monkeypatch):
     from stepline.library.mcp_server import LibraryTools
 
-    assert "Grate the zest" not in [
-        moment["text"] for moment in own.read("/api/search?q=zest")["moments"]
-    ]
+    assert "Grate the zest" not in str(own.read("/api/search?q=zest"))
     zest = change(0, text="Grate the zest") | {"id": "zest"}
     own.ask("POST", CORRECTIONS, zest)
     monkeypatch.setattr(INDEX_AGE, -1.0)  # as if some seconds had gone by
@@ -397,9 +369,12 @@ def test_tags_and_metadata_filter_the_list_the_search_and_the_other_doors(
     tools.close()
 
 
-def test_labels_are_in_the_json_of_the_api_and_not_in_the_records_file(own):
+def test_labels_are_those_of_the_list_and_the_outputs_and_not_in_the_records_file(own):
     label(own, LEMONADE, {"do": "title", "title": "Pink lemonade"}, *LABELS)
+    (card,) = own.read("/api/videos?q=pink")["videos"]
+    assert card["title"] == "Pink lemonade"
     video = own.read(RECORD)["record"]["video"]
+    assert own.read(f"{RECORD}?part=steps")["record"]["video"] == video
     assert (video["title"], video["tags"]) == ("Pink lemonade", ["Safety"])
     assert video["metadata"] == {"Course": "A1"}
     data = own.ask("GET", f"{PLACE}/steps?format=json")[1]
@@ -451,6 +426,7 @@ def test_what_does_not_fit_is_refused_by_its_field_and_nothing_is_stored(
     reply, data = server.ask("POST", CORRECTIONS, body)
     error = json.loads(data)["error"]
     assert (reply.status, said in error, "\n" in error) == (status, True, False), data
+    assert "Value error" not in error
     assert server.read(RECORD)["revision"] == 0
 
 
@@ -541,8 +517,6 @@ def test_each_operation_is_described(server):
     told = server.read("/api/openapi.json")
     described = {(method, path) for path, rows in told["paths"].items() for method in rows}
     assert described == {(route.method.lower(), route.path_format) for route in api_routes()}
-    named = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(told))
-    assert set(named) <= set(told["components"]["schemas"])
 
 
 def test_the_address_that_is_opened_lets_a_browser_in(server):
@@ -570,11 +544,9 @@ def test_a_library_is_served_where_it_was_the_last_time_unless_that_is_taken(
 
 
 def test_records_of_the_api_read_back(server):
-    found = server.read(RECORD)
-    assert from_json(json.dumps(found["record"])) == read_record(
-        server.studio.library.folder / "v0.json"
-    )
-    assert (server.studio.library.folder / DATABASE_FILE).stat().st_mode & 0o077 == 0
+    found, folder = server.read(RECORD), server.studio.library.folder
+    assert from_json(json.dumps(found["record"])) == read_record(folder / "v0.json")
+    assert (folder / DATABASE_FILE).stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("page", ["video", "follow", "live"])

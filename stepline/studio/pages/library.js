@@ -171,7 +171,7 @@ const loadLive = async () => {
   const { runs } = await ask("/api/live");
   part("live").replaceChildren(...runs.map(({ name, finished }) => make("li", {},
     make("a", { href: `/live/${encodeURIComponent(name)}` }, make("bdi", { textContent: name })),
-    make("p", { textContent: finished ? "ended" : "running" }))));
+    make("p", { textContent: finished ? "ended" : "live" }))));
 };
 
 /* ---- search ---- */
