@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stepline.text.narration.words import WORD_EDITS, spoken_words
 from stepline.writing.extractive.clauses import KIND_OF_SUBJECT, Clause, find_clauses, has_child
 from stepline.writing.extractive.english import base_form, parse
-from stepline.writing.extractive.off_topic import is_talk_or_state
+from stepline.writing.extractive.off_topic import SPEECH_VERBS, STATIVE_VERBS, is_talk_or_state
 from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
 from stepline.writing.extractive.segments import (
     SCREEN_VERBS,
@@ -82,6 +82,11 @@ def grammar_drafts(
                 clause.is_negated and clause.verb.dep_ == "xcomp" and governor in ("have", "need")
             )
             if is_free or (clause.verb.lemma_ == "be" and clause.verb.lower_ != "be"):
+                continue
+            # "you WANT it thick", "let me SHOW you": a state or talk
+            lemma = clause.verb.lemma_
+            is_order = lemma in ("need", "see") or (lemma == "have" and clause.kind == "imperative")
+            if lemma in STATIVE_VERBS | SPEECH_VERBS and is_talk_or_state(clause) and not is_order:
                 continue
             # An action counts by its verb, as the rest of the one before, or by its objects, a
             # prohibition always: "do not MAKE it wet".

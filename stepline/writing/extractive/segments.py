@@ -268,7 +268,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"^(?:and |so |then )?as soon as(?! possible)", "once"),
     (r"all right(?=,|$)", "alright"),
     (r"(?:here|there) (?:you|we|i) go", "okay"),
-    (r"like i said", ""),
+    (r"(?:like i said|(?:so )?as you(?:'ll| can)? see(?! how))", ""),
     (r"(?:over|right|up|down) (?:here|there)", ""),
     # "just above the clip" is a place
     (rf"just(?! (?:{LIMITED_PREPOSITIONS})(?: |,|$))", ""),
