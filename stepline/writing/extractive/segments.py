@@ -122,10 +122,12 @@ def cut_at_verb(segment: Segment, verb: "Token") -> list[Segment]:
     form after an inserted "you"."""
     position = segment.text.count(" ", 0, verb.idx)
     word, *after = segment.words[position:]
+    before = _without_openers(segment.words[:position])
+    if verb.lower_ in ("i", "we", "you", "ya"):
+        return [Segment(tuple(before), segment.has_added_you), Segment((word, *after))]
     base = base_form(word.text, verb) or word.bare
     order = replace(word, text=word.text.lower().replace(word.bare, base))
     own = Segment((SpokenWord("you", word.index), order, *after), has_added_you=True)
-    before = _without_openers(segment.words[:position])
     return [Segment(tuple(before), segment.has_added_you), own] if before else [own]
 
 
