@@ -234,12 +234,6 @@ def complement_tokens(
         ):
             dropped.update(aside)
     remaining = [token for token in tokens if token not in dropped]
-    # "until it is smooth, YOU don't want any lumps"
-    for index, token in enumerate(remaining[1:], start=1):
-        begins_clause = token.lower_ in KIND_OF_SUBJECT and remaining[index - 1].text == ","
-        if begins_clause and head.head.lemma_ != "ensure":
-            del remaining[index:]
-            break
     while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):
         remaining.pop(0)
     while remaining and (remaining[-1].is_punct or remaining[-1].dep_ == "cc"):

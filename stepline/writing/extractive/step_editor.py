@@ -382,5 +382,7 @@ def _keep_mask(
         if before.pos_ == "ADP" and before.i in word_index_of and chunk.root.dep_ == "pobj":
             index = word_index_of[before.i]
             is_likely = is_kept[index] or probability[index] >= MIN_KEEP_PROBABILITY / 2
-            is_kept[index] = word_is_kept and is_likely
+            # the "of" of "a bit of salt" goes with the "bit"
+            measure = word_index_of.get(before.head.i, index)
+            is_kept[index] = word_is_kept and is_likely and (before.lower_ != "of" or is_kept[measure])
     return is_kept
