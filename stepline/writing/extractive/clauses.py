@@ -243,7 +243,7 @@ def _catenative_complement(verb: "Token") -> "Token | None":
     for child in verb.children:
         is_carried = child.dep_ in ("xcomp", "advcl") and child.tag_ in ("VB", "VBG", "VBP")
         # "you want a plate TO DRAIN them" says what the plate is for
-        is_purpose = child.dep_ == "advcl" and child.tag_ == "VB" and has_child(verb, ("dobj",))
+        is_purpose = child.tag_ == "VB" and has_child(verb, ("dobj",)) and verb.lemma_ != "try"
         if child.i > verb.i and is_carried and not is_purpose:
             return child
         is_by_phrase = child.dep_ == "prep" and child.lower_ in ("by", "with")

@@ -18,6 +18,7 @@ from stepline.writing.extractive.clauses import (
     is_separate_action,
 )
 from stepline.writing.extractive.english import nouns, verbs, word_set
+from stepline.writing.extractive.off_topic import SPEECH_VERBS
 from stepline.writing.extractive.segments import CONDITION_OPENERS
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ def _is_circumstance(verb: "Token", child: "Token") -> bool:
 def _is_kept_clause(clause: "Token") -> bool:
     """Return whether an adverbial clause belongs to the step: "until it dissolves", "using a ruler",
     "to lock it". A reason does not, nor does another imperative."""
-    if any(child.lower_ in REASON_OPENERS for child in clause.children):
+    # "to SHOW you how it turned out", "generally SPEAKING", but not "as SHOWN"
+    is_talk = clause.lemma_ in SPEECH_VERBS and clause.tag_ != "VBN"
+    if is_talk or any(child.lower_ in REASON_OPENERS for child in clause.children):
         return False
     return clause.tag_ == "VBG" or any(child.i < clause.i for child in clause.children)
 
