@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.text.narration.words import WORD_EDITS, spoken_words
-from stepline.writing.extractive.clauses import KIND_OF_SUBJECT, RELATIVE_WORDS, Clause, find_clauses, has_child
+from stepline.writing.extractive.clauses import (
+    KIND_OF_SUBJECT,
+    RELATIVE_WORDS,
+    Clause,
+    find_clauses,
+    has_child,
+)
 from stepline.writing.extractive.english import base_form, parse
 from stepline.writing.extractive.off_topic import SPEECH_VERBS, STATIVE_VERBS, is_talk_or_state
 from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
@@ -191,7 +197,9 @@ def _begins_run_on(subject: "Token", verbs: "set[Token]") -> bool:
         return False
     before = [token.lower_ for token in subject.doc[: subject.i]]
     inside = before[verb.left_edge.i :]
-    is_linked = subject.nbor(-1).dep_ == "cc" or not CONDITION_OPENERS.isdisjoint(before)
+    is_linked = subject.nbor(-1).dep_ == "cc" or not (CONDITION_OPENERS - {"until"}).isdisjoint(
+        before
+    )
     is_linked |= not (SUBORDINATE_WORDS | RELATIVE_WORDS).isdisjoint((*inside, before[-1]))
     actions = [verb, *(child for child in verb.children if child.dep_ == "xcomp")]
     return not is_linked and any(has_child(action, ("dobj",)) for action in actions)

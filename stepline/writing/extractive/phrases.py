@@ -10,7 +10,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.writing.extractive.clauses import (
-    KIND_OF_SUBJECT,
     RELATIVE_WORDS,
     Clause,
     begins_action,
