@@ -196,13 +196,15 @@ def _begins_run_on(subject: "Token", verbs: "set[Token]") -> bool:
     if not is_subject or verb in verbs or verbs.isdisjoint(verb.ancestors):
         return False
     before = [token.lower_ for token in subject.doc[: subject.i]]
-    inside = before[verb.left_edge.i :]
+    # "make sure, once it is dry, YOU sand it"
+    is_whole = before[-1] != "," or verb.head.lemma_ == "ensure"
+    inside = before[verb.left_edge.i :] if is_whole else []
     is_linked = subject.nbor(-1).dep_ == "cc" or not (CONDITION_OPENERS - {"until"}).isdisjoint(
         before
     )
     is_linked |= not (SUBORDINATE_WORDS | RELATIVE_WORDS).isdisjoint((*inside, before[-1]))
     actions = [verb, *(child for child in verb.children if child.dep_ == "xcomp")]
-    return not is_linked and any(has_child(action, ("dobj",)) for action in actions)
+    return not is_linked and any(has_child(action, ("dobj", "ccomp")) for action in actions)
 
 
 def _belongs_to_action(token: "Token") -> bool:

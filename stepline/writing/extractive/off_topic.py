@@ -12,8 +12,7 @@ it tells you how to jack the car up         says how, and nobody does it
 if we keep cutting the hair                 states a condition
 don't use a lever, you'll pinch the tube    warns of what would come
 
-`flaw_of_step` rejects "show you how to jack it up", which speaks to the viewer, and "make sure your
-fingers", which lost its end.
+`flaw_of_step` rejects "make sure your fingers", which lost its end.
 """
 
 from typing import TYPE_CHECKING
@@ -79,7 +78,7 @@ def _objects(verb: "Token") -> set[str]:
 
 
 # With a subject and an object they describe a state.
-STATIVE_VERBS = word_set("have want need like love know see")
+STATIVE_VERBS = word_set("have want need like love know see think guess wish seem")
 PERSON_WORDS = word_set("i we you they")
 CONDITION_WORDS = word_set("if unless")
 WILL_WORDS = word_set("will 'll")
@@ -101,13 +100,13 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
             if child.lower_ == "before" and child.dep_ in ("mark", "advmod"):
                 return "says what comes after something else"
     subjects = _child_words(verb, "nsubj")
-    has_will = not WILL_WORDS.isdisjoint(_child_words(verb, "aux"))
-    if has_will and "you" in subjects and _is_linked_to_prohibition(verb):
-        return "says what would come of it"
     # "we HAVE the right filter"
     is_state = verb.lemma_ in STATIVE_VERBS and verb.tag_ != "VBN" and has_child(verb, ("dobj",))
     if is_state and not PERSON_WORDS.isdisjoint(subjects):
         return "describes a state, not an action"
+    has_will = not WILL_WORDS.isdisjoint(_child_words(verb, "aux"))
+    if has_will and "you" in subjects and _is_linked_to_prohibition(verb):
+        return "says what would come of it"
     if any(child.lower_ == "how" and child.i < verb.i for child in verb.children):
         return "says how something is done, and no one does it"
     # In "if we keep cutting" the "if" belongs to the verb that carries this one.
@@ -146,8 +145,6 @@ def flaw_of_step(doc: "Doc") -> str | None:
     """
     if len(doc) < MIN_STEP_TOKENS:
         return None
-    if doc[1].lower_ == "you" and doc[1].dep_ in ("dobj", "dative"):
-        return "speaks to the viewer, not about the work"
     ends_with_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
     # "Make sure" without a verb behind it lost what is to be sure.
     begins_with_sure = doc[1].lower_ == "sure" and doc[0].lower_ in ("make", "be")
