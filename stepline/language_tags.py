@@ -1,5 +1,9 @@
 """Language tags in file names, such as talk.en.vtt, talk.zh-Hant.srt and talk.deu.forced.srt."""
 
+from typing import Annotated
+
+from pydantic import AfterValidator
+
 # ISO 639-1: all codes of two letters.
 _TWO_LETTER_TEXT = """
 aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy
@@ -38,6 +42,16 @@ def language_of_tag(tag: str) -> str | None:
         return None
     is_tag = all(subtag.isalnum() and len(subtag) <= MAX_SUBTAG_CHARS for subtag in subtags)
     return code if is_tag else None
+
+
+def check_language(tag: str) -> str:
+    """Return a language tag. Raises ValueError for a text that is not one."""
+    if language_of_tag(tag) is None:
+        raise ValueError("no language has this code; give one of ISO 639, such as en, es or zh")
+    return tag
+
+
+Language = Annotated[str, AfterValidator(check_language)]
 
 
 def split_language(stem: str) -> tuple[str, str]:

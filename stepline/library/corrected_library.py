@@ -32,11 +32,12 @@ from stepline.library.corrections import (
     check_correction,
     corrects_steps,
     edits_of_person,
+    first_undone,
     step_corrections,
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
-from stepline.outputs.text import shown_span
+from stepline.outputs.text import picture_seconds
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import DamagedRecordError, from_json, read_record, to_json
@@ -45,7 +46,7 @@ VideoState = Literal["new", "corrected"]
 
 MAX_RECORDS_IN_MEMORY = 64  # videos that were used last. A record takes about 1 MB
 MAX_VIDEOS_IN_MEMORY = 64  # whose corrections were read last
-MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
+MACHINE_QUERY = "SELECT video, record FROM machine WHERE video = ?"
 
 
 class VideoCard(FrozenModel):
@@ -114,14 +115,14 @@ class CurrentRecord:
         machine_record: the record that `stepline steps` wrote.
         corrected: that record with the corrections of people.
         corrections: the corrections, the oldest first.
-        has_step_corrections: whether people ever corrected steps or sentences, even if that was
+        has_step_corrections: whether there are corrections of steps or sentences that are not
             undone. If so, `machine_record` is read from the database, else from the record's file.
     """
 
     machine_record: Record
     corrected: CorrectedRecord
     corrections: Sequence[Correction]
-    has_step_corrections: bool = False
+    has_step_corrections: bool
 
     @cached_property
     def stamp(self) -> str:
@@ -296,7 +297,7 @@ class CorrectedLibrary:
     def record(self, id: str) -> Record:
         """Return a video's record without the corrections of people.
 
-        Once people have corrected its steps, it is the record that they saw, even if the file has
+        While its steps are corrected, it is the record that people saw, even if the file has
         changed since.
         """
         return self.current(id).machine_record
@@ -338,21 +339,19 @@ class CorrectedLibrary:
             video: the record's file.
             before: result for the same file with fewer corrections, None if there is none.
         """
-        row = None
-        if before is None or not before.has_step_corrections:
-            row = self.database.row(MACHINE_RECORD_QUERY, video.id)
+        corrections = self.corrections(video.id)
+        is_corrected = bool(step_corrections(corrections))
+        row = self.database.row(MACHINE_QUERY, video.id) if is_corrected else None
         if row is not None:
-            # Once steps are corrected, the record that they belong to is in the database.
-            machine = from_json(row[0], str(self.database.path))
-        elif before is not None:
-            machine = before.machine_record  # a correction leaves it as it is
+            # The record that corrected steps belong to is in the database.
+            machine = from_json(row[1], str(self.database.path))
+        elif before is not None and not before.has_step_corrections:
+            machine = before.machine_record
         else:
             # Without corrected steps, the file holds the machine's record.
             machine = read_record(self.folder / video.name)
-        is_stored = row is not None or (before is not None and before.has_step_corrections)
-        corrections = self.corrections(video.id)
         both = apply_corrections(machine, corrections)
-        return CurrentRecord(machine, both, corrections, is_stored)
+        return CurrentRecord(machine, both, corrections, is_corrected)
 
     # ---------------------------------------------------------------- corrections
 
@@ -427,22 +426,25 @@ class CorrectedLibrary:
             # A page that got no answer sends again.
             if _is_resent(correction, earlier):
                 return len(earlier)
-            # The steps that the person saw are not those that are there now.
-            if correction.record not in ("", current.stamp):
+            # The steps that the person saw, or changed before, are not those that are there now.
+            edited = first_undone(correction, {other.id: other for other in earlier})
+            if {correction.record, edited.record} - {"", current.stamp}:
                 raise RecordChangedError
-            if earlier and not current.has_step_corrections:
-                # Someone may have corrected steps by now, maybe of another record.
-                row = self.database.row(MACHINE_RECORD_QUERY, id)
-                if row is not None and row[0] != to_json(record):
-                    raise RecordChangedError
+            is_corrected = bool(step_corrections(earlier))
+            machine = (id, to_json(record))
+            # Someone may have corrected steps by now, maybe of another record.
+            if is_corrected and self.database.row(MACHINE_QUERY, id) != machine:
+                raise RecordChangedError
             # Whether it fits is checked in the transaction, so no other one comes in between.
             check_correction(record, earlier, correction)
-            # The machine's record is kept with the first correction of steps or sentences.
-            if corrects_steps(correction, {other.id: other for other in earlier}):
-                connection.execute(
-                    "INSERT OR IGNORE INTO machine VALUES (?, ?)", (id, to_json(record))
-                )
-            row = (correction.id, id, correction.model_dump_json(exclude={"record"}))
+            stamp = ""
+            if corrects_steps(edited):
+                stamp = current.stamp
+                # The machine's record is kept with the first correction of steps or sentences.
+                if not is_corrected:
+                    connection.execute("INSERT OR REPLACE INTO machine VALUES (?, ?)", machine)
+            body = correction.model_copy(update={"record": stamp}).model_dump_json()
+            row = (correction.id, id, body)
             connection.execute("INSERT INTO correction(id, video, body) VALUES (?, ?, ?)", row)
             revision = len(earlier) + 1
             # Events of the correction are kept with it, or not at all.
@@ -549,9 +551,8 @@ def _make_card(
     video: LibraryVideo, record: Record, corrections: Sequence[Correction] = ()
 ) -> VideoCard:
     count = len(step_corrections(corrections))
-    # The picture shows the first step that is shown, at its most likely second.
-    shown = (step.at for step in record.steps if shown_span(step) is not None)
-    second = next((at for at in shown if at is not None), 0.0)
+    # The picture is that of the first step that is shown.
+    second = next(iter(picture_seconds(record).values()), 0.0)
     statuses = [step.status for step in record.steps]
     picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
     return VideoCard(

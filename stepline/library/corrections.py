@@ -160,7 +160,8 @@ class NewCorrection(FrozenModel):
         by: name of the person.
         base: revision that the person saw: the number of corrections that the video had then.
         window: id of the person's browser window. Corrections of one window never conflict.
-        record: hash of the machine's record that the person saw, "" if unknown. It is not stored.
+        record: hash of the machine's record that the person saw, "" if unknown. With a correction
+            of steps or sentences, the hash of the record that it is made for is stored.
         edits: the edits in their order, empty for an undo.
         undoes: id of the correction that is undone, None for edits.
         id: id chosen by the client, so that a correction that is sent twice counts once.
@@ -333,26 +334,30 @@ def edits_of_person(correction: Correction) -> tuple[Edit, ...]:
     return tuple(edit for edit in edits if not (isinstance(edit, ChangeEdit) and edit.is_written))
 
 
-def corrects_steps(correction: Correction, by_id: Mapping[str, Correction]) -> bool:
-    """Return whether a correction edits steps or sentences, or undoes a correction that does.
+def first_undone(correction: Correction, by_id: Mapping[str, Correction]) -> Correction:
+    """Return the correction with edits that an undo, or a chain of undos, takes back or gives back.
 
-    It is False if only the video's title, tags or metadata change.
+    A correction with edits is returned itself, and so is an undo of an unknown one.
 
     by_id: the video's corrections by id.
     """
-    while correction.undoes is not None:
-        correction = by_id[correction.undoes]
+    while earlier := by_id.get(correction.undoes or ""):
+        correction = earlier
+    return correction
+
+
+def corrects_steps(correction: Correction) -> bool:
+    """Return whether a correction edits steps or sentences.
+
+    It is False if only the video's title, tags or metadata change, and for an undo.
+    """
     return not all(isinstance(edit, VideoEdit) for edit in correction.edits)
 
 
 def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
     """Return the corrections of steps and sentences that are not undone, oldest first, without the
     undos."""
-    return [
-        correction
-        for correction in active_corrections(corrections)
-        if correction.undoes is None and corrects_steps(correction, {})
-    ]
+    return list(filter(corrects_steps, active_corrections(corrections)))
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
@@ -406,8 +411,19 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
         if preceding_id is not None and preceding_id not in preceding_ids:
             raise StoreError(f"step {preceding_id!r} never was in the video; load the video again")
         preceding_ids[id] = preceding_id
+    _check_merged_kinds(apply_corrections(record, corrections).record.steps, new)
     # It is applied once, which raises where it does not fit.
     apply_corrections(record, [*corrections, new])
+
+
+def _check_merged_kinds(steps: Sequence[Step], new: Correction) -> None:
+    # One step has one kind, so a warning would become a thing to do, or the reverse.
+    for edit in new.edits:
+        merged = edit.steps if isinstance(edit, MergeEdit) else ()
+        if len({step.kind for step in steps if step.id in merged}) > 1:
+            raise StoreError(
+                "a step to do and a step to avoid are not merged; mark both alike first"
+            )
 
 
 def touched_fields(
@@ -421,11 +437,8 @@ def touched_fields(
 
     by_id: the video's corrections by id.
     """
-    # an undo touches what the undone one does
-    while correction.undoes is not None:
-        correction = by_id[correction.undoes]
     fields: set[EditedField] = set()
-    for edit in correction.edits:
+    for edit in first_undone(correction, by_id).edits:
         if isinstance(edit, VideoEdit):
             fields.add(("", edited_field(edit)))
             continue

@@ -27,7 +27,7 @@ from stepline.library.corrected_library import (
     video_id,
 )
 from stepline.library.search import Moment, list_moments, open_index
-from stepline.library.video_edits import MAX_TAG_CHARS
+from stepline.library.video_edits import MAX_TAG_CHARS, text_key
 from stepline.outputs.text import clock, safe_stem, shorten, shown_span, title
 from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict
 from stepline.pipeline.request import StepsSettings
@@ -235,10 +235,9 @@ class LibraryTools:
 
     def get_steps(self, video: str) -> list[Citation]:
         """Return all steps of a video in their order, each with its seconds, its sentence and its
-        status. video: its id, or its whole title."""
-        id = self._video_id(video)
-        record = self._record(id)
-        return [_cite_step(id, record, step) for step in record.steps]
+        status. video: as every tool takes it, its id, the name of its record or its whole title."""
+        video, record = self._find_video(video)
+        return [_cite_step(video, record, step) for step in record.steps]
 
     def get_frame(self, video: str, second: Second) -> list[Any]:
         """Return the picture of a video at a second, with what is said then, and the steps that are placed
@@ -248,7 +247,7 @@ class LibraryTools:
         from stepline.llm.pictures import jpeg
         from stepline.media import read_frames_at
 
-        record = self._record(video)
+        video, record = self._find_video(video)
         path = self._media_file(video, record)
         frame = next(iter(read_frames_at(path, [second], width=PICTURE_PIXELS)), None)
         if frame is None:
@@ -279,7 +278,7 @@ class LibraryTools:
         at most."""
         from stepline.media import cut_clip
 
-        record = self._record(video)
+        video, record = self._find_video(video)
         if not start < end <= start + MAX_CLIP_SECONDS:
             raise SettingsError(
                 f"{start:g} to {end:g} s: give a start before the end, {MAX_CLIP_SECONDS:.0f} s at "
@@ -360,39 +359,31 @@ class LibraryTools:
             )
         return path
 
-    def _record(self, video: str) -> Record:
-        """Return the corrected record of a video id. Raises StoreError for an unknown id."""
-        try:
-            return self._library.corrected(video).record
-        except LookupError as error:
-            raise StoreError(
-                f"{video[:MAX_ID_CHARS]!r}: no video of this library; `list_videos` names them"
-            ) from error
+    def _find_video(self, video: str) -> tuple[str, Record]:
+        """Return the id and the corrected record of a video.
 
-    def _video_id(self, video: str) -> str:
-        """Return the id of a video that is given by its id or its whole title, in upper or lower
-        case. Any other text is returned unchanged. Raises StoreError if several videos have the
-        title."""
+        video: its id, the name of its record's file, or its whole title in upper or lower case.
+
+        Raises StoreError if no video, or several, have it.
+        """
         # An id is tried first, since a title may look like one.
-        with contextlib.suppress(LookupError):
-            return self._library.video(video).id
-        title = " ".join(video.casefold().split())
-        matches = [
-            card.id
-            for card in self._library.videos()
-            if " ".join(card.title.casefold().split()) == title
-        ]
-        if len(matches) > 1:
-            ids = ", ".join(matches[:MAX_NAMED_VIDEOS])
-            raise StoreError(f"{video[:MAX_ID_CHARS]!r}: {len(matches)} videos; take an id: {ids}")
+        for id in (video, video_id(f"{video}.json")):
+            with contextlib.suppress(LookupError):
+                return id, self._library.corrected(id).record
+        title = text_key(video)
+        matches = [card.id for card in self._library.videos() if text_key(card.title) == title]
+        if len(matches) == 1:
+            return self._find_video(matches[0])
+        reason = "no video of this library; `list_videos` names them"
         if matches:
-            return matches[0]
-        return video
+            ids = ", ".join(matches[:MAX_NAMED_VIDEOS])
+            reason = f"{len(matches)} videos; take an id: {ids}"
+        raise StoreError(f"{video[:MAX_ID_CHARS]!r}: {reason}")
 
     def _cite_moment(self, moment: Moment) -> Citation:
         """Return the citation of a moment that the search found, from the corrected record."""
         video = video_id(moment.file)
-        record = self._record(video)
+        record = self._library.corrected(video).record
         if moment.kind == "step":
             # The moments of a record begin with its steps, in their order.
             record_moments = [row[0] for row in list_moments(record, moment.file)]

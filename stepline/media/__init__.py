@@ -6,7 +6,7 @@ settings.MediaSettings limits them, and nothing but the named file itself is eve
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.clips import copy_with_chapters, cut_clip, join_clips
-from stepline.media.frames import Frame, Thumbnails, encode_jpeg
+from stepline.media.frames import Frame, encode_jpeg
 from stepline.media.probe import MediaInfo, probe
 from stepline.media.reader import (
     KeyFrame,
@@ -29,7 +29,6 @@ __all__ = [
     "MediaReader",
     "MediaSettings",
     "SparseKeyFramesError",
-    "Thumbnails",
     "copy_with_chapters",
     "cut_clip",
     "encode_jpeg",

@@ -1,7 +1,6 @@
 """Frames of a video: selection by time, rotation, scaling and JPEG encoding."""
 
 import io
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +19,6 @@ MAX_SIDE_RATIO = 16
 JPEG_QUALITIES = (82, 70, 55, 40)  # of JPEG, the first that is small enough
 # of a key frame: 30 of them, as text, leave a page under 1 MB
 MAX_KEYFRAME_BYTES = 18_000
-MAX_THUMBNAIL_BYTES = 1 << 25  # of thumbnails in memory, about half an hour of them
-ROUNDING_SECONDS = 1e-6  # s, of rounding
 
 
 @dataclass(frozen=True)
@@ -139,60 +136,6 @@ def encode_jpeg(image: Image) -> bytes:
     return buffer.getvalue()
 
 
-class Thumbnails:
-    """JPEG thumbnails of a video's frames, collected while it is read.
-
-    They take at most MAX_THUMBNAIL_BYTES, so a long video has thumbnails only at its start.
-    """
-
-    def __init__(self, side: int) -> None:
-        """side: maximal pixels of the longer side. Frames are not enlarged."""
-        self._side = side
-        self._jpegs: dict[float, bytes] = {}
-        self._scaler: FrameScaler | None = None
-        self._byte_count = 0
-        self._last: tuple[Any, bytes] | None = None  # the last frame, which is encoded only once
-
-    def add(self, time: float, frame: Any, aspect: float) -> None:
-        """Add a decoded frame.
-
-        Args:
-            time: second at which the frame is on the screen.
-            frame: decoded frame of PyAV.
-            aspect: width over height of a stored pixel.
-        """
-        if self._byte_count >= MAX_THUMBNAIL_BYTES:
-            return
-        if self._last is None or self._last[0] is not frame:
-            if self._scaler is None:
-                self._scaler = FrameScaler(longer=self._side, aspect=aspect)
-            jpeg = encode_jpeg(self._scaler.image(frame))
-            self._last = (frame, jpeg)
-            self._byte_count += len(jpeg)
-        self._jpegs[time] = self._last[1]
-
-    def nearest_jpeg(self, second: float, within: tuple[float, float], side: int) -> bytes | None:
-        """Return the thumbnail nearest to a second as JPEG bytes. None if there is none near.
-
-        Args:
-            second: time in seconds.
-            within: first and last second at which the frame may be.
-            side: maximal pixels of the longer side.
-        """
-        from PIL import Image as Pillow
-
-        times = [time for time in self._jpegs if within[0] <= time <= within[1]]
-        if not times:
-            return None
-        jpeg = self._jpegs[min(times, key=lambda time: abs(time - second))]
-        if side == self._side:
-            return jpeg
-        with Pillow.open(io.BytesIO(jpeg)) as image:
-            scale = min(1.0, side / max(image.size))
-            width, height = (max(1, round(pixels * scale)) for pixels in image.size)
-            return encode_jpeg(np.asarray(image.resize((width, height))))
-
-
 class FrameSampler:
     """Selects the frames on screen at (k + 0.5) / rate seconds for k = 0, 1, ...
 
@@ -200,19 +143,15 @@ class FrameSampler:
     shorter than half of 1 / rate gives its last frame.
     """
 
-    def __init__(
-        self, rate: float, scaler: FrameScaler, thumbnails: Thumbnails | None = None
-    ) -> None:
+    def __init__(self, rate: float, scaler: FrameScaler) -> None:
         """Start the selection.
 
         Args:
             rate: number of frames to select per second.
             scaler: converts the selected frames to images.
-            thumbnails: also collects thumbnails of the selected frames. None for no thumbnails.
         """
         self._rate = rate
         self._scaler = scaler
-        self._thumbnails = thumbnails
         self._count = 0
         self._shown: Any = None  # decoded frame on the screen
         self._image: Image | None = None  # of that frame
@@ -249,7 +188,4 @@ class FrameSampler:
             self._image = self._scaler.image(self._shown)
         time = (self._count + 0.5) / self._rate
         self._count += 1
-        is_middle = abs(time - math.floor(time) - 0.5) <= ROUNDING_SECONDS  # of a second
-        if self._thumbnails is not None and is_middle:
-            self._thumbnails.add(time, self._shown, self._scaler.aspect)
         return Frame(time, self._image)

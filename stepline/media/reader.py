@@ -16,7 +16,7 @@ from stepline.media.container import (
     frame_rate,
     open_media,
 )
-from stepline.media.frames import Frame, FrameSampler, FrameScaler, Image, Thumbnails
+from stepline.media.frames import Frame, FrameSampler, FrameScaler, Image
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
@@ -61,7 +61,6 @@ class MediaReader:
         sound: bool,
         settings: MediaSettings = MediaSettings(),
         part: Span | None = None,
-        thumbnails: Thumbnails | None = None,
     ) -> None:
         """Choose what is read.
 
@@ -73,7 +72,6 @@ class MediaReader:
             sound: whether audio blocks are yielded.
             settings: limits on the video.
             part: span in seconds to read, None for the whole video. Its start becomes time 0.
-            thumbnails: collects JPEG thumbnails of the frames. None for no thumbnails.
         """
         if frame_rate is not None and not 0 < frame_rate < float("inf"):
             raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
@@ -86,7 +84,6 @@ class MediaReader:
         self._size = frame_size
         self._has_audio = sound
         self._settings = settings
-        self._thumbnails = thumbnails
         # The whole video is a part without an end.
         self._start = 0.0 if part is None else part.start
         self._length = math.inf if part is None else part.duration
@@ -107,7 +104,6 @@ class MediaReader:
                 size=self._size,
                 has_audio=self._has_audio,
                 skip_nonref=self._settings.skip_nonref and media.is_seekable,
-                thumbnails=self._thumbnails,
             )
             for packet in media.packets():
                 packet_end = media.packet_end(packet) - self._start
@@ -171,7 +167,6 @@ class KeyFrameReader:
         frame_size: int | None = None,
         settings: MediaSettings = MediaSettings(),
         part: Span | None = None,
-        thumbnails: Thumbnails | None = None,
     ) -> None:
         """Choose what is read. The arguments are those of `MediaReader`."""
         self._path = Path(path)
@@ -179,7 +174,6 @@ class KeyFrameReader:
         self._settings = settings
         self._start = 0.0 if part is None else part.start
         self._length = math.inf if part is None else part.duration
-        self._thumbnails = thumbnails
         self.end = 0.0
 
     def __iter__(self) -> "Generator[KeyFrame]":
@@ -256,8 +250,6 @@ class KeyFrameReader:
         # frames that are drained have no time base of their own
         tick = float(media.video_stream.time_base)
         time = first.pts * tick - media.start - self._start
-        if self._thumbnails is not None and time >= 0:
-            self._thumbnails.add(time, first, scaler.aspect)
         is_pair = (last.pts - first.pts) * tick >= LATER_PICTURE_SECONDS / 2
         later = scaler.image(last) if is_pair else None
         return KeyFrame(time, time, scaler.image(first), later)
@@ -362,7 +354,6 @@ def stream_readers(
     size: int | None,
     skip_nonref: bool,
     has_audio: bool = True,
-    thumbnails: Thumbnails | None = None,
 ) -> StreamReaders:
     """Return stream index -> reader of a part of a video, for each stream to read.
 
@@ -374,12 +365,11 @@ def stream_readers(
         size: pixels of a frame's shorter side, None for full size.
         skip_nonref: whether frames that no other frame refers to are not decoded, if few are needed.
         has_audio: whether audio is read.
-        thumbnails: collects JPEG thumbnails of the frames. None for no thumbnails.
     """
     readers: StreamReaders = {}
     video, audio = media.video_stream, media.audio_stream
     if rate is not None and video is not None:
-        sampler = FrameSampler(rate, FrameScaler(shorter=size, aspect=media.aspect), thumbnails)
+        sampler = FrameSampler(rate, FrameScaler(shorter=size, aspect=media.aspect))
         readers[video.index] = VideoStreamReader(media, sampler, start, length)
         if skip_nonref:
             skip_unreferenced_frames(video, rate)
@@ -479,7 +469,6 @@ def read_frames_at(
     *,
     shorter: int | None = None,
     longer: int | None = None,
-    exact: bool = True,
 ) -> Iterator[Frame]:
     """Yield the frames on screen at the given times, sorted by time, each frame once.
 
@@ -492,11 +481,8 @@ def read_frames_at(
         settings: limits on the video.
         shorter: pixels of the shorter side, instead of `width`.
         longer: maximal pixels of the longer side. Frames are never enlarged to it.
-        exact: False: the frame may be that of a tenth of a second earlier, which takes less time.
     """
     with open_media(path, settings) as media:
-        if not exact and media.video_stream is not None:
-            skip_unreferenced_frames(media.video_stream, 1 / LATER_PICTURE_SECONDS)
         cursor = _FrameCursor(media)
         scaler = FrameScaler(shorter=shorter, width=width, longer=longer, aspect=media.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):

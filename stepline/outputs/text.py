@@ -88,6 +88,32 @@ def shown_span(step: Step) -> Span | None:
     return None
 
 
+def picture_seconds(record: Record) -> dict[str, float]:
+    """Return step id -> the second of the video that the step's picture shows, of every seen, placed
+    or unjudged step with a span.
+
+    It is the step's most likely second, else the middle of its span. A clicked step has the second
+    before the click. Steps with the same second and span have different seconds, spread evenly over
+    the span.
+    """
+    ids_by_span: dict[tuple[float, Span], list[str]] = {}
+    for step in record.steps:
+        span = shown_span(step)
+        if span is not None:
+            second = span.center if step.at is None else step.at
+            ids_by_span.setdefault((second, span), []).append(step.id)
+    seconds: dict[str, float] = {}
+    for (second, span), ids in ids_by_span.items():
+        # at most one picture per second
+        count = min(len(ids), max(1, int(span.duration)))
+        for number, id in enumerate(ids):
+            part = number * count // len(ids) + 0.5
+            spread = round(span.start + part / count * span.duration, 1)
+            seconds[id] = second if count == 1 else spread
+    clicks = {step.id: step.target.at for step in record.steps if step.target is not None}
+    return seconds | {id: at for id, at in clicks.items() if id in seconds}
+
+
 def title(record: Record) -> str:
     """Return a video's title, else its task, else its id."""
     video = record.video

@@ -30,7 +30,6 @@ from stepline.files.digests import sha256
 from stepline.files.locks import lock_output
 from stepline.grounding.speech import TaskGraph
 from stepline.limits import MAX_LINES_BYTES, MAX_TEXTS, LimitError, read_limited
-from stepline.media import Thumbnails
 from stepline.networks.device import (
     ComputeType,
     core_count,
@@ -51,7 +50,7 @@ from stepline.outputs import (
 )
 from stepline.pipeline.describe import describe_features
 from stepline.pipeline.networks import Networks, describe_inputs, load_networks, shared_recognisers
-from stepline.pipeline.output_files import KEYFRAME_PIXELS, OutputOptions, write_files
+from stepline.pipeline.output_files import OutputOptions, write_files
 from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.request import Request, SourceOptions, StepsSettings
 from stepline.pipeline.sources import (
@@ -434,12 +433,9 @@ def run_video(
             remove_partial_files(folder)
 
         # the work
-        thumbnails = Thumbnails(KEYFRAME_PIXELS) if options.has_keyframes else None
-        result = understand(
-            request, settings, networks=networks, progress=progress, thumbnails=thumbnails
-        )
+        result = understand(request, settings, networks=networks, progress=progress)
         result = replace(result, record=_add_advice(request, result.record, settings))
-        files = write_files(request, result, options, thumbnails)
+        files = write_files(request, result, options)
         return VideoResult(result.record, files, is_from_earlier_run=False)
 
 

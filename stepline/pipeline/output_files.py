@@ -2,7 +2,6 @@
 
 import io
 import logging
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 
 from stepline.errors import MediaError, SettingsError, SteplineError
 from stepline.files.atomic_files import atomic_files, remove_partial_files
-from stepline.media import Thumbnails, encode_jpeg, join_clips, probe, read_frames_at
+from stepline.media import encode_jpeg, join_clips, probe, read_frames_at
 from stepline.models.wys2.settings import SummarySettings
 from stepline.models.wys2.summary import SummarySegment, summarize
 from stepline.outputs import (
@@ -26,10 +25,10 @@ from stepline.outputs import (
     write_outputs,
 )
 from stepline.outputs.clips import sound_track_settings
-from stepline.outputs.text import shown_span
+from stepline.outputs.text import picture_seconds
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
-from stepline.records import Record, ScreenTarget, Span
+from stepline.records import Record, ScreenTarget
 
 log = logging.getLogger(__name__)
 
@@ -75,17 +74,13 @@ class OutputOptions:
         return any(OUTPUTS[name].keyframes != "none" for name in self.formats)
 
 
-def write_files(
-    request: Request, result: StepsResult, options: OutputOptions, thumbnails: "Thumbnails | None"
-) -> tuple[Path, ...]:
+def write_files(request: Request, result: StepsResult, options: OutputOptions) -> tuple[Path, ...]:
     """Write all files of one video, or none of them. Return their paths.
 
     Args:
         request: the video.
         result: its record and its alignment of steps with seconds.
         options: which files are written, and to which folder.
-        thumbnails: frames that were kept when the video was decoded. None: frames are decoded
-            again.
     """
     # all files appear together
     record = result.record
@@ -95,7 +90,7 @@ def write_files(
         clips = write_clips(record, request.path, options.out, files) if options.clips else []
         pictures: dict[str, bytes] = {}
         if options.has_keyframes:
-            pictures = extract_keyframes(record, request.path, thumbnails, request.start)
+            pictures = extract_keyframes(record, request.path)
         outputs = write_outputs(
             record,
             options.out,
@@ -117,48 +112,25 @@ def write_files(
     return (*clips, *outputs)
 
 
-def extract_keyframes(
-    record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
-) -> dict[str, bytes]:
-    """Return step id -> JPEG for every seen or placed step: the frame of its most likely second.
+def extract_keyframes(record: Record, path: Path) -> dict[str, bytes]:
+    """Return step id -> JPEG for every seen or placed step: the frame of its `picture_seconds`.
+
+    The frame of a clicked step has a box around the click's target.
 
     Args:
         record: the record with the steps.
         path: the video file.
-        thumbnails: frames that were kept when the video was decoded. None: frames are decoded
-            again.
-        start: second of the video that is second 0 of the thumbnails.
-
-    A clicked step has the frame before the click, with a box around the click's target. Steps with
-    the same second and span get frames of different seconds, spread evenly over the span.
     """
-    second_by_step, span_by_second = _choose_seconds(record, start)
-
-    # a click is seen when it is made
+    second_by_step = picture_seconds(record)
     targets = {step.id: step.target for step in record.steps if step.target is not None}
-    for id, target in targets.items():
-        if id in second_by_step:
-            second_by_step[id] = target.at
-
-    # the pictures: those at hand, and those that are read now
     side = SMALL_KEYFRAME_PIXELS
     if len(second_by_step) < MIN_STEPS_FOR_SMALL_KEYFRAMES:
         side = KEYFRAME_PIXELS
     pictures: dict[float, bytes] = {}
-    clicks = {step.at for step in record.steps if step.basis == "screen"}
-    if thumbnails is not None:
-        for second, span in span_by_second.items():
-            # a frame near a click may already show what comes next
-            if second in clicks:
-                continue
-            within = (max(0.0, span.start - start), span.end - start)
-            picture = thumbnails.nearest_jpeg(second - start, within, side)
-            if picture is not None:
-                pictures[second] = picture
-    missing = [second for second in second_by_step.values() if second not in pictures]
+    seconds = list(second_by_step.values())
     try:
-        if missing:
-            for still in read_frames_at(path, missing, longer=side, exact=bool(clicks or targets)):
+        if seconds:
+            for still in read_frames_at(path, seconds, longer=side):
                 pictures[still.time] = encode_jpeg(still.image)
     except SteplineError as error:  # the page is still worth having. The reason goes to the log
         log.warning("no key frames: %s", error)
@@ -171,45 +143,6 @@ def extract_keyframes(
             if id in targets:
                 marked[id] = draw_target_box(marked[id], targets[id])
     return marked
-
-
-def _choose_seconds(record: Record, start: float) -> tuple[dict[str, float], dict[float, Span]]:
-    """Return the second of each step's picture, by step id, and by second the span within which
-    another picture is as good.
-
-    Args:
-        record: the record with the steps.
-        start: second of the video at which a grid of whole seconds begins.
-    """
-    # steps that are shown at the same second in the same span
-    ids_by_span: dict[tuple[float, Span], list[str]] = {}
-    for step in record.steps:
-        span = shown_span(step)
-        if span is not None and step.at is not None:
-            ids_by_span.setdefault((step.at, span), []).append(step.id)
-
-    # each step's own second of it, where the span is long enough
-    second_by_step: dict[str, float] = {}
-    span_by_second: dict[float, Span] = {}
-    for (second, span), ids in ids_by_span.items():
-        count = min(len(ids), max(1, int(span.duration)))
-        seconds = _spread_seconds(span, count, start) if count > 1 else [second]
-        for number, id in enumerate(ids):
-            second_by_step[id] = seconds[number * count // len(ids)]
-        reach = span.duration / (2 * count)
-        for middle in seconds:
-            near = Span(max(0.0, middle - reach), middle + reach)
-            span_by_second[middle] = near if count > 1 else span
-    return second_by_step, span_by_second
-
-
-def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
-    """Return the middles of `count` seconds, spread evenly over a span."""
-    middles = []
-    for number in range(count):
-        second = span.start + (number + 0.5) / count * span.duration
-        middles.append(start + math.floor(second - start) + 0.5)
-    return middles
 
 
 def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:

@@ -17,7 +17,6 @@ from stepline.media import (
     MediaInfo,
     MediaReader,
     SparseKeyFramesError,
-    Thumbnails,
 )
 from stepline.networks.device import current_device
 from stepline.pipeline.part import crop_features
@@ -93,7 +92,6 @@ class VisualOptions:
         progress: called with the stage's name, the second reached and the duration in s.
         stop_event: event that ends the extraction when it is set. None: the extraction runs to the
             end.
-        thumbnails: collects frames for the page. None: no frames are kept.
         prefetched_frames: number of frames that another thread decodes in advance.
     """
 
@@ -103,7 +101,6 @@ class VisualOptions:
     reads_screen: bool = False
     progress: Progress | None = None
     stop_event: Event | None = None
-    thumbnails: "Thumbnails | None" = None
     prefetched_frames: int = 0
 
 
@@ -204,7 +201,6 @@ def extract_features(
         sound=False,
         settings=settings.media,
         part=request.part,
-        thumbnails=options.thumbnails,
     )
 
     # every frame, once, decoded in advance by another thread if that is wanted
@@ -269,11 +265,7 @@ def _extract_from_key_frames(
     text, warnings = start_text_meter(vision)
     pairs = []
     reader = KeyFrameReader(
-        request.path,
-        frame_size=vision.frame_size,
-        settings=settings.media,
-        part=request.part,
-        thumbnails=options.thumbnails,
+        request.path, frame_size=vision.frame_size, settings=settings.media, part=request.part
     )
     with contextlib.closing(read_ahead(reader, PREFETCHED_FRAMES)) as stream:
         for key in with_progress(

@@ -35,7 +35,7 @@ from stepline.grounding.correspondence import TALK_WARNING
 from stepline.grounding.evidence import picture_warning
 from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.grounding.speech import TaskGraph, steps_from_texts
-from stepline.media import MediaInfo, Thumbnails
+from stepline.media import MediaInfo
 from stepline.networks.device import current_device
 from stepline.numeric import limit_blas_to_one_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
@@ -152,7 +152,6 @@ def understand(
     *,
     networks: Networks | None = None,
     progress: Progress | None = None,
-    thumbnails: "Thumbnails | None" = None,
 ) -> StepsResult:
     """Find the steps of a video with the seconds in which they are shown.
 
@@ -161,7 +160,6 @@ def understand(
         settings: settings of all stages of finding steps.
         networks: networks that were loaded by the same settings. None: they are loaded.
         progress: called with the stage's name, the second reached and the duration in s.
-        thumbnails: collects pictures of the video for a page. None: no pictures are kept.
 
     Raises a SteplineError if the video, the captions or a model cannot be read.
     """
@@ -178,7 +176,7 @@ def understand(
     digest = sha256(request.path)
     run_fingerprint = describe_inputs(request, settings, networks)
 
-    evidence = _read_sound_and_picture(run, progress, thumbnails)
+    evidence = _read_sound_and_picture(run, progress)
     trim_memory()
     # The real duration is what could be decoded, or else what the file claims.
     decoded = max(evidence.speech.end, evidence.visual.end)
@@ -336,9 +334,7 @@ def _used_models(
     return models
 
 
-def _read_sound_and_picture(
-    run: VideoRun, progress: Progress | None, thumbnails: "Thumbnails | None"
-) -> SpeechAndVisuals:
+def _read_sound_and_picture(run: VideoRun, progress: Progress | None) -> SpeechAndVisuals:
     """Transcribe, write steps and extract visual features, in two threads.
 
     An error in one thread stops the other. In a video without speech, where no step can be found,
@@ -361,7 +357,6 @@ def _read_sound_and_picture(
             reads_screen=True,
             progress=progress,
             stop_event=stop,
-            thumbnails=thumbnails,
             prefetched_frames=PREFETCHED_FRAMES,
         )
         look = pool.submit(extract_features, request, info, settings, options)

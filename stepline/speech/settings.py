@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from stepline.language_tags import language_of_tag
+from stepline.language_tags import Language
 from stepline.plugins import choice
 from stepline.settings import LogProbability, Positive, Settings, Threads
 
@@ -21,7 +21,7 @@ class AsrSettings(Settings):
     """whisper, whisperx, or the name of a plugin"""
     model: str | None = None
     """a known name (whisper-tiny.en, whisper-base) or a CTranslate2 folder"""
-    language: str | None = None
+    language: Language | None = None
     """ISO 639-1 code; None = English for tiny.en, else detected"""
     encoding: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = Field(
         None,
@@ -45,13 +45,6 @@ class AsrSettings(Settings):
     """seconds after which a sentence without punctuation is cut at its longest pause"""
     log_probability: LogProbability = -0.8
     """mean log-probability of tokens below which a window is dropped"""
-
-    @field_validator("language")
-    @classmethod
-    def _check_language(cls, language: str | None) -> str | None:
-        if language is not None and language_of_tag(language) is None:
-            raise ValueError("no language has this code; write en, es, zh")
-        return language
 
     @model_validator(mode="after")
     def _check_translation(self) -> "AsrSettings":

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
-from stepline.errors import SettingsError
+from stepline.errors import SettingsError, StoreError
 from stepline.files.atomic_files import atomic_path, files_below, write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.outputs import OUTPUTS, USUAL, output_path, plan_chapters, write_clips, write_outputs
@@ -53,7 +53,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         video: the video file. None if it is missing.
 
     Returns the path of the file, or of a zip of several files. Raises SettingsError for an unknown
-    output, and for an output that this record or a missing video does not allow.
+    output, StoreError for an output that this record or a missing video does not allow.
     """
     if name not in OUTPUT_NAMES:
         raise SettingsError(f"unknown output format {name!r}; known: {', '.join(OUTPUT_NAMES)}")
@@ -65,9 +65,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         if name == CLIPS:
             clips = [] if video is None else write_clips(record, video, folder)
             if not clips:
-                raise SettingsError(
-                    "no clips: they need the video and a step that is seen or placed"
-                )
+                raise StoreError("no clips: they need the video and a step that is seen or placed")
             return _pack(clips, folder / f"{safe_stem(record.id)}.clips.zip")
         pictures = {}
         if OUTPUTS[name].keyframes != "none" and video is not None:
@@ -78,8 +76,8 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         path = output_path(record, folder, name)
         if not path.exists():
             if name == "chapters":
-                raise SettingsError(f"no chapters: {plan_chapters(record).reason}")
-            raise SettingsError(f"output format {name!r} cannot hold this record; take another")
+                raise StoreError(f"no chapters: {plan_chapters(record).reason}")
+            raise StoreError(f"output format {name!r} cannot hold this record; take another")
         if len(written) == 1:
             return path
         # An output may link pictures, which are packed with it.

@@ -24,6 +24,7 @@ from stepline.library.rewriting import rewrite_steps
 from stepline.limits import parse_json
 from stepline.outputs import OUTPUTS, safe_stem
 from stepline.outputs.ownership import OutputManifest
+from stepline.outputs.text import picture_seconds
 from stepline.pages.web.local_server import TemporaryFileResponse, file_response
 from stepline.pipeline.sources import is_link, name_videos
 from stepline.records import FrozenModel
@@ -148,6 +149,7 @@ class RecordReply(FrozenModel):
         sentences: by which number corrections name each sentence of the transcript.
         step_times: step id -> the shortest and longest of each time that its text states, in
             seconds.
+        pictures: step id -> the second that its picture shows, of the steps that have one.
     """
 
     record: Annotated[dict[str, JsonValue], WithJsonSchema(RECORD_SCHEMA)]
@@ -156,6 +158,7 @@ class RecordReply(FrozenModel):
     stamp: str
     sentences: tuple[int, ...]
     step_times: dict[str, tuple[tuple[float, float], ...]]
+    pictures: dict[str, float]
 
 
 class CorrectionsReply(FrozenModel):
@@ -294,12 +297,10 @@ def read_again(id: VideoId, api: Api, body: JsonBody[JobOptions]) -> JobReply:
     # The page shows corrected steps whatever the file holds.
     current = library.current(id)
     if current.has_step_corrections:
-        reason = (
-            "its steps were corrected, and corrections stay with the steps that they were made for, "
-            "also undone ones"
-        )
         raise HTTPException(
-            HTTPStatus.CONFLICT, f"{reason}; to begin anew, delete the video here and add it again"
+            HTTPStatus.CONFLICT,
+            "its steps were corrected, and corrections stay with the steps that they were made for; "
+            "undo them, or delete the video here and add it again",
         )
     texts = body.texts or current.machine_record.recipe
     # Its results are made again, or with the same options nothing would be done.
@@ -355,6 +356,7 @@ def get_record(
         stamp=both.stamp,
         sentences=current.sentences,
         step_times={step.id: tuple(mark_times(tokens(step.text))[1]) for step in record.steps},
+        pictures=picture_seconds(record),
     )
 
 

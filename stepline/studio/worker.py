@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pydantic import field_validator
 
 from stepline.errors import SteplineError, format_error_line
+from stepline.language_tags import Language
 from stepline.library.corrected_library import check_allowed_path, reject_outside_links
 from stepline.networks.weights import weights_fetched
 from stepline.outputs import USUAL, output_path
@@ -51,7 +52,7 @@ class JobOptions(FrozenModel):
             allowed folders. None: the source is another video.
     """
 
-    language: str | None = None
+    language: Language | None = None
     recogniser: str | None = None
     writer: WriterName | None = None
     texts: tuple[str, ...] = ()

@@ -103,6 +103,9 @@ def test_merged_steps_cover_their_spans_and_cite_all_their_sentences():
     assert (step.id, step.text) == ("s2", "do s2; do s3")
     assert (step.spans, step.sources) == ((Span(10.0, 28.0),), (1, 2))
     assert set(result.machine) == {"s2", "s3"}
+    avoid = {"do": "change", "step": "s3", "kind": "avoid"}
+    with pytest.raises(StoreError, match="mark both alike first"):
+        after(avoid, {"do": "merge", "steps": ["s2", "s3"]})
 
 
 def test_an_added_step_follows_the_one_it_was_put_after_whatever_becomes_of_that():

@@ -14,6 +14,7 @@ from stepline.library.corrections import (
     apply_corrections,
     check_correction,
     corrects_steps,
+    first_undone,
 )
 from stepline.library.training_data import export_corrected
 from stepline.library.video_edits import MAX_METADATA, MAX_TAGS
@@ -112,11 +113,10 @@ def test_an_undo_brings_tags_and_metadata_back_and_only_corrections_of_steps_are
     ]
     video = apply_corrections(record(), corrections).record.video
     assert (video.tags, video.metadata) == (("Safety",), {"Course": "A1"})
-    by_id = {each.id: each for each in corrections}
-    assert not any(corrects_steps(each, by_id) for each in corrections)
+    assert not any(map(corrects_steps, corrections))
     change = correction(0, tag("x"), {"do": "change", "step": "a", "text": "Cut them"})
-    assert corrects_steps(change, {})
-    assert corrects_steps(correction(1, undoes="c0"), {"c0": change})
+    assert corrects_steps(change)
+    assert first_undone(correction(1, undoes="c0"), {"c0": change}) is change
 
 
 LABELS = st.sampled_from(["Safety", "safety", "Forklift"])
@@ -182,6 +182,16 @@ def test_corrected_steps_stay_of_their_record_with_labels_before_and_after(libra
     assert current.machine_record.steps[0].text == "Squeeze the lemons"
     assert current.corrected.record.steps[0].text == "Cut them"
     assert current.corrected.record.video.tags == ()
+    # Once they are undone, the file's steps are the present ones, of which no undone one is.
+    library.correct(ID, correction(3, undoes="c1"))
+    assert library.record(ID).steps[0].text == "Throw them away"
+    with pytest.raises(StoreError, match="processed again"):
+        library.correct(ID, correction(4, undoes="c3"))
+    library.correct(ID, correction(4, undoes="c2"))
+    library.correct(ID, correction(5, change))
+    write_record(record("Squeeze the lemons"), library.folder / "v0.json")
+    assert library.record(ID).steps[0].text == "Throw them away"
+    assert library.corrected(ID).record.video.tags == ("Safety",)
 
 
 def test_only_corrections_of_steps_that_stand_are_counted(library):

@@ -10,8 +10,8 @@ import pytest
 from option_words import option_words
 from PIL import Image
 
-from stepline.media import MediaReader, Thumbnails
 from stepline.media.frames import MAX_KEYFRAME_BYTES
+from stepline.outputs.text import picture_seconds
 from stepline.pipeline.output_files import (
     KEYFRAME_PIXELS,
     MIN_STEPS_FOR_SMALL_KEYFRAMES,
@@ -50,63 +50,13 @@ def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
 
     rows = (shown(1, 2, 8, 4.5), shown(2, 2, 8, 4.5), shown(3, 2, 8, 4.5), shown(4, 9, 12, 10.5))
     rows += tuple(shown(number, 12.0, 14.0, 13.0) for number in range(5, 9))
-    found = extract_keyframes(Record(id="v", video=Video(id="v"), steps=rows), small_video)
+    record = Record(id="v", video=Video(id="v"), steps=rows)
+    seconds = {"1": 3.0, "2": 5.0, "3": 7.0, "4": 10.5, "5": 12.5, "6": 12.5, "7": 13.5, "8": 13.5}
+    assert picture_seconds(record) == seconds
+    found = extract_keyframes(record, small_video)
     assert len({found[str(number)] for number in (1, 2, 3, 4)}) == 4
     # of four steps in two seconds: one a second
     assert len({found[str(number)] for number in range(5, 9)}) == 2
-
-
-@pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
-def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, monkeypatch, part):
-    thumbnails, start = Thumbnails(KEYFRAME_PIXELS), part.start if part else 0.0
-    reader = MediaReader(
-        small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails
-    )
-    assert sum(1 for _ in reader)
-    span, at = Span(3.1, 7.4), start + 4.5
-    rows = [Step(id=str(n), text="cut", spans=(span,), at=at, status="placed") for n in range(1, 4)]
-    record = Record(id="v", video=Video(id="v"), steps=tuple(rows))
-    reads = []
-    monkeypatch.setattr(
-        "stepline.pipeline.output_files.read_frames_at", lambda *_: reads.append(1) or iter(())
-    )
-    pictures = extract_keyframes(record, small_video, thumbnails, start)
-    assert len({*pictures.values()}) == 3
-    assert not reads
-
-
-@pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
-def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, monkeypatch, part):
-    thumbnails, start = Thumbnails(KEYFRAME_PIXELS), part.start if part else 0.0
-    reader = MediaReader(
-        small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails
-    )
-    assert sum(1 for _ in reader)
-    seconds = [start + second for second in (0.5, 4.5, 9.5)]
-    rows = []
-    for at in seconds:
-        placed = {"spans": (Span(at - 0.5, at + 0.5),), "at": round(at, 6), "status": "placed"}
-        rows.append(Step(id=str(at), text="cut", **placed))
-    record = Record(id="v", video=Video(id="v"), steps=tuple(rows))
-    decoded = extract_keyframes(record, small_video)
-    reads = []
-    monkeypatch.setattr(
-        "stepline.pipeline.output_files.read_frames_at",
-        lambda *_, **__: reads.append(1) or iter(()),
-    )
-    assert extract_keyframes(record, small_video, thumbnails, start) == decoded
-    assert len(decoded) == 3
-    assert not reads
-    many = [
-        row.model_copy(update={"id": f"{row.id} {number}"})
-        for number in range(MIN_STEPS_FOR_SMALL_KEYFRAMES)
-        for row in rows
-    ]
-    small = extract_keyframes(
-        record.model_copy(update={"steps": tuple(many)}), small_video, thumbnails, start
-    )
-    # 160 x 120 pixels, no more than the video has
-    assert {Image.open(io.BytesIO(jpeg)).size for jpeg in small.values()} == {(160, 120)}
 
 
 @pytest.mark.parametrize(("size", "expected"), [((640, 480), (480, 360)), ((480, 640), (360, 480))])
@@ -140,14 +90,6 @@ def draw_noise(path, size):
             out.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         out.mux(stream.encode(None))
     return path
-
-
-def test_a_second_that_was_not_kept_is_decoded(small_video):
-    row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="placed")
-    record = Record(id="v", video=Video(id="v"), steps=(row,))
-    assert extract_keyframes(record, small_video, Thumbnails(KEYFRAME_PIXELS)) == extract_keyframes(
-        record, small_video
-    )
 
 
 def test_outputs_that_an_earlier_run_did_not_write_are_written(run, tmp_path):

@@ -9,9 +9,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from small_video import draw_video
 
-from stepline.media import Thumbnails
 from stepline.networks.weights import weights_fetched
-from stepline.pipeline.output_files import KEYFRAME_PIXELS, draw_target_box, extract_keyframes
+from stepline.pipeline.output_files import draw_target_box, extract_keyframes
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import understand
 from stepline.records import Record, ScreenTarget, Span, Step, Video
@@ -154,13 +153,11 @@ def test_the_place_of_a_click_is_marked_in_its_picture(screencast):
     assert rows.max() < 0.2 * picture.shape[0]
 
 
-def test_the_picture_of_a_click_shows_the_screen_before_it(screencast, monkeypatch):
-    thumbnails = Thumbnails(KEYFRAME_PIXELS)
-    monkeypatch.setattr(thumbnails, "nearest_jpeg", lambda *_: b"a frame near the click")
+def test_the_picture_of_a_click_shows_the_screen_before_it(screencast):
     spans, at = (Span(5.0, 7.5),), 5.7
     step = Step(id="1", text="open it", spans=spans, at=at, status="seen", basis="screen")
     record = Record(id="screen", video=Video(id="screen"), steps=(step,))
-    jpeg = extract_keyframes(record, screencast, thumbnails)["1"]
+    jpeg = extract_keyframes(record, screencast)["1"]
     picture = np.asarray(Image.open(io.BytesIO(jpeg)).convert("L"))
     menu = picture[45 * picture.shape[0] // SIZE[1] :, : 200 * picture.shape[1] // SIZE[0]]
     # two of the three lines of the menu are not there yet

@@ -85,16 +85,13 @@ def test_a_job_makes_a_record_that_the_library_shows(folder):
         assert server.status("GET", f"/api/videos/{job['video']}/media") == 200
 
 
-def test_a_job_of_no_video_or_of_no_language_fails_in_a_line(folder):
+def test_a_job_of_no_video_fails_in_a_line(folder):
     (folder / "bomb.mp4").write_bytes(b"PK\x03\x04" + b"\x00" * 5000)
-    no_language = "language: no language has this code; write en, es, zh"
     with serving(folder, settings=FAST) as server:
-        bomb, unknown = job_of(server, "bomb.mp4"), job_of(server, language="../../x")
-        for id, said in ((bomb, "bomb.mp4"), (unknown, no_language)):
-            job = ended_job(server, id)
-            assert job["state"] == "failed"
-            assert said in job["error"]
-            assert "\n" not in job["error"]
+        job = ended_job(server, job_of(server, "bomb.mp4"))
+        assert job["state"] == "failed"
+        assert "bomb.mp4" in job["error"]
+        assert "\n" not in job["error"]
 
 
 def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_path, small_video):
@@ -125,6 +122,8 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
         assert status == 400
         assert "not installed here; give whisper-tiny.en" in reply["error"]
         assert read_again(writer="nobody")[0] == 400
+        status, reply = read_again(language="xx")
+        assert (status, "give one of ISO 639, such as en" in reply["error"]) == (400, True)
 
         until(lambda: server.read(f"/api/videos/{id}")["media"])  # compared with its record
         status, reply = read_again(recogniser="whisper-tiny.en")
@@ -156,11 +155,14 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
 
         # corrected steps stay
         edit = {"do": "change", "step": again.steps[0].id, "text": "Cut the lemons"}
-        body = {"by": "ann", "base": 0, "edits": [edit]}
+        body = {"by": "ann", "base": 0, "edits": [edit], "id": "cut"}
         assert server.status("POST", f"/api/videos/{id}/corrections", body) == 200
         status, reply = read_again()
         assert status == 409
-        assert "delete the video here and add it again" in reply["error"]
+        assert "undo them, or delete the video here and add it again" in reply["error"]
+        undo = {"by": "ann", "base": 1, "undoes": "cut"}
+        assert server.status("POST", f"/api/videos/{id}/corrections", undo) == 200
+        assert ended_job(server, read_again()[1]["job"])["error"] is None
 
 
 def test_a_video_whose_file_was_moved_is_not_read_again(tmp_path, small_video):

@@ -785,5 +785,7 @@ def test_a_video_is_read_again_as_a_person_chooses(browser, tmp_path, small_vide
         assert page.run(f"[{button}.disabled, {button}.title]") == [False, ""]
         page.click("#add")
         page.wait_until(f"{button}.disabled")
-        assert "delete the video and add it again" in page.run(f"{button}.title")
+        assert "Undo the corrections, or delete the video" in page.run(f"{button}.title")
+        page.click("#undo")
+        page.wait_until(f"!{button}.disabled")
         page.close()

@@ -154,9 +154,6 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     assert own.read(RECORD)["machine"] == {}
     card = own.read(PLACE)
     assert (card["state"], card["corrections"], card["revision"]) == ("new", 0, 2)
-    # A redo would need the steps that the correction was made for.
-    reply, data = own.ask("POST", f"{PLACE}/jobs", {})
-    assert (reply.status, "also undone ones" in json.loads(data)["error"]) == (409, True)
 
 
 def test_a_title_that_people_give_is_that_of_the_list_the_outputs_and_the_search(own):
@@ -268,6 +265,7 @@ def test_a_chosen_picture_is_that_of_the_card_and_of_the_outputs(own):
     assert own.status("POST", CORRECTIONS, change(0, at=9.5)) == 200  # outside of the step
     step = own.read(RECORD)["record"]["steps"][0]
     assert (step["at"], step["start"], step["end"]) == (9.5, 3.5, 6.0)
+    assert own.read(RECORD)["pictures"]["a"] == 9.5
     (card,) = own.read("/api/videos")["videos"]
     assert card["picture"].endswith("/pictures/9.5.jpg")
     record = own.studio.library.corrected(LEMONADE).record
@@ -454,7 +452,8 @@ def test_an_invalid_state_or_format_is_refused(server):
     states = "query.state: Input should be 'new', 'corrected' or '', not 'old'"
     for path, status, said in (
         ("/api/videos?state=old", 400, f"{states}; /api/docs shows what it takes"),
-        (f"{PLACE}/steps?format=exe", 409, "unknown output format 'exe'"),
+        (f"{PLACE}/steps?format=exe", 400, "unknown output format 'exe'; known: vtt,"),
+        ("/api/search", 400, "no word in it; say what is done"),
     ):
         reply, data = server.ask("GET", path)
         assert (reply.status, said in json.loads(data)["error"]) == (status, True), data

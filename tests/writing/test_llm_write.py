@@ -4,7 +4,10 @@ import pytest
 from llm_fakes import Answers, FakeServer, talk
 from pydantic import ValidationError
 
-from stepline.records import Span
+from stepline.records import Sentence, Span, Word
+from stepline.text import embed as minilm
+from stepline.writing.llm.citing import cite_sources
+from stepline.writing.llm.prompts import Chunk
 from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.quantities import numbers
@@ -115,6 +118,19 @@ def test_a_step_is_said_where_the_model_cites_it(reply, said):
     )
     written, _ = write(reply, *spoken)
     assert written.steps[0].said == said
+
+
+@pytest.mark.parametrize(("second_per_word", "start"), [(0.2, 0.0), (1.0, 9.0)])
+def test_a_step_in_a_long_sentence_begins_with_its_own_words(second_per_word, start):
+    texts = "Well my aunt always told her funny stories and wax the wooden bowl twice.".split()
+    words = [
+        Word(text=text, span=Span(k * second_per_word, (k + 1) * second_per_word))
+        for k, text in enumerate(texts)
+    ]
+    sentence = Sentence(text=" ".join(texts), span=Span(0.0, 14.0), words=tuple(words))
+    chunk = Chunk(1, (0,), (sentence,))
+    steps, _ = cite_sources(["Wax the wooden bowl"], chunk, floor=0.3, embed=minilm)
+    assert steps[0].said == Span(start, 14.0)
 
 
 def test_what_the_model_says_already_is_not_said_twice():

@@ -146,8 +146,9 @@ class RequestGuards:
 def application_options(routes: Sequence[BaseRoute], guards: RequestGuards) -> dict[str, Any]:
     """Return the options of a Starlette application with these routes behind the guards.
 
-    A SteplineError of a route becomes a response with its message (409), a NotFoundError too (404).
-    Any of INVALID_REQUEST_ERRORS becomes a response that says that the request is invalid (400).
+    A SteplineError of a route becomes a response with its message: 400 for a SettingsError, as the
+    request asked for something unknown, else 409. So does a NotFoundError (404). Any of
+    INVALID_REQUEST_ERRORS becomes a response that says that the request is invalid (400).
     """
     return {
         "routes": routes,
@@ -160,10 +161,13 @@ def application_options(routes: Sequence[BaseRoute], guards: RequestGuards) -> d
 
 
 async def _failure_response(request: Request, error: Exception) -> Response:
+    reason = str(error)
     if isinstance(error, NotFoundError):
-        status, reason = HTTPStatus.NOT_FOUND, str(error)
+        status = HTTPStatus.NOT_FOUND
+    elif isinstance(error, SettingsError):
+        status = HTTPStatus.BAD_REQUEST
     elif isinstance(error, SteplineError):
-        status, reason = HTTPStatus.CONFLICT, str(error)
+        status = HTTPStatus.CONFLICT
     elif isinstance(error, INVALID_REQUEST_ERRORS):
         status = HTTPStatus.BAD_REQUEST
         reason = "that request makes no sense here; load the page again"

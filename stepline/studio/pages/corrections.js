@@ -105,6 +105,7 @@ export class Corrections {
     this.path = `/api/videos/${video}`;
     this.window = newId();
     this.machine = {};
+    this.pictures = {};
     this.base = 0;
     this.stamp = "";   /* of the record, which a correction names: another record has other steps */
     this.history = [];
@@ -150,6 +151,7 @@ export class Corrections {
     this.stamp = reply.stamp;
     this.record = { ...this.record, ...reply.record };
     this.machine = reply.machine;
+    this.pictures = reply.pictures;
     if (reply.record.transcript !== undefined) {
       this.heardSentences = (reply.record.transcript?.sentences || []).map((each, at) => ({ ...each, id: reply.sentences[at] }));
     }
@@ -183,8 +185,8 @@ export class Corrections {
   /* What the record has taken in, what the studio has saved since, and what is not saved yet. */
   get all() { return [...this.history, ...this.sent, ...this.waiting]; }
 
-  /* Whether steps or sentences were ever corrected, even if that was undone. */
-  get correctsSteps() { return this.all.some(({ edits }) => edits?.some((each) => !isLabel(each))); }
+  /* The second of a step's picture on the page, undefined for a step that was changed since it was loaded. */
+  pictureOf(step) { return this.record.steps.includes(step) ? this.pictures[step.id] : undefined; }
 
   /* The saved corrections of steps and sentences that stand. */
   get stepCorrections() { return standing(this.history).filter(({ edits }) => edits?.some((each) => !isLabel(each))); }
@@ -261,7 +263,8 @@ export class Corrections {
   lastChange() { return standing(this.all).findLast(({ by, undoes }) => by === this.by && !undoes); }
   lastUndo() {
     const stand = standing(this.all).filter(({ by }) => by === this.by);
-    const plain = new Set(this.all.filter(({ undoes }) => !undoes).map(({ id }) => id));
+    /* What was made for an earlier record stays undone. */
+    const plain = new Set(this.all.filter(({ undoes, record }) => !undoes && (!record || record === this.stamp)).map(({ id }) => id));
     const undo = stand.findLast(({ undoes }) => plain.has(undoes));
     const after = undo && stand.slice(stand.indexOf(undo) + 1).some(({ undoes }) => !undoes);
     return after ? undefined : undo;

@@ -6,7 +6,7 @@ const video = `/api/videos/${pageId()}`, player = part("player"), timers = new M
 const LONGEST_TIMER = 86400;   // s
 const MANY = 16, VERY_MANY = 36;   // steps from which the print is set smaller, so that one page holds it
 shapePage(player);
-let steps = [], sentences = [], times = {}, current = 0, media = false, listening = null;
+let steps = [], sentences = [], times = {}, pictures = {}, current = 0, media = false, listening = null;
 
 const place = (step) => (isShown(step) ? step : null);
 /* The sentences of a step that is not shown, where they say more than its text. */
@@ -132,7 +132,7 @@ const sheet = (card) => {
   const rows = steps.map((step, index) => {
     const shown = place(step), avoid = step.kind === "avoid" ? "⚠ Avoid: " : "";
     const words = make("span", {}, make("b", { textContent: `${index + 1}. ` }), `${avoid}${sentenceCase(step.text)}`, shown ? ` (${clock(step.start)})` : "");
-    const second = shown && (step.at ?? (step.start + step.end) / 2);
+    const second = shown && pictures[step.id];
     const image = media && shown ? make("img", { alt: "" }) : make("span");
     if (second) image.dataset.picture = `${video}/pictures/${second.toFixed(1)}.jpg`;
     return make("li", {}, image, words);
@@ -156,6 +156,7 @@ const begin = async () => {
   steps = reply.record.steps;
   sentences = reply.record.transcript?.sentences || [];
   times = reply.step_times;
+  pictures = reply.pictures;
   media = card.media;
   document.documentElement.lang = reply.record.transcript?.language || "en";
   part("title").textContent = card.title;

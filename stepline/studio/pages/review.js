@@ -135,6 +135,7 @@ const split = () => {
 const merge = () => {
   const step = chosen(), next = steps()[index() + 1];
   if (!step || !next) return tell("there is no next step to merge with");
+  if (step.kind !== next.kind) return tell("a step to do and a step to avoid are not merged; mark both alike first");
   edited.edit({ do: "merge", steps: [step.id, next.id], text: `${step.text}; ${next.text}` });
   tell("merged with the next step");
 };
@@ -278,7 +279,7 @@ const fit = (text) => {
   text.style.height = `${text.scrollHeight}px`;
 };
 /* The second that a step's picture shows, undefined for a step without a time. */
-const pictureOf = (each) => each.at ?? (each.start === null ? each.said?.[0] : (each.start + each.end) / 2);
+const pictureOf = (each) => edited.pictureOf(each) ?? each.at ?? (each.start === null ? each.said?.[0] : (each.start + each.end) / 2);
 /* Where a step's bar is: where it is shown, else where it is said. */
 const barOf = (each) => {
   const shown = each.start !== null && [each.start, each.end];
@@ -434,8 +435,9 @@ const render = () => {
     .filter(Boolean).map((textContent) => make("span", { textContent })));
   part("undo").disabled = part("undo-words").disabled = !edited.lastChange();
   part("redo").disabled = !edited.lastUndo();
-  part("read-again").disabled = edited.correctsSteps;
-  part("read-again").title = edited.correctsSteps ? "Its steps were corrected. To begin anew, delete the video and add it again." : "";
+  const corrected = edited.stepCorrections.length > 0;
+  part("read-again").disabled = corrected;
+  part("read-again").title = corrected ? "Its steps were corrected. Undo the corrections, or delete the video and add it again." : "";
   timeline?.update(drawn(), edited.machine, current);
   timeline?.setSentences(edited.sentences);
   transcript?.update(edited.sentences, citing());

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.records import Matrix, Rejected, Step, covering_span
+from stepline.records import Matrix, Rejected, Sentence, Span, Step
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
 from stepline.writing.llm.replies import spoken_numbers
@@ -42,6 +42,10 @@ MIN_NAME_DIGITS = (
 # A step begins with the first cited sentence whose score is this fraction of the best one's. Of what was
 # tried on twelve narrations it has most steps within 2 and within 5 s of their labels.
 MIN_TOLD_SCORE = 0.7
+# Or it begins later, with the first of two of its words that are said within NEAR_WORDS words, if the
+# sentence begins this many seconds before and has none of its words in the first second.
+MIN_LEAD_SECONDS = 5.0
+NEAR_WORDS = 6
 # before and after the sources of a step, in which its numbers may be said, and other words of a step
 # whose citation does not support it
 NEAR_SENTENCES = 3
@@ -107,7 +111,7 @@ def cite_sources(
         sorted({number - 1 for number in numbers if 1 <= number <= len(sentences)})
         for numbers in cited
     ] or [[]] * len(texts)
-    told: list[int] = []
+    told = [0]
     for k, text in enumerate(texts):
         rows = cited_rows[k]
         if not _support_together(support, k, rows, floor):
@@ -121,11 +125,10 @@ def cite_sources(
         if not rows:
             dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
             continue
-        before = told[-1] if told else 0
         after = min((row for later in cited_rows[k + 1 :] for row in later), default=len(sentences))
-        told = _told_run(rows, chunk, score[k], range(before, after + 1))
+        told = _told_run(rows, chunk, score[k], range(told[-1], after + 1))
         sources = tuple(chunk.indices[row] for row in rows)
-        said = covering_span([chunk.sentences[row].span for row in told])
+        said = _told_span(text, [chunk.sentences[row] for row in told])
         steps.append(Step(id="0", text=text, sources=sources, said=said))
     return steps, dropped
 
@@ -153,6 +156,22 @@ def _told_run(rows: Sequence[int], chunk: Chunk, score: Matrix, in_order: range)
     return run[next(k for k, row in enumerate(run) if score[row] >= min_score) :]
 
 
+def _told_span(text: str, sentences: Sequence[Sentence]) -> Span:
+    """Return where sentences tell a step: from its first words there if these come late, else whole
+    sentences."""
+    start = sentences[0].span.start
+    end = max(sentence.span.end for sentence in sentences)
+    words = [(word.text, word.span.start) for s in sentences for word in s.words if word.span]
+    step_words, *said_words = content_words([text, *(word for word, _ in words)])
+    is_told = [not step_words.isdisjoint(lemmas) for lemmas in said_words]
+    for k, (_, second) in enumerate(words):
+        if is_told[k] and (second < start + 1.0 or sum(is_told[k : k + NEAR_WORDS]) > 1):
+            if start + MIN_LEAD_SECONDS <= second < end:
+                start = second
+            break
+    return Span(start, end)
+
+
 def _support_together(support: SupportScores, k: int, rows: list[int], floor: float) -> bool:
     """Return whether sentences support a step: one of them has a cosine of at least `floor`, or all
     together say most of the step's words and one has a cosine not far below `floor`.
@@ -167,8 +186,8 @@ def _support_together(support: SupportScores, k: int, rows: list[int], floor: fl
         return False
     cosine = float(support.cosine[k, rows].max())
     overlap = float(support.word_overlap[k, rows].sum())
-    has_words = overlap >= MIN_WORD_OVERLAP and cosine >= WORD_OVERLAP_FLOOR_FACTOR * floor
-    return cosine >= floor or has_words
+    least = WORD_OVERLAP_FLOOR_FACTOR * floor if overlap >= MIN_WORD_OVERLAP else floor
+    return cosine >= least
 
 
 def reject_unsaid(
@@ -224,10 +243,11 @@ def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed
     cosine = np.asarray(rows[:count] @ rows[count:].T, dtype=np.float32)  # (K, S)
     # Which fraction of a step's words is said.
     words = content_words(texts_and_sentences)
-    word_overlap = np.zeros(cosine.shape, dtype=np.float32)  # (K, S)
-    for row, step in zip(word_overlap, words[:count], strict=True):
-        row[:] = [len(step & sentence) / max(1, len(step)) for sentence in words[count:]]
-    return SupportScores(cosine, word_overlap)
+    word_overlap = [
+        [len(step & sentence) / max(1, len(step)) for sentence in words[count:]]
+        for step in words[:count]
+    ]
+    return SupportScores(cosine, np.array(word_overlap, dtype=np.float32))
 
 
 def align_in_order(score: Matrix) -> list[int]:
@@ -296,22 +316,21 @@ def _sources(support: SupportScores, chunk: Chunk, k: int, best: int, floor: flo
         floor: the least cosine.
     """
     score = support.score[k]
-    cosine = support.cosine[k]
-    has_word_overlap = support.word_overlap[k] >= MIN_WORD_OVERLAP
-    is_supporting = cosine >= floor
-    is_supporting |= has_word_overlap & (cosine >= WORD_OVERLAP_FLOOR_FACTOR * floor)
-    supporting: list[int] = np.flatnonzero(is_supporting).tolist()
+    supporting = [row for row in range(len(score)) if _support_together(support, k, [row], floor)]
     if not supporting:
         return []
     # The path may lead through a sentence that does not support its step.
     if best not in supporting:
         best = max(supporting, key=lambda row: score[row])
-    best_span = chunk.sentences[best].span
     min_score = MIN_NEIGHBOUR_SCORE * score[best]
-    sources: list[int] = []
-    for row in supporting:
-        is_neighbour = abs(row - best) == 1 and score[row] >= min_score
-        is_neighbour &= best_span.pause(chunk.sentences[row].span) <= MAX_ACTION_PAUSE_SECONDS
-        if row == best or is_neighbour:
-            sources.append(row)
-    return sources
+    sentences = chunk.sentences
+    return [
+        row
+        for row in supporting
+        if row == best
+        or (
+            abs(row - best) == 1
+            and score[row] >= min_score
+            and sentences[best].span.pause(sentences[row].span) <= MAX_ACTION_PAUSE_SECONDS
+        )
+    ]
