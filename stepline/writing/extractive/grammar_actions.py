@@ -203,8 +203,8 @@ def _begins_run_on(subject: "Token", verbs: "set[Token]") -> bool:
         before
     )
     is_linked |= not (SUBORDINATE_WORDS | RELATIVE_WORDS).isdisjoint((*inside, before[-1]))
-    actions = [verb, *(child for child in verb.children if child.dep_ == "xcomp")]
-    return not is_linked and any(has_child(action, ("dobj", "ccomp")) for action in actions)
+    has_object = any(token.dep_ in ("dobj", "ccomp") for token in verb.subtree if token.i > verb.i)
+    return has_object and not is_linked
 
 
 def _belongs_to_action(token: "Token") -> bool:

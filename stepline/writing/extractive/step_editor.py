@@ -38,7 +38,6 @@ CLAUSE_SUBJECTS = word_set(
     there's here's let's he's she's
     """
 )
-SUBORDINATE_WORDS = word_set("until till so when where before if that as once while after")
 NEGATION_WORDS = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
 NON_FINAL_WORDS = word_set(
     """
@@ -160,9 +159,7 @@ class SentenceEditor:
 
     def _begins_clause(self, index: int) -> bool:
         """Return whether a clause begins at a word that is its subject and that the step omits."""
-        if self.is_kept[index] or bare_word(self.words[index]) not in CLAUSE_SUBJECTS:
-            return False
-        return bare_word(self.words[index - 1]) not in SUBORDINATE_WORDS
+        return not self.is_kept[index] and bare_word(self.words[index]) in CLAUSE_SUBJECTS
 
     def _draft_of_action(self, head: int, end: int) -> DraftStep:
         """Return the draft step of one action: of its verb, and the word after it."""
@@ -170,9 +167,6 @@ class SentenceEditor:
         verb = base_form(spoken_verb, self.tokens[head]) or bare_word(spoken_verb)
         words = [DraftWord(verb, head), *self._keep_words_in_range(head + 1, end)]
         return DraftStep(tuple(_trim_draft_words(words)), self.number, verb=head)
-
-    def _has_noun(self, words: Sequence[DraftWord]) -> bool:
-        return any(word.index is not None and _is_noun(self.tokens[word.index]) for word in words)
 
     def _keep_words_in_range(self, begin: int, end: int) -> list[DraftWord]:
         """Return the spoken words of a range that stay in the step.
@@ -220,22 +214,15 @@ class SentenceEditor:
             return []
         probabilities[no_verb] = 0.0
         verb = front_verbs[int(np.argmax(probabilities))]
-        words = _strip_connectives(self._keep_words_in_range(0, len(self.words)))
-        if not self._has_noun(words):
+        kept = self._keep_words_in_range(0, len(self.words))
+        words = list(dropwhile(lambda word: bare_word(word.text) in CONNECTIVE_WORDS, kept))
+        tokens = [self.tokens[word.index] for word in words if word.index is not None]
+        if not any(token is not None and token.pos_ in ("NOUN", "PROPN") for token in tokens):
             return []
         if words[0].index is not None and base_form(words[0].text, None) == verb:
             words = words[1:]  # "cleaning the shoes" has its verb
         words = _trim_draft_words([DraftWord(verb, None), *words])
         return [DraftStep(tuple(words), self.number)]
-
-
-def _is_noun(token: "Token | None") -> bool:
-    return token is not None and token.pos_ in ("NOUN", "PROPN")
-
-
-def _strip_connectives(words: Sequence[DraftWord]) -> list[DraftWord]:
-    """Return the words without leading connectives such as "and then"."""
-    return list(dropwhile(lambda word: bare_word(word.text) in CONNECTIVE_WORDS, words))
 
 
 def _trim_draft_words(words: list[DraftWord]) -> list[DraftWord]:
