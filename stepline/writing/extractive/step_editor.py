@@ -219,8 +219,6 @@ class SentenceEditor:
         tokens = [self.tokens[word.index] for word in words if word.index is not None]
         if not any(token is not None and token.pos_ in ("NOUN", "PROPN") for token in tokens):
             return []
-        if words[0].index is not None and base_form(words[0].text, None) == verb:
-            words = words[1:]  # "cleaning the shoes" has its verb
         words = _trim_draft_words([DraftWord(verb, None), *words])
         return [DraftStep(tuple(words), self.number)]
 
