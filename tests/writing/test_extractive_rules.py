@@ -351,7 +351,6 @@ def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them():
         ("You don't have to peel the carrots.", []),
         ("You don't want to peel the carrots.", ["don't peel the carrots"]),
         ("You need a bucket.", ["get a bucket"]),
-        # a cut-off end, words to the viewer
         ("Tighten the bolt, and once.", ["tighten the bolt"]),
         ("Sand the edge and then really lightly.", ["sand the edge"]),
         ("Trim the hedge as you can see.", ["trim the hedge"]),

@@ -198,13 +198,14 @@ def _begins_run_on(subject: "Token", verbs: "set[Token]") -> bool:
     before = [token.lower_ for token in subject.doc[: subject.i]]
     # "make sure, once it is dry, YOU sand it"
     is_whole = before[-1] != "," or verb.head.lemma_ == "ensure"
-    inside = before[verb.left_edge.i :] if is_whole else []
-    is_linked = subject.nbor(-1).dep_ == "cc" or not (CONDITION_OPENERS - {"until"}).isdisjoint(
-        before
+    inside = before[verb.left_edge.i :] if is_whole else before[-1:]
+    is_linked = not (CONDITION_OPENERS - {"until"}).isdisjoint(before)
+    is_linked |= subject.nbor(-1).dep_ == "cc" or not (
+        SUBORDINATE_WORDS | RELATIVE_WORDS
+    ).isdisjoint(inside)
+    return not is_linked and any(
+        token.dep_ in ("dobj", "ccomp") for token in verb.subtree if token.i > verb.i
     )
-    is_linked |= not (SUBORDINATE_WORDS | RELATIVE_WORDS).isdisjoint((*inside, before[-1]))
-    has_object = any(token.dep_ in ("dobj", "ccomp") for token in verb.subtree if token.i > verb.i)
-    return has_object and not is_linked
 
 
 def _belongs_to_action(token: "Token") -> bool:

@@ -6,7 +6,6 @@ What `flaw_in_sentence` rejects:
 before we remove the drain plug             says what comes later
 without cutting the guide itself            would become its opposite
 instead of pushing it to the side           the same
-to set up for the exercise, adjust ...      says what something is done for
 we have the right filter                    states what is, no action
 it tells you how to jack the car up         says how, and nobody does it
 if we keep cutting the hair                 states a condition
@@ -113,8 +112,6 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
     governor = verb.head if verb.dep_ == "xcomp" else verb
     if not CONDITION_WORDS.isdisjoint(_child_words(governor, "mark")):
         return "states a condition"
-    if verb.dep_ == "advcl" and verb.i < verb.head.i and "to" in _child_words(verb, "aux"):
-        return "says what something is done for"
     if verb.dep_ == "pcomp":
         preposition = verb.head
         if preposition.lower_ == "without" or "instead" in _child_words(preposition, "advmod"):

@@ -295,7 +295,7 @@ def imperative_phrase(
         # "stir it, SCRAPING THE BOTTOM": the pause before a clause or a further noun
         elif head is not None and before == "," and complement[0].i > verb.i + 2:
             is_noun = head.pos_ in NOUN_TAGS and head.dep_ not in CORE_RELATIONS
-            text += "," * (len(complement) > 1 and (head.dep_ == "advcl" or is_noun))
+            text += "," * (head.dep_ == "advcl" or is_noun)
         text += f" {_join_tokens(complement, resolved)}"
     # "hold THAT": an object may be the last word
     last = complements[-1][-1] if complements else verb

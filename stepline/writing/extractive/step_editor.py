@@ -10,7 +10,7 @@ spoken before its verb behind it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, pairwise
 from typing import TYPE_CHECKING
 
@@ -134,14 +134,23 @@ class SentenceEditor:
         ):
             return []
         # Each action has the words up to the next verb, or to the subject before it. Of 29 steps with
-        # words left out between, eight were of use.
+        # words left out between, eight were of use. What is acted on may come first: "the BRACKET is
+        # screwed to the wall".
         heads = self._action_heads()
         drafts: list[DraftStep] = []
+        begin = 0
         for head, after in pairwise([*heads, len(self.words)]):
             end = next(filter(self._begins_clause, range(head + 1, after)), after)
-            draft = self._draft_of_action(head, end)
-            if len(draft.words) > 1 and not draft.gap_count:
+            token = self.tokens[head]
+            is_passive = token is not None and any(word.dep_ == "auxpass" for word in token.lefts)
+            moved = self._keep_words_in_range(begin, head) if is_passive else []
+            verb = base_form(self.words[head], token) or bare_word(self.words[head])
+            order = DraftWord(verb, head)
+            words = _trim_draft_words([order, *self._keep_words_in_range(head + 1, end)])
+            draft = DraftStep((order, *moved, *words[1:]), self.number, verb=head)
+            if len(draft.words) > 1 and not replace(draft, words=tuple(words)).gap_count:
                 drafts.append(draft)
+            begin = end
         return drafts if heads else self._prepend_verb(front_verbs)
 
     def _edit_probabilities(self, edit: Edit) -> Array:
@@ -160,13 +169,6 @@ class SentenceEditor:
     def _begins_clause(self, index: int) -> bool:
         """Return whether a clause begins at a word that is its subject and that the step omits."""
         return not self.is_kept[index] and bare_word(self.words[index]) in CLAUSE_SUBJECTS
-
-    def _draft_of_action(self, head: int, end: int) -> DraftStep:
-        """Return the draft step of one action: of its verb, and the word after it."""
-        spoken_verb = self.words[head]
-        verb = base_form(spoken_verb, self.tokens[head]) or bare_word(spoken_verb)
-        words = [DraftWord(verb, head), *self._keep_words_in_range(head + 1, end)]
-        return DraftStep(tuple(_trim_draft_words(words)), self.number, verb=head)
 
     def _keep_words_in_range(self, begin: int, end: int) -> list[DraftWord]:
         """Return the spoken words of a range that stay in the step.
