@@ -3,15 +3,16 @@ that their sentence makes no action.
 
 What `flaw_in_sentence` rejects:
 
-before we remove the drain plug             says what comes later
+before we remove the drain plug             says when or in what case
 without cutting the guide itself            would become its opposite
 instead of pushing it to the side           the same
 we have the right filter                    states what is, no action
 it tells you how to jack the car up         says how, and nobody does it
-if we keep cutting the hair                 states a condition
+if we keep cutting the hair                 says when or in what case
 don't use a lever, you'll pinch the tube    warns of what would come
 
-`flaw_of_step` rejects "make sure your fingers", which lost its end.
+`flaw_of_step` rejects "walk you through it", which speaks to the viewer, and "make sure your
+fingers", which lost its end.
 """
 
 from typing import TYPE_CHECKING
@@ -79,7 +80,7 @@ def _objects(verb: "Token") -> set[str]:
 # With a subject and an object they describe a state.
 STATIVE_VERBS = word_set("have want need like love know see think guess wish seem")
 PERSON_WORDS = word_set("i we you they")
-CONDITION_WORDS = word_set("if unless")
+CONDITION_WORDS = word_set("if unless before")
 WILL_WORDS = word_set("will 'll")
 LINKED_ROLES = ("advcl", "ccomp", "parataxis", "dep", "conj")  # of a clause next to another
 MIN_STEP_TOKENS = 3  # "make sure", "be sure that"
@@ -94,10 +95,6 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
     """
     if verb is None:
         return None
-    if verb.dep_ == "advcl":
-        for child in verb.children:
-            if child.lower_ == "before" and child.dep_ in ("mark", "advmod"):
-                return "says what comes after something else"
     subjects = _child_words(verb, "nsubj")
     # "we HAVE the right filter"
     is_state = verb.lemma_ in STATIVE_VERBS and verb.tag_ != "VBN" and has_child(verb, ("dobj",))
@@ -111,7 +108,7 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
     # In "if we keep cutting" the "if" belongs to the verb that carries this one.
     governor = verb.head if verb.dep_ == "xcomp" else verb
     if not CONDITION_WORDS.isdisjoint(_child_words(governor, "mark")):
-        return "states a condition"
+        return "says when or in what case"
     if verb.dep_ == "pcomp":
         preposition = verb.head
         if preposition.lower_ == "without" or "instead" in _child_words(preposition, "advmod"):
@@ -142,6 +139,8 @@ def flaw_of_step(doc: "Doc") -> str | None:
     """
     if len(doc) < MIN_STEP_TOKENS:
         return None
+    if doc[1].lower_ == "you" and doc[1].dep_ in ("dobj", "dative"):
+        return "speaks to the viewer, not about the work"
     ends_with_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
     # "Make sure" without a verb behind it lost what is to be sure.
     begins_with_sure = doc[1].lower_ == "sure" and doc[0].lower_ in ("make", "be")
