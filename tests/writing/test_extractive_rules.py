@@ -373,6 +373,7 @@ def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them():
         # pronouns without a noun, the condition of a thing, another subject
         ("Now we're going to tighten this clockwise.", ["tighten this clockwise"]),
         ("Bend your knees, hold that.", ["bend your knees", "hold that"]),
+        ("Fix it with two screws, and I've pre-drilled.", ["fix it with two screws"]),
         (
             "If the label is torn, print a new one at home.",
             ["print a new one at home if the label is torn"],

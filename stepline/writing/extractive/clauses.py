@@ -74,7 +74,9 @@ def find_clauses(doc: "Doc", *, has_added_you: bool = False) -> list[Clause]:
         for clause in _clauses_below(token, None, None):
             if has_added_you and clause.kind == "you":
                 clause = replace(clause, kind="imperative")
-            clauses.setdefault(clause.verb.i, clause)
+            # The parser takes the hyphen of "pre-drilled" for a verb.
+            if not clause.verb.is_punct:
+                clauses.setdefault(clause.verb.i, clause)
     return [clauses[index] for index in sorted(clauses)]
 
 
