@@ -50,7 +50,7 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
     for row in narration.sentences:
         words = spoken_words(row.text)
         texts.append(" ".join(words))
-    docs = list(parse(texts))
+    docs = parse(texts)
     kept_masks = []
     for doc, label in zip(docs, labels, strict=True):
         kept_masks.append(_kept_tokens(doc, label))

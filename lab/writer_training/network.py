@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import OneCycleLR
 
 from stepline.files.atomic_files import write_atomic
@@ -24,7 +25,7 @@ from stepline.networks.weights import find_weights
 from stepline.settings import Batch, Count, LayersOrZero, NonNegative, Positive, Seed, Settings
 from stepline.text.encoder import layer_parts, load_encoder_weights, read_encoder_config
 from stepline.text.narration.adapted_encoder import FORMAT_VERSION, LORA_SCALE, METADATA_KEY
-from stepline.text.narration.windows import TokenWindow, WordSpan, pad_windows
+from stepline.text.narration.windows import TokenWindow, WordSpan
 from stepline.text.torch_encoder import NO_ATTENTION, PostNormLayers
 
 logger = logging.getLogger(__name__)
@@ -151,9 +152,11 @@ def with_hidden_words(window: TokenWindow, share: float, rng: np.random.Generato
 
 def encode_windows(network: AdaptedNetwork, windows: Sequence[TokenWindow]) -> Tensor:
     """Return token vectors of windows, (B, L, D)."""
-    ids, is_token = pad_windows(windows)
+    rows = [torch.tensor(window.ids) for window in windows]
+    ids = pad_sequence(rows, batch_first=True)  # (B, L)
+    is_token = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        hidden = network.encode(torch.tensor(ids), torch.tensor(is_token))
+        hidden = network.encode(ids, is_token.bool())
     return hidden.float()
 
 

@@ -131,11 +131,13 @@ def test_the_card_of_narrations_says_whether_anything_judged_the_picture(tmp_pat
     narrations = replace(
         contents(tmp_path), records=lambda: iter([first]), settings={"visible": {"shown": 0.5}}
     )
+    narrations = replace(narrations, stages=("coarse", "judge"))
     folder = tmp_path / "dataset"
     folder.mkdir()
     export_dataset(narrations, folder, ExportSettings(name="Tea"))
     card = (folder / "README.md").read_text()
     assert ("Nothing judged the picture" in card) == (judge is None)
+    assert ("What You Say Is What You Show" in card) == (judge is not None)
     assert ("the seconds in which it is shown" in card) == (judge is not None)
 
 

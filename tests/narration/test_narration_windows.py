@@ -8,7 +8,6 @@ from stepline.text.narration.windows import (
     MAX_WINDOW_TOKENS,
     SEPARATOR_TOKEN,
     TARGET_WORDS,
-    pad_windows,
     sentence_windows,
     word_windows,
 )
@@ -57,12 +56,3 @@ def test_a_stretch_asks_about_each_word_once(tokenizer):
     windows = word_windows(words, tokenizer)
     counts = [len(window.spans[0].word_starts) - 1 for window in windows]
     assert counts == [TARGET_WORDS, TARGET_WORDS, 5]
-
-
-def test_padding_is_not_a_token(tokenizer):
-    windows = sentence_windows(["Stir."], tokenizer) + sentence_windows(
-        ["Stir it well."], tokenizer
-    )
-    ids, is_token = pad_windows(windows)
-    assert ids.shape == is_token.shape
-    assert is_token.sum(axis=1).tolist() == [len(window.ids) for window in windows]

@@ -84,6 +84,11 @@ def test_pages_of_any_length_fit_each_screen(browser, tmp_path, count, dark):
         shown.resize(width)
         assert shown.run("document.documentElement.scrollWidth") <= width
         assert shown.unreadable() == []
+    # A picture of the whole page has all rows, but of very many.
+    late = shown.run(
+        "$$('.step').filter((row) => getComputedStyle(row).contentVisibility !== 'visible').length"
+    )
+    assert late == (count if count >= 100 else 0)
 
 
 @pytest.mark.browser

@@ -56,6 +56,15 @@ ROLLING = (
     (6, 6.01, "fold it twice\n "),
     (6.01, 9, "fold it twice\npress it down"),
 )
+UNPUNCTUATED = (
+    (1, 4, "soak the brush in warm water"),
+    (4, 7, "for at least ten minutes"),
+    (9, 12, "comb the bristles with an old fork"),
+)
+BRUSH_LINES = [
+    (1, "Soak the brush in warm water for at least ten minutes."),
+    (9, "Comb the bristles with an old fork."),
+]
 ROLLING_LINES = [(1, "cut the strip"), (3.01, "fold it twice"), (6.01, "press it down")]
 THREE = (1, 3, "a b"), (3, 5, "a b\nc d"), (5, 7, "a b\nc d\ne f"), (7, 9, "c d\ne f\ng h")
 
@@ -65,6 +74,7 @@ THREE = (1, 3, "a b"), (3, 5, "a b\nc d"), (5, 7, "a b\nc d\ne f"), (7, 9, "c d\
     [
         (srt, ROLLING, ROLLING_LINES),
         (vtt, ROLLING, ROLLING_LINES),
+        (srt, UNPUNCTUATED, BRUSH_LINES),
         (srt, THREE, [(1, "a b"), (3, "c d"), (5, "e f"), (7, "g h")]),
         # first for an instant
         (srt, [(1, 1.05, "cut the strip"), (1.05, 4, "cut the strip")], [(1, "cut the strip")]),

@@ -30,5 +30,5 @@ class SureFinder:
 )
 def test_work_gets_no_name_of_a_thing(monkeypatch, text, place, name):
     monkeypatch.setattr(antecedents, "AntecedentFinder", SureFinder)
-    namer = PronounResolver(list(parse([text])), [reading_that_keeps_all(text)])
+    namer = PronounResolver(parse([text]), [reading_that_keeps_all(text)])
     assert namer.antecedent_at(0, place) == name

@@ -84,7 +84,8 @@ def dataset_card(
     """
     from jinja2 import Environment, StrictUndefined
 
-    papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
+    used = [stage for stage in stages if stage != "judge" or dataset["makers"]["judge"]]
+    papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in used]
     template = (files(__package__) / "card.txt").read_text(encoding="utf-8")
     environment = Environment(
         undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False

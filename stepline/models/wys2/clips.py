@@ -113,7 +113,7 @@ def replace_pronouns(sentences: Sequence[str]) -> list[str]:
 
     For instance, "Peel the banana and cut it." becomes "Peel the banana and cut the banana."
     """
-    namer = PronounResolver(list(parse(sentences)), load_tagger().tag_sentences(sentences))
+    namer = PronounResolver(parse(sentences), load_tagger().tag_sentences(sentences))
     resolved = []
     for number, sentence in enumerate(sentences):
         words = re.findall(r"\S+\s*", sentence)

@@ -2,12 +2,12 @@
 
 A word's vector is the mean of its tokens' vectors. ONNX Runtime runs the encoder with the additions
 merged, numpy runs the heads. No torch is needed.
-Letters: B windows, L tokens, W words, D width, R rank.
+Letters: L tokens, W words, D width, R rank.
 Source of the low-rank additions: Hu et al. 2021 (LoRA), equation 3.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,13 @@ from stepline.networks.device import Device
 from stepline.networks.weights import find_weights
 from stepline.numeric import softmax
 from stepline.text.encoder import TokenEncoder, load_encoder_weights, read_encoder_config
-from stepline.text.narration.windows import TokenWindow, pad_windows
+from stepline.text.narration.windows import TokenWindow
 
 Array = npt.NDArray[np.float32]
 
 METADATA_KEY = "stepline"  # one key holds all, because files do not fix the order of several
 FORMAT_VERSION = "1"
 LORA_SCALE = 2.0  # of B A, as in training
-BATCH_WINDOWS = 16
 
 
 class AdaptedEncoder:
@@ -54,19 +53,15 @@ class AdaptedEncoder:
         self._heads = {name: value for name, value in weights.items() if name.startswith("head.")}
         self.tokenizer = load_plain_tokenizer(folder)
 
-    def encode(self, windows: Sequence[TokenWindow]) -> list[tuple[TokenWindow, Array]]:
-        """Return each window with its token vectors (L, D): MiniLM's last layer with the LoRA
-        update, for L tokens.
-
-        windows: token ids of each window. They are encoded in batches.
-        """
-        encoded = []
-        for begin in range(0, len(windows), BATCH_WINDOWS):
-            batch = windows[begin : begin + BATCH_WINDOWS]
-            ids, is_token = pad_windows(batch)
-            hidden = self._encoder.encode(ids, is_token.astype(np.int32))
-            encoded += list(zip(batch, hidden, strict=True))
-        return encoded
+    def encode(self, windows: Iterable[TokenWindow]) -> Iterator[tuple[TokenWindow, Array]]:
+        """Yield each window with its token vectors (L, D): MiniLM's last layer with the LoRA
+        update, for L tokens."""
+        # One by one: without padding, and within a core's cache, a window takes a fifth less time than
+        # in a batch of 16.
+        for window in windows:
+            ids = np.array([window.ids])  # (1, L)
+            (hidden,) = self._encoder.encode(ids, np.ones_like(ids, np.int32))
+            yield window, hidden
 
     def predict_classes(self, name: str, rows: Array) -> Array:
         """Return the class probabilities that a linear head gives N vectors, (N, classes).
@@ -79,19 +74,25 @@ class AdaptedEncoder:
         return softmax(rows @ weight.T + self._heads[f"head.{name}.bias"])
 
 
-def word_means(hidden: Array, word_starts: Sequence[int]) -> Array:
+def running_total(hidden: Array) -> Array:
+    """Return the sum of the token vectors before each token and before the end, (L + 1, D).
+
+    hidden: the token vectors of a window, (L, D).
+    """
+    return np.concatenate([np.zeros_like(hidden[:1]), np.cumsum(hidden, axis=0)])
+
+
+def word_means(totals: Array, word_starts: Sequence[int]) -> Array:
     """Return the mean of each word's token vectors, (W, D), zeros for a truncated word.
 
     Args:
-        hidden: the token vectors of a window, (L, D).
+        totals: `running_total` of a window's token vectors, (L + 1, D).
         word_starts: index of each word's first token, then the end of the last word, (W + 1,).
     """
-    # Sums are differences of running totals.
-    running_total = np.concatenate([np.zeros_like(hidden[:1]), np.cumsum(hidden, axis=0)])
     word_edges = np.array(word_starts)
     # A word that was cut off has no token, and a mean of 0.
     counts = np.maximum(np.diff(word_edges), 1)
-    means: Array = np.diff(running_total[word_edges], axis=0) / counts[:, None]
+    means: Array = np.diff(totals[word_edges], axis=0) / counts[:, None]
     return means
 
 

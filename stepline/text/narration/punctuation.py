@@ -15,6 +15,7 @@ from stepline.text.narration.adapted_encoder import (
     AdaptedEncoder,
     Array,
     read_weights_file,
+    running_total,
     word_means,
 )
 from stepline.text.narration.windows import word_windows
@@ -44,7 +45,7 @@ class PunctuationModel:
         """
         rows = [np.zeros((0, len(PUNCTUATION_CLASSES)), np.float32)]
         for window, hidden in self._encoder.encode(word_windows(words, self._encoder.tokenizer)):
-            vectors = word_means(hidden, window.spans[0].word_starts)  # (W, D)
+            vectors = word_means(running_total(hidden), window.spans[0].word_starts)  # (W, D)
             # Behind the last word are zeros, as in training.
             following = np.concatenate([vectors[1:], np.zeros_like(vectors[:1])])
             rows.append(self._encoder.predict_classes("mark", np.hstack([vectors, following])))

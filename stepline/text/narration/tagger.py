@@ -21,6 +21,7 @@ from stepline.text.narration.adapted_encoder import (
     AdaptedEncoder,
     Array,
     read_weights_file,
+    running_total,
     word_means,
 )
 from stepline.text.narration.windows import sentence_windows
@@ -106,8 +107,9 @@ class NarrationTagger:
         sentence_tags: dict[int, SentenceTags] = {}
         tokenizer = self._encoder.tokenizer
         for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):
+            totals = running_total(hidden)
             for span in window.spans:
-                words = word_means(hidden, span.word_starts)  # (W, D)
+                words = word_means(totals, span.word_starts)  # (W, D)
                 # Without words, the window's first token is the sentence.
                 sentence = words.mean(axis=0, keepdims=True) if len(words) else hidden[:1]
                 features = np.hstack([words, np.repeat(sentence, len(words), axis=0)])

@@ -1,14 +1,12 @@
 """Narration as the network reads it: windows of some 130 tokens, each sentence with its neighbours.
 
-Letters: B windows, L tokens, W words of a window.
+Letters: W words of a window.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
-import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from stepline.text.narration.words import bare_word, spoken_words
@@ -23,7 +21,6 @@ TARGET_WORDS = 80  # of unpunctuated speech that a window is asked about
 CONTEXT_WORDS = 24  # on either side of those
 
 TokenIds = list[int]
-TokenIdArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -91,19 +88,6 @@ def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[TokenWindow
         # One place is left for the separator.
         windows.append(TokenWindow((*ids[: MAX_WINDOW_TOKENS - 1], SEPARATOR_TOKEN), (span,)))
     return windows
-
-
-def pad_windows(windows: Sequence[TokenWindow]) -> tuple[TokenIdArray, npt.NDArray[np.bool_]]:
-    """Return the token ids of B windows padded with 0, (B, L), and a mask that is True at tokens and
-    False at padding, (B, L)."""
-    shape = (len(windows), max(len(window.ids) for window in windows))
-    ids = np.zeros(shape, np.int64)
-    is_token = np.zeros(shape, np.bool_)
-    for row, window in enumerate(windows):
-        length = len(window.ids)
-        ids[row, :length] = window.ids
-        is_token[row, :length] = True
-    return ids, is_token
 
 
 def _word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> list[TokenIds]:

@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 # No step needs the names of people and places. The parser cuts sentences itself.
 UNUSED_PIPES = ("ner", "senter")
 BATCH_SEGMENTS = 64  # per parser call
+MAX_RECENT_DOCS = 1000  # that are kept, of 12 KiB: the segments of some forty minutes
+# The writer and the check that a narration instructs read the same segments.
+_recent_docs: "dict[str, Doc]" = {}
 
 _loading = threading.Lock()
 SPACY_CLI_MODULE = "spacy.cli"  # spaCy's command line
@@ -121,10 +124,16 @@ def _load_parser() -> "Language":
     return language
 
 
-def parse(texts: Sequence[str]) -> "Iterator[Doc]":
-    """Return one parsed document per text, in order."""
-    docs: Iterator[Doc] = parser().pipe(texts, batch_size=BATCH_SEGMENTS)
-    return docs
+def parse(texts: Sequence[str]) -> "list[Doc]":
+    """Return one parsed document per text, in order. Equal texts share one, also of recent calls."""
+    global _recent_docs
+    docs = _recent_docs
+    new_texts = [text for text in dict.fromkeys(texts) if text not in docs]
+    new_docs = parser().pipe(new_texts, batch_size=BATCH_SEGMENTS)
+    # A new dict, for other threads read the old one.
+    docs = docs | dict(zip(new_texts, new_docs, strict=True))
+    _recent_docs = dict(list(docs.items())[-MAX_RECENT_DOCS:])
+    return [docs[text] for text in texts]
 
 
 @cache

@@ -229,15 +229,17 @@ def narration_instruction(
 
 
 def _rejected_sentence(unit: NarrationUnit, tags: SentenceTags, probability: float) -> Rejected:
-    """Return a sentence that describes no step as rejected, with its most likely other kind as the
-    reason.
+    """Return a sentence that describes no step as rejected.
+
+    The reason names its kind if that is more likely than all others together.
 
     probability: P(the sentence describes a step).
     """
-    probabilities = dict(zip(SENTENCE_KINDS, tags.kind_probabilities.tolist(), strict=True))
-    del probabilities["step"]
-    kind = max(probabilities, key=probabilities.__getitem__)
-    reason = f"{KIND_REASONS[kind]} (states a step: {probability:.0%})"
+    kind = SENTENCE_KINDS[int(tags.kind_probabilities.argmax())]
+    reason = "not clearly a step of the work"
+    if kind != "step" and tags.kind_probabilities.max() > 0.5:
+        reason = KIND_REASONS[kind]
+    reason += f" (states a step: {probability:.0%})"
     return Rejected(what="step", text=unit.text, reason=reason)
 
 
