@@ -45,8 +45,8 @@ _TOKEN_PATTERN = re.compile(
     r"\d+(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+\s*/\s*\d+|\d+"
     r"|[^\W\d_]+(?:'[^\W\d_]+)?|[%°\"/–—\-.,;:!?()]"
 )
-_DIGITS_PATTERN = re.compile(r"[\d,]*\.?\d+|\d+\s*/\s*\d+")
-MAX_NUMBER_CHARS = 12  # longer ones are slips of recognition
+# Longer ones are slips of recognition.
+_DIGITS_PATTERN = re.compile(r"[\d,]{,9}\.?\d{1,9}|\d{1,9}\s*/\s*\d{1,9}")
 _FRACTION_SLASH = "\u2044"
 
 
@@ -96,8 +96,12 @@ def _single_number(words: Sequence[str], index: int) -> Number | None:
     """Return the number that begins at a token and the index after it, fractions and dozens included."""
     if index >= len(words):
         return None
+    # "at this point three are left" has no fraction
+    is_point = words[index] == "point" and word_at(words, index - 1) not in WORDS_BEFORE_PLACE_POINT
     number = (
-        _digit_number(words, index)
+        (0.0, index)
+        if is_point
+        else _digit_number(words, index)
         or _number_in_words(words, index)
         or _leading_fraction(words, index)
     )
@@ -106,9 +110,13 @@ def _single_number(words: Sequence[str], index: int) -> Number | None:
     value, end = number
     following = word_at(words, end)
 
-    decimals = _decimals_at(words, end)
-    if decimals is not None:
-        return value + decimals[0], decimals[1]
+    # one point five, point five
+    if following == "point":
+        digit = SMALL_NUMBERS.get(word_at(words, end + 1), 10)
+        if digit < 10:
+            return value + digit / 10, end + 2
+        if is_point:
+            return None
     if following in DOZEN_WORDS:
         return value * DOZEN_WORDS[following], end + 1
 
@@ -124,31 +132,18 @@ def _single_number(words: Sequence[str], index: int) -> Number | None:
     return value, end
 
 
-def _decimals_at(words: Sequence[str], index: int) -> Number | None:
-    """Return the fraction of a "point" at a token and the digits in words after it ("point two five"
-    is .25), and the index after it. None without one."""
-    digits = ""
-    end = index + 1
-    while SMALL_NUMBERS.get(word_at(words, end), 10) < 10:
-        digits += str(SMALL_NUMBERS[words[end]])
-        end += 1
-    is_point = word_at(words, index) == "point" and digits
-    return (float(f".{digits}"), end) if is_point else None
-
-
 def _digit_number(words: Sequence[str], index: int) -> Number | None:
     """Return the number in digits at a token, with a fraction behind it, and the index after it."""
-    word = words[index]
-    if len(word) > MAX_NUMBER_CHARS or not _DIGITS_PATTERN.fullmatch(word):
+    if not _DIGITS_PATTERN.fullmatch(words[index]):
         return None
-    value = _parse_digits(word)
+    value = _parse_digits(words[index])
     if value is None:
         return None
     # 1-1/2 is one and a half
     end = index + 1
     fraction_index = skip_mark(words, end, "-")
     fraction_text = word_at(words, fraction_index)
-    if "/" in fraction_text and "/" not in word:
+    if "/" in fraction_text and "/" not in words[index]:
         fraction = _parse_digits(fraction_text)
         if fraction is not None and fraction < 1:
             return value + fraction, fraction_index + 1
@@ -204,13 +199,8 @@ def _number_below_hundred(words: Sequence[str], index: int) -> Number:
 
 def _leading_fraction(words: Sequence[str], index: int) -> Number | None:
     """Return a fraction or dozen that begins at a token and the index after it: half a dozen, a
-    quarter, point three."""
+    quarter."""
     word = words[index]
-    # "at this point three are left" has no fraction
-    if word_at(words, index - 1) not in WORDS_BEFORE_PLACE_POINT:
-        decimals = _decimals_at(words, index)
-        if decimals is not None:
-            return decimals
     following = word_at(words, index + 1)
     if word in ("a", "an"):
         if following in FRACTION_WORDS:

@@ -52,7 +52,7 @@ from stepline.writing.quantities import find_quantities
         ("cut it in half", [(0.5, 0.5, "count", "")]),
         ("about 2 more minutes", [(2, 2, "time", "min")]),
         ("one point five to two hours", [(1.5, 2, "time", "h")]),
-        ("point two five meters", [(0.25, 0.25, "length", "m")]),
+        ("point three meters", [(0.3, 0.3, "length", "m")]),
         ("at this point three cups are left", [(3, 3, "volume", "cup")]),
         ("a dozen eggs", [(12, 12, "count", "")]),
         ("half a dozen eggs", [(6, 6, "count", "")]),

@@ -6,12 +6,10 @@ parse, as a list of tokens in spoken order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, dropwhile, takewhile
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.writing.extractive.antecedents import NON_ANTECEDENT_WORDS
 from stepline.writing.extractive.clauses import (
-    KIND_OF_SUBJECT,
     RELATIVE_WORDS,
     Clause,
     begins_action,
@@ -19,6 +17,7 @@ from stepline.writing.extractive.clauses import (
     is_separate_action,
 )
 from stepline.writing.extractive.english import nouns, verbs, word_set
+from stepline.writing.extractive.off_topic import SPEECH_VERBS
 from stepline.writing.extractive.segments import CONDITION_OPENERS
 
 if TYPE_CHECKING:
@@ -98,11 +97,12 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
         is_noun = has_child(child, ("det", "poss")) or child.lower_ not in verbs()
         is_verb = child.pos_ in ("VERB", "AUX") or not is_noun
         has_subject = has_child(child, ("nsubj",))
-        return _is_circumstance(verb, child) or not (is_verb or has_subject)
+        is_other = is_verb or has_subject or _is_broken_off(child)
+        return _is_circumstance(verb, child) or not is_other
     if child.dep_ in _OTHER_RELATIONS:
         return False
     if child.dep_ in ("advmod", "npadvmod"):
-        return bool(child.i > verb.i)
+        return bool(child.i > verb.i) and not _is_broken_off(child)
     if child.dep_ == "advcl":
         return _is_kept_clause(child) and not is_separate_action(child)
     if child.dep_ == "ccomp":
@@ -127,6 +127,11 @@ def _follows_and(child: "Token") -> bool:
     return bool(start.i > child.head.i and start.nbor(-1).lower_ == "and")
 
 
+def _is_broken_off(child: "Token") -> bool:
+    """Return whether nothing but adverbs comes behind an "and": "tighten it, and ONCE"."""
+    return _follows_and(child) and all(token.pos_ == "ADV" for token in child.subtree)
+
+
 def _is_circumstance(verb: "Token", child: "Token") -> bool:
     """Return whether words joined to a verb say how a thing is meanwhile, after "with": "with your
     feet apart and your KNEES BENT"."""
@@ -147,7 +152,9 @@ def _is_circumstance(verb: "Token", child: "Token") -> bool:
 def _is_kept_clause(clause: "Token") -> bool:
     """Return whether an adverbial clause belongs to the step: "until it dissolves", "using a ruler",
     "to lock it". A reason does not, nor does another imperative."""
-    if any(child.lower_ in REASON_OPENERS for child in clause.children):
+    # "to SHOW you how it turned out", "generally SPEAKING", but not "as SHOWN"
+    is_talk = clause.lemma_ in SPEECH_VERBS and clause.tag_ != "VBN"
+    if is_talk or any(child.lower_ in REASON_OPENERS for child in clause.children):
         return False
     return clause.tag_ == "VBG" or any(child.i < clause.i for child in clause.children)
 
@@ -229,12 +236,6 @@ def complement_tokens(
         ):
             dropped.update(aside)
     remaining = [token for token in tokens if token not in dropped]
-    # "until it is smooth, YOU don't want any lumps"
-    for index, token in enumerate(remaining[1:], start=1):
-        begins_clause = token.lower_ in KIND_OF_SUBJECT and remaining[index - 1].text == ","
-        if begins_clause and head.head.lemma_ != "ensure":
-            del remaining[index:]
-            break
     while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):
         remaining.pop(0)
     while remaining and (remaining[-1].is_punct or remaining[-1].dep_ == "cc"):
@@ -270,40 +271,8 @@ _NON_MANNER_ADVERBS = word_set(
 _NON_FINAL_WORDS = word_set("and or but then so with to of for into that if until the a because")
 
 
-# "I've GOT two onions, chop them"
-INTRODUCING_TAGS = ("PRON", "AUX", "ADV", "CCONJ", "INTJ")
-INTRODUCING_VERBS = word_set("have get need want")
-INDEFINITE_WORDS = word_set("a an half")
-
-
-def thing_before_comma(tokens: "Sequence[Token]") -> str | None:
-    """Return the thing that the tokens newly name, up to a comma: "two onions" of "I've got two onions,
-    I". None for other words, and where they name more or say what is done."""
-    words = takewhile(lambda token: token.text != ",", tokens)
-    thing = list(dropwhile(_introduces_thing, words))
-    if not thing or thing[-1] == tokens[-1]:
-        return None
-    rest = [token for token in tokens if token.i > thing[-1].i]
-    names_more = any(token.pos_ in (*NOUN_TAGS, "VERB") for token in rest)
-    # "one cube IN THERE" says what is done with it
-    has_verb = any(token.pos_ in ("VERB", "AUX", "ADP") and token.text != "of" for token in thing)
-    has_noun = any(
-        token.pos_ in NOUN_TAGS and token.lemma_ not in NON_ANTECEDENT_WORDS for token in thing
-    )
-    is_new = thing[0].like_num or thing[0].lower_ in INDEFINITE_WORDS
-    is_thing = is_new and has_noun and not has_verb and not names_more
-    return _join_tokens(thing, {}) if is_thing else None
-
-
-def _introduces_thing(token: "Token") -> bool:
-    return token.pos_ in INTRODUCING_TAGS or token.lemma_ in INTRODUCING_VERBS
-
-
 def imperative_phrase(
-    clause: Clause,
-    resolve: Resolver,
-    keep_probability: "KeepProbability",
-    fronted_thing: str | None = None,
+    clause: Clause, resolve: Resolver, keep_probability: "KeepProbability"
 ) -> "tuple[str, set[Token]]":
     """Return a clause as an imperative, "slice the lemons" or "don't overmix the batter", and the
     set of its verb and all tokens of its complements.
@@ -313,25 +282,21 @@ def imperative_phrase(
         resolve: returns the name that a pronoun stands for, None where that is not sure.
         keep_probability: returns P(a token is part of the step), by the tagger. Complements with a
             low mean are left out.
-        fronted_thing: said right before the clause. It names the pronoun that is the object: "two
-            onions, chop THEM".
     """
     verb = clause.verb
     complements = verb_complements(clause, keep_probability)
     resolved = _names_of_pronouns(complements, resolve)
-    for token in verb.rights:
-        is_object = token.dep_ == "dobj" and token.lower_ in NAMEABLE_PRONOUNS
-        if fronted_thing is not None and is_object:
-            resolved[token.i] = fronted_thing
-    texts = []
+    text = _imperative(verb)
     for complement in complements:
-        is_joined = any(token.head == verb and _is_joined(token) for token in complement)
-        text = _join_tokens(complement, resolved)
-        if is_joined:
-            before = complement[0].nbor(-1).lower_
-            text = f"or {text}" if before == "or" else f"and {text}"
-        texts.append(text)
-    text = " ".join([_imperative(verb), *texts])
+        head = next((token for token in complement if token.head == verb), None)
+        before = complement[0].nbor(-1).lower_ if complement[0].i else ""
+        if head is not None and _is_joined(head):
+            text += " or" if before == "or" else " and"
+        # "stir it, SCRAPING THE BOTTOM": the pause before a clause or a further noun
+        elif head is not None and before == "," and complement[0].i > verb.i + 2:
+            is_noun = head.pos_ in NOUN_TAGS and head.dep_ not in CORE_RELATIONS
+            text += "," * (head.dep_ == "advcl" or is_noun)
+        text += f" {_join_tokens(complement, resolved)}"
     # "hold THAT": an object may be the last word
     last = complements[-1][-1] if complements else verb
     if last.dep_ != "dobj" or last.lower_ != "that":
@@ -358,19 +323,18 @@ def _manner_before(verb: "Token") -> str | None:
 
 
 def _names_of_pronouns(complements: "list[Complement]", resolve: Resolver) -> dict[int, str]:
-    """Return the names of the pronouns in a step: token index -> "the" and the noun that it stands
-    for."""
+    """Return the names of the pronouns in a step: token index -> the noun that it stands for."""
     tokens = list(chain(*complements))
     noun_lemmas = {token.lemma_.lower() for token in tokens if token.pos_ == "NOUN"}
     names: dict[int, str] = {}
     for token in tokens:
         if token.lower_ in NAMEABLE_PRONOUNS and token.pos_ in ("PRON", "DET"):
             name = resolve(token)
-            if name is None or f"the {name}" in names.values():
+            if name is None or name in names.values():
                 continue
             # A step does not name a thing twice: "place it under the car" is not a car.
             if name.split()[-1].lower() not in noun_lemmas:
-                names[token.i] = f"the {name}"
+                names[token.i] = name
     return names
 
 
@@ -405,7 +369,7 @@ def _join_tokens(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
 def _word_text(token: "Token", resolved: dict[int, str]) -> str:
     """Return a token as a step writes it. resolved: index of a pronoun's token -> its name."""
     if token.i in resolved:
-        return resolved[token.i]
+        return f"the {resolved[token.i]}"
     if token.lower_ in POSSESSIVE_WORDS and token.dep_ in ("det", "poss"):
         # The parser takes "clockwise" for a noun, the "one" of "check this one more time", and the
         # "cook" of "let these cook".

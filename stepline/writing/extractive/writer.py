@@ -284,19 +284,15 @@ def _append_amounts(
     tokens = tokens_of_words(unit.words, doc)
     has_amount = False
     for clause, amount in stated_amounts(doc):
-        first_word = doc[: clause.start].text_with_ws.count(" ")
-        before = [draft for draft in drafts if draft.word_indices[-1] < first_word]
+        first_word, end_word = (
+            doc[:end].text_with_ws.count(" ") for end in (clause.start, clause.end)
+        )
+        before = [draft for draft in drafts if draft.word_indices[0] < end_word]
         number = len(steps) - len(drafts) + len(before) - 1
         after_step = before[-1].word_indices[-1] + 1 if before else 0
-        says_more = any(
-            token is not None and token.pos_ in SAYING_TAGS
-            for token in tokens[after_step:first_word]
-        )
-        is_written = any(
-            draft.word_indices[0] < doc[: clause.end].text_with_ws.count(" ")
-            for draft in drafts[len(before) :]
-        )
-        if number < 0 or says_more or is_written:
+        skipped = tokens[after_step:first_word]
+        says_more = any(token is not None and token.pos_ in SAYING_TAGS for token in skipped)
+        if number < 0 or after_step > first_word or says_more:
             continue
         said = steps[number].step.said
         if said and said.pause(unit.sentences[0].span) > MAX_ACTION_PAUSE_SECONDS:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 from stepline.records import Amount
 from stepline.text.narration.words import word_set
 from stepline.writing.quantities import (
-    MAX_NUMBER_CHARS,
     UNIT_KINDS,
     VAGUE_UNITS,
     Range,
@@ -346,9 +345,9 @@ def _is_unit(name: "list[Token]") -> bool:
 def normalized_word(token: "Token") -> str:
     """Return a token in lower case, a one-letter fraction as digits: "½" is 0.5, "1½" is 1.5."""
     word: str = token.lower_
-    integer_part = word[:-1] or "0"
+    integer_part = word[-9:-1] or "0"
     is_fraction = "FRACTION" in unicodedata.name(word[-1:] or " ", "")
-    if is_fraction and integer_part.isdecimal() and len(word) <= MAX_NUMBER_CHARS:
+    if is_fraction and integer_part.isdecimal():
         word = f"{int(integer_part) + unicodedata.numeric(token.text[-1]):g}"
     return word
 
