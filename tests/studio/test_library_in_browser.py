@@ -51,7 +51,8 @@ def test_cards_are_filtered_and_sorted_and_lead_to_the_review(visit, server):
     enter(page, "sort", "title", "change")
     page.wait_until(f"{TITLES}.join() === 'A <b>bench</b>,Bread,Lemonade'")
     facts = "$$('.card:first-child .facts span')"
-    assert page.run(f"{facts}.map((fact) => fact.textContent)") == ["0:16", "3 steps", "2 seen"]
+    words = page.run(f"{facts}.map((fact) => fact.textContent)")
+    assert words == ["0:16", "3 steps", "2 seen", "1 said only"]
     enter(page, "filter", "BENCH")
     page.wait_until(f"{TITLES}.length === 1")
     enter(page, "filter", "nothing")
