@@ -43,6 +43,7 @@ CONTRACT_END = "<!-- end of the layers -->"
 OTHERS = {  # commands with settings of their own
     "`stepline compare`": CompareRunSettings,
     "`stepline curate` (a recipe)": Recipe,
+    "`stepline refine`": RefineRunSettings,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": AlignerRunSettings,
     "`stepline train procx`": ProcxRunSettings,

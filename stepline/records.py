@@ -264,7 +264,7 @@ class Step(FrozenModel):
     doubt: str | None = None
     """of a placed step: why it may not be shown, null without a reason"""
     score: Probability | None = None
-    """P(it is shown at all)"""
+    """P(it is shown at all). Of an aligner that is not calibrated: its best cosine"""
     sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
     """indices of the sentences it rests on"""
     source_text: str | None = None

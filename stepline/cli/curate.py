@@ -198,10 +198,11 @@ def _status_table(state: "RunStatus") -> str:
         )
 
     # time left, and what the GPUs could not do
-    if state.seconds_left is not None and state.tasks_per_hour is not None:
+    if state.tasks_per_hour is not None:
+        hours = (state.seconds_left or 0) / 3600
         lines.append(
             f"{state.tasks_per_hour:,.0f} units an hour in the last run; "
-            f"{state.seconds_left / 3600:.1f} h left at this rate"
+            f"{hours:.1f} h left at this rate"
         )
     if state.gpu_fallbacks:
         lines.append(

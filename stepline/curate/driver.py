@@ -48,6 +48,7 @@ from stepline.curate.store.run_log import RunLog, write_inventory
 from stepline.errors import DatasetError
 from stepline.files.atomic_files import check_writable
 from stepline.files.remote import RemotePath
+from stepline.limits import parse_json
 from stepline.networks.device import core_count
 from stepline.processes import THREAD_VARIABLES, set_variables
 from stepline.records import Rejected
@@ -278,7 +279,8 @@ class RunOutcome:
 
     Attributes:
         videos: number of videos.
-        failures: first failure of each video that failed or was left out, in the order of the ids.
+        failures: first failure of each video that failed or was left out, by any stage, in the order
+            of the ids.
         refused: entries that the source refused.
         plan: stages, settings, and the keys of the dataset stages.
         seconds: wall time.
@@ -296,9 +298,10 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
 
     Return the outcome and the output folder. Finished results are kept if the run ends early.
 
-    Raises SteplineError if the run cannot continue.
+    Raises SteplineError if the run cannot continue, DatasetError if no video is left for the dataset. A
+    dataset that was published before then stays.
     """
-    from stepline.curate.export.dataset import publish_features, publish_folder
+    from stepline.curate.export.dataset import INDEX_NAME, publish_features, publish_folder
     from stepline.curate.report.write import write_report
     from stepline.curate.sources.read import read_source
 
@@ -309,7 +312,16 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
         keys = outcome.plan.dataset_keys
         folders = StageFolders(out)
         if "export" in keys:
-            publish_folder(folders.local_folder("export", keys["export"]), out / DATASET_FOLDER)
+            folder = folders.local_folder("export", keys["export"])
+            if not parse_json((folder / INDEX_NAME).read_bytes())["videos"]:
+                reasons = Counter(f"{each.stage}: {each.reason}" for each in outcome.failures)
+                counts = "; ".join(f"{count} by {text}" for text, count in reasons.most_common(3))
+                raise DatasetError(
+                    f"no video is left, so {(out / DATASET_FOLDER).display_url} is not written "
+                    f"({counts}); change what leaves them out, `stepline curate status "
+                    f"{out.display_url}` names the videos"
+                )
+            publish_folder(folder, out / DATASET_FOLDER)
             write_report(out, request.recipe.report)
         if "features" in keys:
             folder = folders.local_folder("features", keys["features"])
@@ -388,12 +400,16 @@ def run_recipe(
                 cpu=round(time.process_time() - cpu, 3),
             )
 
-        # The first failure of each video that has one.
+        # The first failure of each video that has one. What the source refused has its own list.
         names = [stage.name for stage in plan.video_stages]
         statuses = (video_status(plan, results, item, names) for item in items)
+        failures = StageFolders(out).read_failures(plan.dataset_keys)
+        failures |= {
+            status.item.id: status.failure for status in statuses if status and status.failure
+        }
         outcome = RunOutcome(
             len(items),
-            tuple(status.failure for status in statuses if status and status.failure),
+            tuple(each for _, each in sorted(failures.items()) if each.stage in plan.stages),
             tuple(collection.refused),
             plan,
             time.monotonic() - began,

@@ -49,7 +49,7 @@ class RunStatus:
         videos: number of videos.
         refused: number of entries of the source list that cannot be used.
         stages: progress of each stage.
-        failures: first failure of each failed video.
+        failures: first failure of each video that failed or was left out, by any stage.
         worker: name of the process that works on the run now, None without one.
         tasks_per_hour: finished tasks per hour in the last run, None without any.
         seconds_left: estimated seconds to the end at this rate. None if nothing waits or no rate is known.
@@ -105,6 +105,9 @@ def run_status(out: RemotePath, stages: StageTable) -> RunStatus:
                 status.done = 1
                 plan = plan.with_dataset_key(stage, key)
 
+    # The stages over all videos name those that only they leave out.
+    failures = folders.read_failures(plan.dataset_keys) | failures
+
     # The time that it took, from the log of this run and of earlier ones.
     began = 0.0
     ends = []  # when tasks ended, and whether a GPU gave out for them
@@ -125,7 +128,7 @@ def run_status(out: RemotePath, stages: StageTable) -> RunStatus:
         videos=len(items),
         refused=len(refused),
         stages=tuple(statuses.values()),
-        failures=tuple(failures[id] for id in sorted(failures)),
+        failures=tuple(each for _, each in sorted(failures.items()) if each.stage in statuses),
         worker=lock_owner(out),
         tasks_per_hour=rate,
         seconds_left=waiting / rate * SECONDS_PER_HOUR if rate and waiting else None,

@@ -25,7 +25,7 @@ class FileDigests:
 
     def __init__(self) -> None:
         self.on_done: Callable[[], None] = lambda: None
-        # None until the digest is computed, and for a file that cannot be read
+        # None until the digest is computed, "" for a file that cannot be read
         self._digests: OrderedDict[FileVersion, str | None] = OrderedDict()
         self._lock = Lock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="digests")
@@ -33,7 +33,7 @@ class FileDigests:
 
     def get(self, path: Path) -> str | None:
         """Return the sha256 of a file as hexadecimal digits. None until it is computed in the
-        background, and for a file that cannot be read. Raises OSError for a missing file."""
+        background, "" for a file that cannot be read. Raises OSError for a missing file."""
         # A file that changed has another version, and another digest.
         state = path.stat()
         version = (path, state.st_mtime_ns, state.st_size)
@@ -45,6 +45,12 @@ class FileDigests:
                 self._executor.submit(self._store_digest, version)
             return self._digests.get(version)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a digest is being computed."""
+        with self._lock:
+            return None in self._digests.values()
+
     def close(self) -> None:
         """Stop the background thread and wait for its end."""
         with self._lock:
@@ -52,7 +58,7 @@ class FileDigests:
         self._executor.shutdown(cancel_futures=True)
 
     def _store_digest(self, version: FileVersion) -> None:
-        digest = None
+        digest: str | None = ""
         try:
             digest = self._digest(version[0])
         except OSError as error:

@@ -72,6 +72,8 @@ class VideoSummary(BaseModel):
         doubtful: number of those placed steps that have a doubt.
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
+        warnings: number of warnings of its record, which `get_steps` gives.
+        no_steps_reason: why no steps were found, None if there are some.
         damage: why its record cannot be read, None if it can.
     """
 
@@ -84,6 +86,8 @@ class VideoSummary(BaseModel):
     doubtful: int
     tags: list[str]
     metadata: dict[str, str]
+    warnings: int
+    no_steps_reason: str | None = None
     damage: str | None = None
 
 
@@ -122,6 +126,14 @@ class Citation(BaseModel):
     status: Status | None = None
     basis: Basis | None = None
     doubt: str | None = None
+
+
+class VideoSteps(BaseModel):
+    """The steps of a video in their order, and the warnings of its record, such as speech that was not
+    understood."""
+
+    steps: list[Citation]
+    warnings: list[str]
 
 
 class Moments(BaseModel):
@@ -233,11 +245,14 @@ class LibraryTools:
             index.close()
         return Moments(moments=citations, note=_citation_note(citations))
 
-    def get_steps(self, video: str) -> list[Citation]:
+    def get_steps(self, video: str) -> VideoSteps:
         """Return all steps of a video in their order, each with its seconds, its sentence and its
-        status. video: as every tool takes it, its id, the name of its record or its whole title."""
+        status, and what to know about the whole video. video: as every tool takes it, its id, the name of
+        its record or its whole title."""
         video, record = self._find_video(video)
-        return [_cite_step(video, record, step) for step in record.steps]
+        steps = [_cite_step(video, record, step) for step in record.steps]
+        warnings = [shorten(warning, MAX_QUOTE_CHARS) for warning in record.warnings]
+        return VideoSteps(steps=steps, warnings=warnings)
 
     def get_frame(self, video: str, second: Second) -> list[Any]:
         """Return the picture of a video at a second, with what is said then, and the steps that are placed
@@ -284,6 +299,9 @@ class LibraryTools:
                 f"{start:g} to {end:g} s: give a start before the end, {MAX_CLIP_SECONDS:.0f} s at "
                 "most"
             )
+        duration = record.video.duration
+        if duration is not None and start < duration:
+            end = min(end, duration)
         # The same clip has the same name, and is cut once.
         out = (
             self._library.resolve_allowed(Path(CLIPS_FOLDER))
@@ -422,6 +440,8 @@ def _video_summary(card: VideoCard) -> VideoSummary:
         doubtful=card.doubtful_steps,
         tags=list(card.tags),
         metadata={name: shorten(value, MAX_QUOTE_CHARS) for name, value in card.metadata.items()},
+        warnings=card.warnings,
+        no_steps_reason=card.no_steps_reason,
         damage=card.damage,
     )
 

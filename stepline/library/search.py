@@ -2,9 +2,10 @@
 
 A moment is a step, a sentence or a text on screen. There are two rankings, by words (BM25, SQLite's
 FTS5) and by meaning (cosine of MiniLM vectors), which are joined by reciprocal rank fusion (Cormack,
-Clarke and Buettcher, SIGIR 2009). Where a sentence or a text on screen matches, the answer is the
-step that cites it. The index is a file next to the records. An update reads only the records that
-changed. Letters: N moments, D width of a vector.
+Clarke and Buettcher, SIGIR 2009). Answers that have the whole query as a phrase come first. Where a
+sentence or a text on screen matches, the answer is the step that cites it. The index is a file next
+to the records. An update reads only the records that changed. Letters: N moments, D width of a
+vector.
 """
 
 import contextlib
@@ -307,7 +308,8 @@ class SearchIndex:
                 answers = self._moments_to_answer_with(ranking, similarity)
                 for rank, answer in enumerate(answers, start=1):
                     scores[answer] += 1 / (RANK_DAMPING + rank)
-            best = sorted(scores, key=lambda answer: (-scores[answer], answer))
+            exact = self._answers_with_phrase(terms, scores)
+            best = sorted(scores, key=lambda answer: (answer not in exact, -scores[answer], answer))
             return [self._load_moment(answer) for answer in best[:max_moments]]
 
     def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
@@ -398,6 +400,20 @@ class SearchIndex:
                 raise sqlite3.DatabaseError("it holds invalid steps") from error
             answers += sorted(ids, key=lambda step: -similarity.get(step, -1.0)) or [row]
         return list(dict.fromkeys(answers))
+
+    def _answers_with_phrase(self, terms: Sequence[str], answers: Collection[int]) -> set[int]:
+        """Return the answers whose text has the query's words in a row, if it has two or more.
+
+        Args:
+            terms: words of the query.
+            answers: ids of moments.
+        """
+        if len(terms) < 2:
+            return set()
+        ids = ", ".join(map(str, answers))
+        rows = self._rows(f"SELECT id, text FROM moment WHERE id IN ({ids})")
+        phrase = _joined_words(terms)
+        return {id for id, text in rows if phrase in _joined_words(re.findall(r"\w+", text))}
 
     def _load_moment(self, answer: int) -> Moment:
         (row,) = self._rows(
@@ -645,6 +661,10 @@ def query_terms(query: str) -> list[str]:
     if not terms:
         raise SettingsError(f"search {query!r}: no word in it; say what is done")
     return terms
+
+
+def _joined_words(words: Sequence[str]) -> str:
+    return f" {' '.join(words)} ".lower()
 
 
 def open_index(folder: Path, corrections: CorrectedLibrary | None) -> SearchIndex:

@@ -81,7 +81,7 @@ def missing_recipe_fields(record: Record, links: RecordLinks) -> list[str]:
     if links.video is not None and record.video.publication_date is None:
         gaps.append("uploadDate (neither a page nor the file's metadata names it)")
     if not links.is_absolute:
-        gaps.append("absolute addresses (--base-url gives them)")
+        gaps.append("absolute addresses (--base-url and --media-url give them)")
     return gaps
 
 

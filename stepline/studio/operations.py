@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepline.errors import format_error_line
+from stepline.library.file_digests import FileDigests
 from stepline.records import FrozenModel
 from stepline.storage import record_schema
 from stepline.studio.access import HEADER_VALUE
@@ -67,6 +68,7 @@ class StudioApi:
         jobs: runs the jobs.
         uploads: the unfinished uploads.
         search: searches the library.
+        digests: the sha256 of video files, by which they are compared with their records.
         streams: the open event streams.
     """
 
@@ -75,6 +77,7 @@ class StudioApi:
     jobs: JobRunner
     uploads: Uploads
     search: LibrarySearch
+    digests: FileDigests
     streams: EventStreams
 
 

@@ -171,6 +171,7 @@ class StudioServer(LocalServer):
             self.jobs,
             Uploads(studio, self.jobs),
             LibrarySearch(studio.library),
+            self.digests,
             EventStreams(lambda: self.is_stopping),
         )
 

@@ -485,11 +485,14 @@ def _find_media_file(api: StudioApi, id: str) -> Path | None:
 
 def _require_media_file(api: StudioApi, id: str) -> Path:
     path = _find_media_file(api, id)
+    if path is None and api.digests.is_busy:
+        reason = "the video's file is still compared with its record; try again in a few seconds"
+        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, reason)
     if path is None or not os.access(path, os.R_OK):
         raise HTTPException(
             HTTPStatus.NOT_FOUND,
             "the video's file cannot be read, has changed, or is not in the library or a folder of "
-            "--allow; where it was added just now, it is still compared with its record: try again",
+            "--allow",
         )
     return path
 

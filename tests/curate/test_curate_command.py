@@ -2,12 +2,15 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 from fake_stages import STAGES
 from option_words import option_words
 
 from stepline.cli.curate import _sigterm_as_interrupt
+from stepline.curate.stage import StageFailure
+from stepline.curate.stages.gather import write_dataset
 
 
 @pytest.fixture
@@ -42,6 +45,34 @@ def test_a_run_says_what_went_through_and_status_reports_it_again(films, steplin
     assert rows["total"] == ["1", "0", "0"]
     told = json.loads(stepline("curate", "status", films / "out", "--json").stdout)
     assert [failure["id"] for failure in told["failures"]] == ["b", "c"]
+
+
+def test_stages_over_all_videos_name_whom_they_leave_out_and_no_empty_dataset_is_published(
+    films, stepline, monkeypatch
+):
+    def export(gathered):
+        """Leave out every video if one thread works, else none but "a"."""
+        kept = [] if gathered.recipe.threads == 1 else ["d"]
+        lost = {id: StageFailure(id, "export", "left out", "dull") for id in {*"ad"} - {*kept}}
+        write_dataset(gathered.folder, [], {**lost, **gathered.failures})
+        (gathered.folder / "dataset.json").write_text(json.dumps({"videos": len(kept)}))
+
+    stage = replace(STAGES["publish"], name="export", run=export)
+    monkeypatch.setattr("stepline.curate.stages.STAGE_TABLE", {**STAGES, "export": stage})
+    monkeypatch.setattr("stepline.curate.report.write.write_report", lambda *_: None)
+    (films / "fake.toml").write_text('stages = ["read", "count", "double", "total", "export"]\n')
+    options = option_words(recipe=films / "fake.toml", out=films / "out", workers=1)
+    done = stepline("curate", films / "films", *options, "--set", "threads=2")
+    assert "1 of 4 videos went through, 3 left out or failed" in done.stderr
+    assert "left out: a: export: dull" in done.stderr
+    empty = stepline("curate", films / "films", *options, "--set", "threads=1")
+    assert empty.exit_code == 1
+    assert "no video is left, so " in empty.stderr
+    assert "dataset is not written (2 by export: dull; 1 by read: nobody speaks" in empty.stderr
+    assert json.loads((films / "out/dataset/dataset.json").read_text()) == {"videos": 1}
+    shown = stepline("curate", "status", films / "out").stdout
+    assert "units an hour in the last run; 0.0 h left at this rate" in shown
+    assert all(f": {name}: " in shown for name in "abcd")
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,9 @@ def indexed(tmp_path_factory):
         Step(id="2", text="sow clover seed", doubt=PICTURES_DO_NOT_FIT, **placed),
     )
     video = Video(id="lawn", title="A tidy lawn", duration=9.0, path=str(folder / "gone.mp4"))
-    lawn = Record(
-        id="lawn", video=video, transcript=Transcript(sentences=(said, sown)), steps=steps
-    )
+    speech = Transcript(sentences=(said, sown))
+    told = ("most of the speech is not understood",)
+    lawn = Record(id="lawn", video=video, transcript=speech, steps=steps, warnings=told)
     write_record(lawn, folder / "lawn.json")
     (folder / "notes.json").write_text("{}")
     index = SearchIndex(folder)
@@ -153,7 +153,7 @@ def video(tools):
 
 
 def test_steps_come_in_order_with_their_sentences(tools, video):
-    steps = call(tools, "get_steps", video=video["video"])["result"]
+    steps = call(tools, "get_steps", video=video["video"])["steps"]
     statuses = [step["status"] for step in steps]
     assert [statuses.count(status) for status in ("seen", "placed", "said_only")] == [0, 11, 0]
     assert all((step["basis"] is not None) == (step["status"] == "seen") for step in steps)
@@ -167,6 +167,9 @@ def test_steps_are_given_by_title_too_and_not_where_several_have_it(tools, libra
     by_id = call(tools, "get_steps", video=video["video"])
     for name in ("demo", f" {video['title'].upper()} "):  # of the record, of the video
         assert call(tools, "get_steps", video=name) == by_id
+    (lawn,) = call(tools, "list_videos", query="lawn")["videos"]
+    warnings = call(tools, "get_steps", video="lawn")["warnings"]
+    assert (warnings, lawn["warnings"]) == (["most of the speech is not understood"], 1)
     record = read_record(library / "demo.json")
     write_record(record, library / "copy.json")
     error = refused(tools, "get_steps", video=video["title"])
@@ -206,9 +209,11 @@ def test_a_frame_comes_with_its_citation(tools, video):
 
 
 def test_a_clip_is_cut_into_the_library(tools, library, video):
-    clip = call(tools, "cut_clip", video="demo", start=9, end=11)
-    assert clip["video"] == video["video"]
-    assert probe(library / clip["file"]).duration == pytest.approx(2.0, abs=0.1)
+    # by the name of its record, and by its title to the end of the film
+    for name, start, end in (("demo", 9, 11), ("banana pancakes", video["seconds"] - 2, 500)):
+        clip = call(tools, "cut_clip", video=name, start=start, end=end)
+        assert (clip["video"], clip["end"]) == (video["video"], min(end, video["seconds"]))
+        assert probe(library / clip["file"]).duration == pytest.approx(2.0, abs=0.1)
     assert "600 s at most" in refused(tools, "cut_clip", video=video["video"], start=0, end=601)
     assert "before the end" in refused(tools, "cut_clip", video=video["video"], start=3, end=3)
 
@@ -259,7 +264,7 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 60.0)
     done = call(tools, "process_video", path="new.mp4")
     assert done["state"] == "done"
-    assert call(tools, "get_steps", video=done["video"])["result"] == []
+    assert call(tools, "get_steps", video=done["video"])["steps"] == []
     with closing(LibraryTools(library, allow=[tmp_path])) as allowing:
         assert call(allowing, "process_video", path=str(outside))["state"] == "done"
 

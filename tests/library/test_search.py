@@ -133,6 +133,17 @@ def test_a_sentence_answers_by_that_of_its_steps_which_is_meant(index):
     assert len(found) == len(set(found))
 
 
+def test_a_text_with_the_whole_query_as_a_phrase_comes_first(tmp_path):
+    texts = ("water the garden", "carry the can with the Garden-Water out of the shed every day")
+    steps = tuple(Step(id=str(n), text=text) for n, text in enumerate(texts))
+    write_record(Record(id="v", video=Video(id="v"), steps=steps), tmp_path / "v.json")
+    index = SearchIndex(tmp_path, embedder=None)
+    index.update()
+    assert [moment.text for moment in index.search("garden water")] == [*reversed(texts)]
+    assert [moment.text for moment in index.search("water")] == [*texts]
+    index.close()
+
+
 def test_only_what_changes_is_read_again(index, folder):
     assert (index.update().read_count, index.update().without_record) == (0, 1)
     more = sink().steps[0].model_copy(update={"text": "tighten the nut", "seen": ()})

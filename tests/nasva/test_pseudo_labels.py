@@ -69,6 +69,9 @@ def test_a_threshold_that_keeps_nothing_is_an_error_that_says_so():
     high = RefineSettings(threshold=0.8, threshold_kind="cosine")
     with pytest.raises(ShapeError, match=r"0 of 2 texts keep a label.*threshold_kind=quantile"):
         relabel([[peaks(1, 2)]], [1.0], high)
+    apart = RefineSettings(agree=2.0)
+    with pytest.raises(ShapeError, match=r"0 of 2.*disagree about 2: raise rounds.refine.agree"):
+        relabel([[peaks(1, 2)], [peaks(8, 9)]], [1.0], apart)
     with pytest.raises(ShapeError, match="0 of 0 texts"):
         relabel([[]], [], RefineSettings())
     with pytest.raises(ShapeError, match="at least one teacher"):

@@ -202,7 +202,7 @@ def test_a_recipe_without_a_picture_says_so_and_the_page_holds_a_howto(record, t
     assert line.endswith(
         "mint-lemonade.recipe.jsonld: Google asks for more of a Recipe: image (no step has a "
         "picture); uploadDate (neither a page nor the file's metadata names it); absolute "
-        "addresses (--base-url gives them)"
+        "addresses (--base-url and --media-url give them)"
     )
     assert page_data(tmp_path)["@type"] == "HowTo"
 

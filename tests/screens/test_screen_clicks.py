@@ -55,16 +55,25 @@ def test_a_step_stands_where_what_it_names_is_clicked():
     assert clicks[0].span.end <= 13.5
 
 
-def test_a_sentence_on_the_screen_places_a_step_and_is_no_label():
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "To keep a copy of it select export as in the menu",
+            [("0", 3.0, FILE), ("1", 13.5, None)],
+        ),
+        ("select export as.", []),  # one label is too few
+    ],
+)
+def test_running_text_on_the_screen_is_no_label(text, expected):
     steps, sentences = narrate("open the file menu", "select export as")
-    advice = ScreenLine("To keep a copy of it select export as in the menu", EXPORT.box)
+    advice = ScreenLine(text, EXPORT.box)
     screen = reading(
         event(3.0, (FILE, EDIT), appeared=(advice,)),
         event(13.5, (FILE, EDIT, advice), appeared=(FORMAT,), vanished=(advice,)),
     )
     clicks = place_clicks(steps, sentences, screen)
-    found = [(click.step, click.event.start, click.label) for click in clicks]
-    assert found == [("0", 3.0, FILE), ("1", 13.5, None)]
+    assert [(click.step, click.event.start, click.label) for click in clicks] == expected
 
 
 def test_the_cursor_decides_where_the_words_are_misheard():

@@ -257,7 +257,7 @@ def test_a_record_gives_out_no_other_file(server, tmp_path, small_video):
     with serving(folder) as running:
         for number in range(3):
             place = f"/api/videos/{video_id(f'v{number}.json')}"
-            assert running.status("GET", f"{place}/media") == 404
+            assert running.status("GET", f"{place}/media") in (404, 503)
             assert b"the secret" not in running.ask("GET", f"{place}/steps?format=html")[1]
 
 

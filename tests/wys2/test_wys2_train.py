@@ -101,6 +101,7 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
     assert made.rounds[1].pseudo_labelled == pytest.approx(0.2 * len(further), abs=1)
     told = json.loads((tmp_path / "run.json").read_text())
     assert told["counts"]["clips"] > told["counts"]["positive"] > 0
+    assert told["settings"]["detector"] == made.detector.settings.model_dump(mode="json")
     parts = json.loads((tmp_path / "videos.json").read_text())
     assert [len(parts[name]) for name in ("train", "validation", "test")] == [6, 2, 2]
     path = tmp_path / "detector.safetensors"

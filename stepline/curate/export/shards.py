@@ -45,11 +45,14 @@ RECORD_COLUMNS = (
     Column(
         "step_starts",
         "list<double>",
-        "second from which each step is shown; none where it was not found",
+        "second at which each step's span begins; none where it was not found",
     ),
     Column("step_ends", "list<double>", "second at which each step's span ends"),
     Column(
-        "step_scores", "list<double>", "P(the step is shown at all); none where nothing judged it"
+        "step_scores",
+        "list<double>",
+        "P(the step is shown at all), or the best cosine of a network that is not calibrated; none "
+        "where nothing judged it",
     ),
     Column("step_statuses", "list<string>", "seen, placed, said_only or not_found"),
     Column(

@@ -22,6 +22,7 @@ from stepline.curate.stages.gather import (
     write_dataset,
 )
 from stepline.features import FeatureStore
+from stepline.models.nasva.predict import CALIBRATE_ADVICE, NOT_CALIBRATED
 from stepline.records import Record, Rejected, Step
 from stepline.storage import read_parquet
 from stepline.text import embed
@@ -184,6 +185,8 @@ def run_visible(dataset: DatasetContext) -> None:
             what, reason = "visual narrations", FEW_SHOWN
         else:
             reason = NO_STEP_OF_VIDEO if record.steps else NOT_JUDGED
+            if any(step.doubt == NOT_CALIBRATED for step in record.steps):
+                reason = f"{NO_STEP_OF_VIDEO}: each is {NOT_CALIBRATED}; {CALIBRATE_ADVICE}"
         if visible.steps:
             records.append(visible)
         else:

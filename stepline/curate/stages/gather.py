@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import JsonValue
 
-from stepline.curate.stage import DatasetContext, StageFailure, VideoItem, from_json
+from stepline.curate.stage import DatasetContext, StageFailure, VideoItem
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
     FeatureHeader,
@@ -35,6 +35,7 @@ from stepline.curate.stages.intermediate import (
     load_result,
     unpack_arrays,
 )
+from stepline.curate.store.results import STAGE_FAILURES_FILE, parse_stage_failures
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
 from stepline.models.training.sources import OmitReason
@@ -46,7 +47,6 @@ from stepline.version import __version__
 
 # In a stage's folder.
 RECORDS_FILE = "records.parquet"
-STAGE_FAILURES_FILE = "left_out.jsonl"
 FEATURES_FOLDER = "features"
 # Stages with records. A stage reads those of the first of these in the recipe.
 RECORD_STAGES = ("visible", "clean", "refine", "sieve-swap", "gather")
@@ -86,9 +86,7 @@ def read_stage_failures(folder: Path) -> dict[str, StageFailure]:
     Raises StoreError for a damaged file.
     """
     path = folder / STAGE_FAILURES_FILE
-    lines = path.read_text(encoding="utf-8").split("\n")
-    failures = (from_json(StageFailure, line, str(path)) for line in lines if line)
-    return {failure.id: failure for failure in failures}
+    return parse_stage_failures(path.read_bytes(), str(path))
 
 
 def preceding_stage_folder(dataset: DatasetContext) -> Path:

@@ -168,7 +168,8 @@ def run_filter(video: VideoContext) -> bytes:
 
     Raises LeftOutError if the recipe leaves the video out.
     """
-    transcript = read_result(Speech, video, "transcribe").transcript
+    speech = read_result(Speech, video, "transcribe")
+    transcript = speech.transcript
     written = read_result(WrittenSteps, video, "write")
     words = re.findall(r"\w+", " ".join(sentence.text for sentence in transcript.sentences))
     counts = FilterCounts(language=transcript.language, words=len(words), steps=len(written.steps))
@@ -177,6 +178,9 @@ def run_filter(video: VideoContext) -> bytes:
     if not duration:
         duration = _end_of_speech(transcript)
     reason = left_out_reason(counts, duration, video.recipe.filter)
+    # Speech that was not understood is no silence.
+    if reason in (TOO_FEW_WORDS, SLOW_SPEECH):
+        reason = "; ".join((reason, *speech.warnings))
     if reason is not None:
         raise LeftOutError(reason)
     return dump_result(counts)

@@ -137,7 +137,7 @@ def run_refine(dataset: DatasetContext) -> None:
         narration_vectors=encoder,
     )
     refined = refine_dataset(sources, folder, settings)
-    dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
+    dataset.say(f"videos refined: {refined.videos}, rounds: {settings.rounds.rounds}")
 
     # What is left of each video: its steps' labels and task, for records do not fit into memory.
     left_out = read_stage_failures(preceding_stage_folder(dataset))

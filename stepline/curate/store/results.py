@@ -29,6 +29,7 @@ FAILURES_FOLDER = "failures"
 STAGES_FOLDER = "stages"
 # Of a digest of OUT's address, which names its folder in the cache.
 DIGEST_DIGITS = 16
+STAGE_FAILURES_FILE = "left_out.jsonl"  # of a dataset stage: the videos left out so far
 KEY_NAME = re.compile(r"[0-9a-f]{64}\b")
 # hex digits that are enough to tell keys apart: among 10 million no two agree in them
 KEY_DIGITS = 16
@@ -42,6 +43,20 @@ def result_path(stage: Stage, key: str) -> str:
 def failure_path(stage: Stage, key: str) -> str:
     """Return the path of a failure relative to the output folder. key: key of the task."""
     return f"{FAILURES_FOLDER}/{stage.name}/{key}.json"
+
+
+def parse_stage_failures(data: bytes, where: str) -> dict[str, StageFailure]:
+    """Return the failures of a STAGE_FAILURES_FILE by id of the video.
+
+    Args:
+        data: contents of the file.
+        where: path of the file, for errors.
+
+    Raises StoreError for a damaged file.
+    """
+    lines = data.decode("utf-8").split("\n")
+    failures = (from_json(StageFailure, line, where) for line in lines if line)
+    return {failure.id: failure for failure in failures}
 
 
 def remove_partials(out: RemotePath) -> None:
@@ -260,6 +275,20 @@ class StageFolders:
             needs: names of the wanted stages. Those without a key are ignored.
         """
         return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
+
+    def read_failures(self, keys: Mapping[str, str]) -> dict[str, StageFailure]:
+        """Return the failures that complete stages wrote down, by id.
+
+        keys: key of the result of each complete stage, in the order of the recipe.
+
+        Raises StoreError for a damaged file.
+        """
+        failures: dict[str, StageFailure] = {}
+        for stage, key in keys.items():
+            if STAGE_FAILURES_FILE in parse_json(self._completion_mark(stage, key).read()):
+                file = self._remote_folder(stage, key) / STAGE_FAILURES_FILE
+                failures |= parse_stage_failures(file.read(), file.display_url)
+        return failures
 
     def unused_folders(self, keys: Mapping[str, str]) -> dict[str, int]:
         """Return the result folders that a run does not use, as path -> size in bytes.

@@ -345,6 +345,9 @@ def _best_label(
     best: tuple[ScreenLine | None, float, float] = (None, 0.0, -math.inf)
     touched = [line for line in event.before if _is_touched(line, event)]
     for line in event.before:
+        # Running text is no label: one does not end like a sentence, but perhaps with an ellipsis.
+        if line.text.endswith(".") and not line.text.endswith(".."):
+            continue
         by_words = matcher.log_odds(step, line.text)
         total = by_words + _cursor_log_odds(line, event, height)
         total += _change_log_odds(line, event, touched)

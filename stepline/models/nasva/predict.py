@@ -35,9 +35,11 @@ from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step
 
 log = logging.getLogger(__name__)
 
+CALIBRATE_ADVICE = (
+    "`stepline train calibrate` fits it to labelled videos that the network was not trained on"
+)
 UNCALIBRATED_NOTE = (
-    "the network's P(shown) is not calibrated, so no step counts as seen; `stepline train "
-    "calibrate` fits it to labelled videos that the network was not trained on"
+    f"the network's P(shown) is not calibrated, so no step counts as seen; {CALIBRATE_ADVICE}"
 )
 NOT_CALIBRATED = "placed by a network whose P(shown) is not calibrated"  # the doubt of a step
 

@@ -115,18 +115,21 @@ def choose_labels(
     # whether enough are left to train on
     flags = [span is not None for spans in labels for span in spans]
     share = compute_labelled_fraction(labels)
+    low = sum(int((video.best_cosines < threshold).sum()) for video in candidates)
+    apart = sum(int((~video.teachers_agree).sum()) for video in candidates)
+    cure = f"the teachers disagree about {apart}: raise rounds.refine.agree"
+    if low >= apart:
+        cure = (
+            f"{low} are under eps2 {threshold:.2f}: lower rounds.refine.threshold, or give "
+            "rounds.refine.threshold_kind=quantile"
+        )
     if not any(flags) or share < LEAST_KEPT_SHARE:
         raise ShapeError(
-            f"{sum(flags)} of {len(flags)} texts keep a label, fewer than {LEAST_KEPT_SHARE:.0%} "
-            f"(eps2 {threshold:.2f}); lower refine.threshold, or give "
-            "refine.threshold_kind=quantile"
+            f"{sum(flags)} of {len(flags)} texts keep a label, fewer than {LEAST_KEPT_SHARE:.0%}; "
+            f"{cure}"
         )
     if share < MIN_LABELLED_SHARE:
-        log.warning(
-            "only %d of %d texts keep a label; lower refine.threshold to keep more",
-            sum(flags),
-            len(flags),
-        )
+        log.warning("only %d of %d texts keep a label; %s", sum(flags), len(flags), cure)
     return tuple(labels)
 
 

@@ -638,6 +638,8 @@ def train_detector_run(
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {format_reasons(labelled.omitted)}")
     require_single_process("train wys2")
+    detector = _match_settings_to_input(settings.detector, labelled.pairs[0])
+    settings = settings.model_copy(update={"detector": detector})
 
     def write(result: DetectorRun, path: Path) -> None:
         write_detector(result.detector, path, video=clips.video_encoder, text=clips.text_encoder)
@@ -699,7 +701,7 @@ def _train_on_clips(
     validation = ValidationClips(
         held_out.get_pairs_with_own_text(), infer_labels(held_out, settings.labels)
     )
-    detector = _match_settings_to_input(settings.detector, training.pairs[0])
+    detector = settings.detector
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
         start = None

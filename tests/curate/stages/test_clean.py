@@ -10,6 +10,7 @@ from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import Recipe, StageFailure
 from stepline.curate.stages import clean
 from stepline.curate.stages.gather import RECORDS_FILE, read_stage_failures, write_dataset
+from stepline.models.nasva.predict import NOT_CALIBRATED
 from stepline.records import Span, Step
 from stepline.storage import read_parquet
 
@@ -90,7 +91,9 @@ def test_without_a_detector_no_reason_and_no_message_is_about_the_picture(tmp_pa
     told = record("a", SHOWN, said=transcript("Chop the onion.", "I love this kitchen."))
     doubtful = SHOWN.model_copy(update={"doubt": "the speech is a talk"})
     (tmp_path / "gather").mkdir()
-    write_dataset(tmp_path / "gather", [told, record("b", doubtful)], {})
+    unsure = SHOWN.model_copy(update={"doubt": NOT_CALIBRATED})
+    records = [told, record("b", doubtful), record("c", unsure)]
+    write_dataset(tmp_path / "gather", records, {})
     messages = []
     dataset = gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"})
     clean.run_visible(replace(dataset, say=messages.append))
@@ -99,8 +102,9 @@ def test_without_a_detector_no_reason_and_no_message_is_about_the_picture(tmp_pa
     assert [(one.text, one.reason) for one in kept.dropped] == [
         ("I love this kitchen.", "no placed step without a doubt rests on it")
     ]
-    reason = read_stage_failures(tmp_path / "visible")["b"].reason
-    assert reason == "no placed step without a doubt rests on its sentences"
+    left_out = read_stage_failures(tmp_path / "visible")
+    assert left_out["b"].reason == "no placed step without a doubt rests on its sentences"
+    assert f"each is {NOT_CALIBRATED}; `stepline train calibrate` fits" in left_out["c"].reason
     assert messages == ["1 narrations with a step (nothing judged the picture) in 1 videos"]
 
 

@@ -15,7 +15,7 @@ from stepline.curate.stages import intermediate, per_video
 from stepline.errors import MediaError, WriterError
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.speech import Speech
-from stepline.records import FeatureSequence, Span, Step
+from stepline.records import FeatureSequence, Span, Step, Transcript
 from stepline.settings import load_settings
 from stepline.speech import TranscriptionResult
 from stepline.writing import WrittenSteps
@@ -187,9 +187,12 @@ def test_the_stage_counts_words_and_raises_the_reason():
     steps = tuple(Step(id=str(n), text="chop it") for n in range(2))
     results = cells(*NARRATION.split(". "), steps=steps)
     assert b'"words":18' in per_video.run_filter(work(Recipe(), results=results))
-    few = results | {"write": intermediate.dump_result(WrittenSteps(steps=()))}
-    with pytest.raises(LeftOutError, match="too few steps"):
-        per_video.run_filter(work(Recipe(), results=few))
+    few = {"write": intermediate.dump_result(WrittenSteps(steps=()))}
+    spoken = Speech(transcript=Transcript(), warnings=("it is not understood",))
+    deaf = {"transcribe": intermediate.dump_result(spoken)}
+    for other, said in ((few, "too few steps"), (deaf, "too little is said; it is not understood")):
+        with pytest.raises(LeftOutError, match=said):
+            per_video.run_filter(work(Recipe(), results=results | other))
 
 
 def says_a(handler):
