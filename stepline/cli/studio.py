@@ -63,7 +63,10 @@ if TYPE_CHECKING:
     "--jobs", type=click.IntRange(1, 64), default=1, help="Videos to process at the same time."
 )
 @click.option("--webhook", help="An address that receives each job and correction.")
-@path_option("--webhook-secret", help="A file with the key that signs what the webhook receives.")
+@path_option(
+    "--webhook-secret",
+    help="A file with the key, 16 bytes or more, that signs what the webhook receives.",
+)
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
 @settings_options("One setting of the main job.")
 @device_options

@@ -62,6 +62,7 @@ class VideoCard(FrozenModel):
         seen_steps: number of steps that a picture shows.
         placed_steps: number of steps that are placed by their words.
         doubtful_steps: number of those placed steps that have a doubt.
+        said_only: number of steps that are only said.
         revision: number of corrections, including undone ones, undos and those of the title, tags
             and metadata.
         corrections: number of corrections of steps and sentences that are not undone.
@@ -82,6 +83,7 @@ class VideoCard(FrozenModel):
     seen_steps: int = Field(serialization_alias="seen")
     placed_steps: int = Field(serialization_alias="placed")
     doubtful_steps: int = Field(serialization_alias="doubtful")
+    said_only: int
     revision: int
     corrections: int
     warnings: int
@@ -538,6 +540,7 @@ def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
         steps=0,
         seen_steps=0,
         placed_steps=0,
+        said_only=0,
         doubtful_steps=0,
         revision=0,
         corrections=0,
@@ -564,6 +567,7 @@ def _make_card(
         steps=len(record.steps),
         seen_steps=statuses.count("seen"),
         placed_steps=statuses.count("placed"),
+        said_only=statuses.count("said_only"),
         doubtful_steps=sum(step.doubt is not None for step in record.steps),
         revision=len(corrections),
         corrections=count,

@@ -82,7 +82,7 @@ class AddEdit(FrozenModel):
 
     Attributes:
         id: id of the new step.
-        text: text of the new step.
+        text: text of the new step. None, with a sentence: the writer writes it from the sentence.
         span: seconds in which the video shows it, None if it does not.
         after: id of the step before it, None for the first position.
         kind: kind of the new step.
@@ -92,11 +92,17 @@ class AddEdit(FrozenModel):
 
     do: Literal["add"]
     id: StepId
-    text: StepText
+    text: StepText | None = None
     span: Span | None = None
     after: StepId | None = None
     kind: StepKind = "do"
     sentence: Annotated[SentenceId | None, Field(exclude_if=lambda id: id is None)] = None
+
+    @model_validator(mode="after")
+    def _check_text(self) -> "AddEdit":
+        if self.text is None and self.sentence is None:
+            raise ValueError("a new step needs a text, or the sentence that it is made of")
+        return self
 
 
 class DeleteEdit(FrozenModel):
@@ -252,8 +258,8 @@ def apply_corrections(record: Record, corrections: Sequence[Correction]) -> Corr
     Raises StoreError if a correction does not fit the record.
     """
     # the edits that are not undone, in their order
-    steps = _StepTable(record, _preceding_step_ids(record, corrections))
     sentences = SentenceTable(record.sentences)
+    steps = _StepTable(record, _preceding_step_ids(record, corrections), sentences)
     video = record.video
     for correction in active_corrections(corrections):
         for edit in correction.edits:
@@ -411,18 +417,26 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
         if preceding_id is not None and preceding_id not in preceding_ids:
             raise StoreError(f"step {preceding_id!r} never was in the video; load the video again")
         preceding_ids[id] = preceding_id
-    _check_merged_kinds(apply_corrections(record, corrections).record.steps, new)
+    _check_edits(apply_corrections(record, corrections).record, new)
     # It is applied once, which raises where it does not fit.
     apply_corrections(record, [*corrections, new])
 
 
-def _check_merged_kinds(steps: Sequence[Step], new: Correction) -> None:
-    # One step has one kind, so a warning would become a thing to do, or the reverse.
+def _check_edits(record: Record, new: Correction) -> None:
+    duration = record.video.duration
     for edit in new.edits:
+        # One step has one kind, so a warning would become a thing to do, or the reverse.
         merged = edit.steps if isinstance(edit, MergeEdit) else ()
-        if len({step.kind for step in steps if step.id in merged}) > 1:
+        if len({step.kind for step in record.steps if step.id in merged}) > 1:
             raise StoreError(
                 "a step to do and a step to avoid are not merged; mark both alike first"
+            )
+        # Pages round to tenths of a second.
+        span = getattr(edit, "span", None)
+        last = span.end if span else getattr(edit, "at", None) or 0.0
+        if duration is not None and last > duration + 0.1:
+            raise StoreError(
+                f"{last:g} s is after the end of the video, {duration:g} s; choose a second inside"
             )
 
 
@@ -501,10 +515,12 @@ def _preceding_step_ids(record: Record, corrections: Sequence[Correction]) -> di
 class _StepTable:
     """The steps of a record while edits are applied."""
 
-    def __init__(self, record: Record, preceding_ids: Mapping[str, str | None]) -> None:
+    def __init__(
+        self, record: Record, preceding_ids: Mapping[str, str | None], sentences: SentenceTable
+    ) -> None:
         self.machine = {step.id: step for step in record.steps}
         self.steps = dict(self.machine)
-        self.sentences = record.sentences
+        self.sentences = sentences
         self.judged: set[str] = set()  # ids of the steps whose status a person has chosen
         self.person_texts: set[str] = set()  # ids of the steps whose text a person wrote
         self.chosen_pictures: set[str] = set()  # ids of the steps whose `at` a person has chosen
@@ -516,15 +532,7 @@ class _StepTable:
             case ChangeEdit():
                 self.steps[edit.step] = self._change(self._step(edit.step), edit)
             case AddEdit():
-                step = Step(id=edit.id, text=one_line(edit.text), kind=edit.kind)
-                if edit.sentence is not None:
-                    step = self._cite(step, edit.sentence, edit.span)
-                else:
-                    self.person_texts.add(edit.id)
-                    if edit.span is not None:
-                        update = {"spans": (edit.span,), **_person_status("seen")}
-                        step = step.model_copy(update=update)
-                self.steps[edit.id] = step
+                self.steps[edit.id] = self._add(edit)
             case DeleteEdit():
                 self._step(edit.step)
                 del self.steps[edit.step]
@@ -590,19 +598,27 @@ class _StepTable:
             )
         return self.steps[id]
 
-    def _cite(self, step: Step, sentence: int, span: Span | None) -> Step:
-        """Return a step as one that is said in a sentence, and placed there."""
-        if sentence >= len(self.sentences):
-            raise StoreError(f"sentence {sentence + 1} is not in the transcript; load it again")
-        said = span or self.sentences[sentence].span
-        update = {"said": said, "spans": (said,), "sources": (sentence,)}
-        return step.model_copy(update={**update, **_person_status("placed")})
+    def _add(self, edit: AddEdit) -> Step:
+        text, span = edit.text, edit.span
+        values: dict[str, Any] = _person_status("seen") if span else {}
+        if text is not None:
+            self.person_texts.add(edit.id)
+        if edit.sentence is not None:
+            # It is placed where it is said.
+            sentence = self.sentences.current(edit.sentence)
+            text = text or sentence.text.rstrip(".,;:!?… ") or sentence.text
+            span = span or sentence.span
+            values = {"said": span, "sources": (edit.sentence,), **_person_status("placed")}
+        spans = () if span is None else (span,)
+        return Step(id=edit.id, text=one_line(text or ""), kind=edit.kind, spans=spans, **values)
 
     def _change(self, step: Step, edit: ChangeEdit) -> Step:
         values: dict[str, Any] = edit.model_dump(include={"kind", "at"}, exclude_none=True)
         if edit.text is not None:
             values["text"] = one_line(edit.text)
-            if not edit.is_written:
+            if edit.is_written:
+                self.person_texts.discard(step.id)
+            else:
                 self.person_texts.add(step.id)
         if edit.at is not None:
             # The person's picture takes the place of the one with the click.

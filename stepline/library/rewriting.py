@@ -51,12 +51,12 @@ def rewrite_steps(
     same.
     """
     changed: set[int] = set()
-    added: dict[str, int] = {}  # steps that are made of sentences
+    added: set[str] = set()  # steps that are made of sentences, without a text of their own
     for edit in correction.edits:
         if isinstance(edit, SentenceEdit):
             changed.update(edited_sentences(edit))
-        elif isinstance(edit, AddEdit) and edit.sentence is not None:
-            added[edit.id] = edit.sentence
+        elif isinstance(edit, AddEdit) and edit.text is None:
+            added.add(edit.id)
     is_stored = any(other.id == correction.id for other in earlier)
     if is_stored or not (changed or added) or record.models.get("writer") is None:
         return correction, {}

@@ -104,6 +104,15 @@ class SentenceTable:
         """Return the indices in the machine's record of the sentences that are left, by start."""
         return tuple(sorted(self._sentences, key=lambda id: (self._sentences[id].span.start, id)))
 
+    def current(self, id: int) -> Sentence:
+        """Return a sentence as corrected, or the machine's if it was dropped or joined to another.
+
+        Raises StoreError for an unknown one.
+        """
+        if id < len(self.machine) and id not in self._sentences:
+            return self.machine[id]
+        return self._sentence(id)
+
     def sentences(self) -> tuple[Sentence, ...]:
         """Return the sentences that are left, sorted by start."""
         return tuple(self._sentences[id] for id in self.ids())

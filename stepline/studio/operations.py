@@ -159,7 +159,8 @@ class ApiRoute(APIRoute):
                 where = ".".join(map(str, fault["loc"]))
                 is_plain = isinstance(fault["input"], str | int | float)
                 value = f", not {fault['input']!r}" if is_plain else ""
-                reason = f"{where}: {fault['msg']}{value}; /api/docs shows what it takes"
+                message = fault["msg"].removeprefix("Value error, ")
+                reason = f"{where}: {message}{value}; /api/docs shows what it takes"
                 raise HTTPException(HTTPStatus.BAD_REQUEST, format_error_line(reason)) from error
 
         return handle_bytes

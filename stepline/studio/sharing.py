@@ -23,7 +23,8 @@ INDEX_FILE = "index.html"
 # the sentences as they are said, other than the outputs of the steps
 CAPTION_OUTPUTS = {"captions-vtt": spoken_vtt, "captions-srt": spoken_srt}
 CLIPS = "clips"  # `--clips` of the corrected steps
-OUTPUT_NAMES = (*OUTPUTS, *CAPTION_OUTPUTS, CLIPS)
+# Scores of seconds are no part of a record.
+OUTPUT_NAMES = (*(name for name in OUTPUTS if name != "alignment"), *CAPTION_OUTPUTS, CLIPS)
 INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 

@@ -202,7 +202,7 @@ class RemovalPreview(FrozenModel):
 
     Attributes:
         files: the files, relative to the library.
-        corrections: number of corrections.
+        corrections: number of corrections of steps and sentences, without undone ones.
     """
 
     files: tuple[str, ...]
@@ -314,9 +314,8 @@ def get_video(id: VideoId, api: Api) -> VideoReply:
     """One video."""
     path = _find_media_file(api, id)
     rate = None if path is None else media.frame_rate(path, media.file_stamp(path))
-    # A format is offered where its package is installed and its video is there. Scores of seconds
-    # are no part of a record.
-    missing = {"alignment"}
+    # A format is offered where its package is installed and its video is there.
+    missing = set()
     if find_spec("docx") is None:
         missing.add("docx")
     if path is None:
@@ -426,7 +425,8 @@ def add_correction(
 def preview_removal(id: VideoId, api: Api) -> RemovalPreview:
     """What DELETE of the video would remove."""
     library = api.studio.library
-    return RemovalPreview(files=removed_files(library, id), corrections=library.revision(id))
+    corrections = library.count_step_corrections([library.video(id).name])
+    return RemovalPreview(files=removed_files(library, id), corrections=corrections)
 
 
 @router.delete(VIDEO_PATH, responses=reply_docs(404))

@@ -112,13 +112,17 @@ def test_a_step_without_words_and_one_that_the_writer_does_not_find_stay(asked):
 
 
 def test_a_sentence_that_becomes_a_step_is_written_as_one(asked):
-    add = {"do": "add", "id": "new", "text": "thanks", "sentence": 5, "after": "5"}
+    add = {"do": "add", "id": "new", "sentence": 5, "after": "5"}
     texts, kept = rewritten(correction(0, add))
     assert (texts["new"], kept) == ("do thanks for watching and see you next time!", {})
     assert asked[0][1].steps == "all"  # a person says that it is a step
     # of one in which the writer finds none, the words stay
     texts, kept = rewritten(correction(0, add | {"sentence": 0}))
-    assert (texts["new"], kept) == ("thanks", {"new": NO_STEP_REASON})
+    assert (texts["new"], kept) == (SAID[0].rstrip("."), {"new": NO_STEP_REASON})
+    # a text that a person gives is the person's, now and when the sentence is corrected
+    own = correction(0, add | {"text": "thank them"})
+    assert (rewritten(own)[0]["new"], rewritten(own)[1]) == ("thank them", {})
+    assert rewritten(correction(1, words(5, "Thanks.")), [own])[1] == {"new": PERSON_REASON}
 
 
 def test_the_writer_reads_the_sentences_around_and_no_more(asked, monkeypatch):

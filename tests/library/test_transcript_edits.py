@@ -125,13 +125,13 @@ def test_what_cites_a_dropped_sentence_cites_the_others_still():
 
 
 def test_a_sentence_becomes_a_step_that_is_placed_where_it_is_said():
-    add = {"do": "add", "id": "new", "text": "and stir", "sentence": 2, "after": "a"}
-    result = after({"do": "drop", "sentence": 0}, add)
+    add = {"do": "add", "id": "new", "sentence": 2, "after": "a"}
+    result = after({"do": "drop", "sentence": 0}, with_words("and whisk.", 2), add)
     (step,) = (step for step in result.record.steps if step.id == "new")
     assert (step.said, step.spans, step.sources) == (Span(14.0, 16.0), (Span(14.0, 16.0),), (1,))
     assert (step.status, step.basis) == ("placed", None)
     assert [step.id for step in result.record.steps] == ["a", "new", "b", "c"]
-    assert "new" not in result.person_texts
+    assert (step.text, "new" in result.person_texts) == ("and whisk", False)
 
 
 def test_a_chosen_picture_stays_wherever_the_step_is_moved():

@@ -117,7 +117,7 @@ def test_tags_filter_the_list_and_the_search(visit, server):
 
 
 def test_a_video_is_deleted_by_keys_after_it_is_said_what_goes(visit, server):
-    label(server, {"do": "tag", "tag": "Safety"})
+    label(server, {"do": "change", "step": "a", "kind": "avoid"})
     page = visit()
     page.run(f"$('{CARD} .edit').focus()")
     for way_out in ("Escape", "Enter"):  # leaves the box; presses "Keep it", which has the focus

@@ -88,6 +88,8 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     assert page.run(AT_HAND) is None
     log.add("finished", 12.0, seconds=12.0, reason="stopped")
     page.wait_until(f"{FACTS} === '0:12 · 2 steps · 2.5 s are missing at 0:10 · ended: stopped'")
+    page.resize(1440)
+    assert page.run("$('#steps').offsetWidth === $('main').clientWidth")
     log.path.unlink()
     begun(server)
     page.wait_until(f"{FACTS} === '0:03 · 1 steps'")

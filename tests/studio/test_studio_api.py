@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import socket
 import time
 import zipfile
@@ -20,14 +19,14 @@ from stepline.records import Step
 from stepline.storage import from_json, read_record, write_record
 from stepline.studio import video_api
 from stepline.studio.api import api_routes
+from stepline.studio.sharing import OUTPUT_NAMES
 from stepline.writing import WrittenSteps
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, small_video):
-    folder = library(
-        tmp_path_factory.mktemp("studio") / "library", small_video, ("Lemonade", "A <b>bench</b>")
-    )
+    folder = tmp_path_factory.mktemp("studio") / "library"
+    library(folder, small_video, ("Lemonade", "A <b>bench</b>"))
     with serving(folder) as running:
         yield running
 
@@ -53,8 +52,8 @@ def test_cards_tell_what_a_list_shows(server):
     cards = server.read("/api/videos")["videos"]
     assert [card["title"] for card in cards] == ["A <b>bench</b>", "Lemonade"]
     card = cards[1]
-    fields = [card[name] for name in ("id", "steps", "seen", "state", "revision")]
-    assert fields == [LEMONADE, 3, 2, "new", 0]
+    fields = [card[name] for name in ("id", "steps", "seen", "said_only", "state", "revision")]
+    assert fields == [LEMONADE, 3, 2, 1, "new", 0]
     assert [each["title"] for each in server.read("/api/videos?q=lemon")["videos"]] == ["Lemonade"]
     assert server.read("/api/videos?state=corrected")["videos"] == []
     assert server.status("GET", "/api/videos?sort=size") == 400
@@ -80,6 +79,9 @@ def test_the_video_is_given_in_ranges(server):
     assert (reply.status, reply.headers["Content-Type"], whole[4:8]) == (200, "video/mp4", b"ftyp")
     reply, part = server.ask("GET", f"{PLACE}/media", Range="bytes=4-7")
     assert (reply.status, part) == (206, b"ftyp")
+    reply, data = server.ask("GET", f"{PLACE}/media", Range="bytes=99999999-")
+    assert (reply.status, reply.headers["Content-Range"]) == (416, f"bytes */{len(whole)}")
+    assert json.loads(data) == {"error": f"no byte of this range; the file has {len(whole)}"}
 
 
 def test_pictures_are_of_seconds_of_the_video(server):
@@ -98,10 +100,10 @@ def test_the_waveform_is_read_once(server, monkeypatch):
     assert server.read(f"{PLACE}/waveform") == first
 
 
-@pytest.mark.parametrize("name", sorted(OUTPUTS))
+@pytest.mark.parametrize("name", OUTPUT_NAMES)
 def test_every_output_is_given_of_the_corrected_record(server, name):
     reply, data = server.ask("GET", f"{PLACE}/steps?format={name}")
-    if name in ("alignment", "chapters", "mp4", "recipe") and reply.status == 409:
+    if name in ("chapters", "mp4", "recipe") and reply.status == 409:
         reason = (
             "no chapters: 16 s of video; 3" if name == "chapters" else "cannot hold this record"
         )
@@ -156,18 +158,6 @@ def test_a_correction_changes_what_is_given_and_not_the_records_file(own):
     assert (card["state"], card["corrections"], card["revision"]) == ("new", 0, 2)
 
 
-def test_a_title_that_people_give_is_that_of_the_list_the_outputs_and_the_search(own):
-    edit = {"by": "ann", "base": 0, "edits": [{"do": "title", "title": "Pink lemonade"}]}
-    reply, _ = own.ask("POST", CORRECTIONS, edit)
-    assert reply.status == 200
-    (card,) = [card for card in own.read("/api/videos")["videos"] if card["id"] == LEMONADE]
-    assert card["title"] == "Pink lemonade"
-    assert own.read("/api/videos?title=pink")["videos"] != []
-    part = own.read(f"{PLACE}/record?part=steps")["record"]
-    assert part["video"]["title"] == "Pink lemonade"
-    assert b"# Pink lemonade" in own.ask("GET", f"{PLACE}/steps?format=markdown")[1]
-
-
 @pytest.mark.parametrize("status", ["placed", "unclear"])  # the second is of release 0.1.0
 def test_a_step_that_a_person_calls_placed_is_not_counted_as_seen(own, status):
     own.ask("POST", CORRECTIONS, change(0, status=status))
@@ -188,10 +178,8 @@ def test_two_windows_that_change_the_same_hear_who_and_what(own):
 
 def test_a_correction_that_is_sent_twice_counts_once(own):
     body = change(0, text="Cut the lemons") | {"id": "mine"}
-    assert [json.loads(own.ask("POST", CORRECTIONS, body)[1])["revision"] for _ in range(2)] == [
-        1,
-        1,
-    ]
+    replies = [json.loads(own.ask("POST", CORRECTIONS, body)[1]) for _ in range(2)]
+    assert [reply["revision"] for reply in replies] == [1, 1]
     assert own.status("POST", CORRECTIONS, change(1, text="Other") | {"id": "mine"}) == 409
 
 
@@ -249,16 +237,6 @@ def test_a_step_is_written_again_with_the_words_in_one_correction_that_is_sent_t
     found = own.read(RECORD)
     assert found["machine"] == {}
     assert found["record"]["transcript"]["sentences"][1]["text"] == "Pour the juice."
-
-
-def test_two_people_who_correct_one_sentence_hear_of_each_other(own):
-    own.ask("POST", CORRECTIONS, words(0, 1, "Pour the lime juice."))
-    assert own.status("POST", CORRECTIONS, words(0, 2, "Whisk it.", by="bob")) == 200
-    reply, data = own.ask("POST", CORRECTIONS, words(0, 1, "Pour it.", by="bob"))
-    told = json.loads(data)
-    assert (reply.status, told["by"]) == (409, "ann")
-    assert told["edits"][0]["text"] == "Pour the lime juice."
-    assert "ann has changed sentence 2" in told["error"]
 
 
 def test_a_chosen_picture_is_that_of_the_card_and_of_the_outputs(own):
@@ -322,9 +300,7 @@ def test_a_search_gives_the_text_second_and_link_of_a_moment(server):
 def test_what_people_corrected_is_found_by_every_door(own, stepline, monkeypatch):
     from stepline.library.mcp_server import LibraryTools
 
-    assert "Grate the zest" not in [
-        moment["text"] for moment in own.read("/api/search?q=zest")["moments"]
-    ]
+    assert "Grate the zest" not in str(own.read("/api/search?q=zest"))
     zest = change(0, text="Grate the zest") | {"id": "zest"}
     own.ask("POST", CORRECTIONS, zest)
     monkeypatch.setattr(INDEX_AGE, -1.0)  # as if some seconds had gone by
@@ -392,9 +368,12 @@ def test_tags_and_metadata_filter_the_list_the_search_and_the_other_doors(
     tools.close()
 
 
-def test_labels_are_in_the_json_of_the_api_and_not_in_the_records_file(own):
+def test_labels_are_those_of_the_list_and_the_outputs_and_not_in_the_records_file(own):
     label(own, LEMONADE, {"do": "title", "title": "Pink lemonade"}, *LABELS)
+    (card,) = own.read("/api/videos?q=pink")["videos"]
+    assert card["title"] == "Pink lemonade"
     video = own.read(RECORD)["record"]["video"]
+    assert own.read(f"{RECORD}?part=steps")["record"]["video"] == video
     assert (video["title"], video["tags"]) == ("Pink lemonade", ["Safety"])
     assert video["metadata"] == {"Course": "A1"}
     data = own.ask("GET", f"{PLACE}/steps?format=json")[1]
@@ -416,6 +395,8 @@ LABEL_REFUSALS = (
     ({"do": "metadata", "name": 1, "value": "x"}, 400, "edits.0.metadata.name"),
     ({"do": "tag", "tag": "x", "more": 1}, 400, "edits.0.tag.more"),
     ({"do": "join", "sentences": [2, 1]}, 400, "joined with a later one"),
+    ({"do": "add", "id": "n"}, 400, "needs a text, or the sentence"),
+    ({"do": "change", "step": "a", "span": {"start": 5, "end": 90}}, 409, "end of the video, 16 s"),
     ({"do": "drop", "sentence": 9}, 409, "sentence 10"),
     ({"do": "explode"}, 400, "edits.0"),
 )
@@ -444,6 +425,7 @@ def test_what_does_not_fit_is_refused_by_its_field_and_nothing_is_stored(
     reply, data = server.ask("POST", CORRECTIONS, body)
     error = json.loads(data)["error"]
     assert (reply.status, said in error, "\n" in error) == (status, True, False), data
+    assert "Value error" not in error
     assert server.read(RECORD)["revision"] == 0
 
 
@@ -459,8 +441,11 @@ def test_an_invalid_state_or_format_is_refused(server):
 
 
 def test_what_a_removal_takes_is_said_before_it(own):
-    label(own, LEMONADE, *LABELS)
+    label(own, LEMONADE, *LABELS)  # said by their names
+    own.ask("POST", CORRECTIONS, change(1, text="Cut the lemons") | {"id": "cut"})
     assert own.read(f"{PLACE}/removal") == {"files": ["v0.json"], "corrections": 1}
+    own.ask("POST", CORRECTIONS, {"by": "ann", "base": 2, "undoes": "cut"})
+    assert own.read(f"{PLACE}/removal")["corrections"] == 0
     assert own.status("GET", "/api/videos/none/removal") == 404
 
 
@@ -531,8 +516,6 @@ def test_each_operation_is_described(server):
     told = server.read("/api/openapi.json")
     described = {(method, path) for path, rows in told["paths"].items() for method in rows}
     assert described == {(route.method.lower(), route.path_format) for route in api_routes()}
-    named = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(told))
-    assert set(named) <= set(told["components"]["schemas"])
 
 
 def test_the_address_that_is_opened_lets_a_browser_in(server):
@@ -560,11 +543,9 @@ def test_a_library_is_served_where_it_was_the_last_time_unless_that_is_taken(
 
 
 def test_records_of_the_api_read_back(server):
-    found = server.read(RECORD)
-    assert from_json(json.dumps(found["record"])) == read_record(
-        server.studio.library.folder / "v0.json"
-    )
-    assert (server.studio.library.folder / DATABASE_FILE).stat().st_mode & 0o077 == 0
+    found, folder = server.read(RECORD), server.studio.library.folder
+    assert from_json(json.dumps(found["record"])) == read_record(folder / "v0.json")
+    assert (folder / DATABASE_FILE).stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("page", ["video", "follow", "live"])

@@ -18,13 +18,12 @@ def verb_of(text, word):
 @pytest.mark.parametrize(
     ("sentence", "verb", "flaw"),
     [
-        ("Before we remove the drain plug, get your oil pan.", "remove", "comes after"),
+        ("Before we remove the drain plug, get your oil pan.", "remove", "what case"),
         ("Cut to the guide without cutting the guide itself.", "cutting", "not to be done"),
         ("Instead of pushing it to the side, shift it.", "pushing", "not to be done"),
-        ("To set up for leg extension, adjust the pads.", "set", "is done for"),
         ("Now we have the correct oil filter.", "have", "a state"),
         ("It tells you exactly how to jack the car up.", "jack", "how something is done"),
-        ("If we keep cutting the hair, it gets shorter.", "cutting", "a condition"),
+        ("If we keep cutting the hair, it gets shorter.", "cutting", "what case"),
         ("Don't use a lever, you'll pinch the tube.", "pinch", "would come of it"),
     ],
 )

@@ -38,6 +38,15 @@ def test_a_step_knows_how_often_words_were_left_out_of_it():
     words = [DraftWord("cut", 1), DraftWord("bread", 3), DraftWord("thin", 4), DraftWord("up", 9)]
     assert DraftStep(tuple(words), 0).gap_count == 2
     assert DraftStep((DraftWord("use", None), *words[:1]), 0).gap_count == 0
+    kept = ("it", "you", "know", "into", "slices")
+    for words_kept, steps in ((kept, ["cut it, you know, into slices"]), (kept[-2:], [])):
+        editor = editor_of("Cut it, you know, into slices.", words_kept, {"cut": 0.9})
+        assert [step.text for step in editor.steps(FRONT_VERBS)] == steps
+
+
+def test_the_of_of_a_measure_goes_with_the_measure():
+    editor = editor_of("A bit of salt.", ("of", "salt"), {}, (0.1, 0.8, 0.1))
+    assert [step.text for step in editor.steps(FRONT_VERBS)] == ["add salt"]
 
 
 def test_a_sentence_with_a_not_is_not_read_word_by_word():

@@ -93,6 +93,12 @@ class RequestGuards:
         response = self._refusal(request)
         if response is None:
             response = await call_next(request)
+        if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            size = response.headers["Content-Range"].partition("/")[2]
+            response = error_response(
+                request, response.status_code, f"no byte of this range; the file has {size}"
+            )
+            response.headers["Content-Range"] = f"bytes */{size}"
         headers = response.headers
         own_policy = headers.get("Content-Security-Policy", self.policy)
         headers["Content-Security-Policy"] = f"{own_policy}; frame-ancestors 'none'"

@@ -1,6 +1,6 @@
 /* What a person changes of a video: shown at once, sent in its order, kept in this browser until the studio has it. */
 import { labelled } from "./details.js";
-import { ask, clock, kept, newId, plural, RequestError, tenths, verdictWords } from "./studio.js";
+import { ask, clock, kept, newId, plural, RequestError, tell, tenths, verdictWords } from "./studio.js";
 
 const PAUSE = 2000;   // ms before what could not be sent is sent again
 
@@ -24,7 +24,7 @@ const spoken = (sentences, edit) => {
 };
 
 /* The steps after one edit, as stepline/library/corrections.py makes them; what it says replaces this once it is saved. */
-export const applied = (steps, edit) => {
+export const applied = (steps, edit, sentences = []) => {
   if (isLabel(edit) || isOfSentences(edit)) return steps;
   const found = (id) => steps.find((step) => step.id === id);
   const swapped = (id, ...by) => steps.flatMap((step) => (step.id === id ? by : [step]));
@@ -36,9 +36,10 @@ export const applied = (steps, edit) => {
     return swapped(id, { ...(span ? placed(step, span) : step), ...fields, ...judged });
   }
   if (edit.do === "add") {
-    const step = { ...blank(edit.id, edit.text), kind: edit.kind || "do" };
-    const judged = edit.sentence === undefined ? { status: "seen", score: 1 } : { status: "placed", said: [edit.span?.start, edit.span?.end] };
-    const whole = edit.span ? { ...placed(step, edit.span), ...judged } : step;
+    const said = sentences.find(({ id }) => id === edit.sentence), span = edit.span || said;
+    const step = { ...blank(edit.id, edit.text ?? said?.text ?? ""), kind: edit.kind || "do" };
+    const judged = edit.sentence === undefined ? { status: "seen", score: 1 } : { status: "placed", said: [span?.start, span?.end] };
+    const whole = span ? { ...placed(step, span), ...judged } : step;
     return found(edit.after) ? steps.flatMap((each) => (each.id === edit.after ? [each, whole] : [each])) : [whole, ...steps];
   }
   if (edit.do === "delete") return swapped(edit.step);
@@ -78,7 +79,7 @@ export const inWords = (edit, name) => {
   if (edit.do === "tag") return `tag “${edit.tag}”`;
   if (edit.do === "untag") return `without the tag “${edit.tag}”`;
   if (edit.do === "metadata") return edit.value === null ? `without “${edit.name}”` : `${edit.name}: “${edit.value}”`;
-  if (edit.do === "add") return `added “${edit.text}”${span ? ` at ${span}` : ""}`;
+  if (edit.do === "add") return edit.text ? `added “${edit.text}”${span ? ` at ${span}` : ""}` : `made a step of sentence ${edit.sentence + 1}`;
   if (edit.do === "delete") return `deleted ${name(edit.step)}`;
   if (edit.do === "split") return `split ${name(edit.step)} at ${clock(edit.at)}`;
   if (edit.do === "merge") return `merged ${edit.steps.map(name).join(" and ")}`;
@@ -174,8 +175,8 @@ export class Corrections {
   show() {
     const stand = new Set(standing(this.all).map(({ id }) => id));
     const edits = [...this.sent, ...this.waiting].flatMap((each) => (stand.has(each.id) && each.edits) || []);
-    this.steps = edits.reduce(applied, this.record.steps);
     this.sentences = edits.filter(isOfSentences).reduce(spoken, this.heardSentences);
+    this.steps = edits.reduce((steps, edit) => applied(steps, edit, this.sentences), this.record.steps);
     const { title, tags = [], metadata = {} } = this.record.video;
     this.labels = edits.filter(isLabel).reduce(labelled, { title, tags, metadata });
     this.title = this.labels.title;
@@ -208,6 +209,7 @@ export class Corrections {
   revert(id) { this.take({ undoes: id }); }
 
   take(what) {
+    tell("");   /* of an earlier change */
     this.waiting.push({ id: newId(), by: this.by, window: this.window, base: this.base, record: this.stamp, ...what });
     this.keep();
     this.show();

@@ -26,6 +26,7 @@ const card = (video) => {
   const facts = [
     video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`,
     video.placed > video.doubtful && `${video.placed - video.doubtful} placed`, video.doubtful && `${video.doubtful} placed?`,
+    video.said_only && `${video.said_only} said only`,
     video.state === "new" ? "" : video.state, video.corrections && plural(video.corrections, "correction"),
   ].filter(Boolean).map((textContent) => make("span", { textContent }));
   const [why] = (video.no_steps_reason || "").split("; ");   /* the review says the cure */
@@ -170,7 +171,7 @@ const loadLive = async () => {
   const { runs } = await ask("/api/live");
   part("live").replaceChildren(...runs.map(({ name, finished }) => make("li", {},
     make("a", { href: `/live/${encodeURIComponent(name)}` }, make("bdi", { textContent: name })),
-    make("p", { textContent: finished ? "live, ended" : "live" }))));
+    make("p", { textContent: finished ? "ended" : "live" }))));
 };
 
 /* ---- search ---- */
@@ -220,6 +221,8 @@ const jobRow = (id) => {
       await ask(`/api/jobs/${id}`, { method: "DELETE" });
       row.node.remove();
       jobs.delete(id);
+      const { source, options } = row.job;
+      if (source && !options?.video && !source.includes("://")) tell(`removed from this list, but the file is still there: ${source}`);
     }) }),
   };
   row.node = make("li", {}, make("div", {}, row.name, row.state), make("div", { className: "bar" }, row.cancel, row.retry, row.remove), row.bar);

@@ -3,7 +3,7 @@
 import { Corrections, inWords, standing } from "./corrections.js";
 import { isShown, stepLengths, totalTimes } from "./durations.js";
 import { metadataList, openDetails, tagList } from "./details.js";
-import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
+import { ask, bindKeys, bindSpeed, browserCure, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
 import { askReading } from "./reading.js";
 import { Timeline } from "./timeline.js";
 import { Transcript } from "./transcript.js";
@@ -97,11 +97,14 @@ const setEnd = (which) => {
   place(step.id, span);
 };
 /* Who says where a step is says that it is shown. */
-const place = (id, span) => change(id, { span, status: "seen" });
+const place = (id, span) => {
+  change(id, { span, status: "seen" });
+  tell(`step ${index(id) + 1}: seen from ${tenths(span.start)} to ${tenths(span.end)}`);
+};
 const startOf = (step) => step.start ?? step.said?.[0];
-const addStep = (fields) => {
+const addStep = (fields, start = fields.span.start) => {
   const second = (step) => (fields.sentence === undefined ? step.start : startOf(step)) ?? Infinity;
-  const before = steps().filter((step) => second(step) <= fields.span.start).at(-1);
+  const before = steps().filter((step) => second(step) <= start).at(-1);
   const id = newId();
   edited.edit({ do: "add", id, after: before ? before.id : null, ...fields });
   choose(id, false);
@@ -253,7 +256,7 @@ const makeRow = (id) => {
   const save = () => {
     clearTimeout(typing);
     const at = steps()[index(id)], text = row.text.value.trim();
-    if (at && text && text !== sentenceCase(at.text)) change(id, { text });
+    if (at && text && sentenceCase(text) !== sentenceCase(at.text)) change(id, { text });
     else if (at && !text && document.activeElement !== row.text) row.text.value = sentenceCase(at.text);
   };
   row.text.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(save, TYPING); fit(row.text); });
@@ -463,7 +466,8 @@ const renderDeleted = (ids) => {
   part("deleted-count").textContent = gone.length;
   part("deleted-list").replaceChildren(...gone.map(([id, said]) => {
     const by = stand.findLast(({ edits }) => (edits || []).some((edit) => edit.step === id || (edit.steps || []).includes(id)));
-    const back = make("button", { type: "button", textContent: "Bring back", ariaLabel: `Bring back “${said.text}”`, onclick: () => edited.revert(by.id) });
+    const words = by?.edits.some((edit) => edit.do === "merge" && edit.steps.includes(id)) ? "Undo the merge" : "Bring back";
+    const back = make("button", { type: "button", textContent: words, ariaLabel: `${words}: “${said.text}”`, onclick: () => edited.revert(by.id) });
     return make("li", {}, make("span", { className: "what-kind", textContent: by ? by.by : "" }), make("bdi", { textContent: said.text }), ...(by ? [back] : []));
   }));
 };
@@ -516,14 +520,14 @@ const begin = async () => {
   timeline = new Timeline(part("timeline"), {
     video: card.media ? video : null, total: total(), seek,
     peaks: card.media ? null : [],
-    moved: (id, span) => { place(id, span); tell(`step ${index(id) + 1}: ${tenths(span.start)} to ${tenths(span.end)}`); },
+    moved: place,
     chosen: (id, go) => choose(id, go),
   });
   if (card.media) player.src = `${video}/media`;
   const larger = "`--model whisper-base`", { warnings } = edited.record;
   const offered = warnings.some((text) => text.includes(larger)) && (await ask("/api/choices")).recognisers.includes("whisper-base");
   const cure = offered ? "“Read again” with Whisper base" : "Whisper base, once it is installed (`stepline weights get whisper-base`),";
-  part("warnings").replaceChildren(...warnings.map((text) => make("li", { textContent: text.replace(larger, cure) })));
+  part("warnings").replaceChildren(...warnings.map((text) => make("li", { textContent: browserCure(text.replace(larger, cure)) })));
   part("warnings").hidden = !warnings.length;
   if (!card.media) trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
   transcript = new Transcript({

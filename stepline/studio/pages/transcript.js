@@ -14,7 +14,7 @@ const draft = {
 const tokens = (text) => text.split(/\s+/).filter(Boolean);
 const inOneLine = (text) => tokens(text).join(" ");
 
-/* take(edits, base), seek(second), play(second), addStep(fields), chooseStep(id), revision(), isMade(sentence): what the page
+/* take(edits, base), seek(second), play(second), addStep(fields, start), chooseStep(id), revision(), isMade(sentence): what the page
    does and knows. */
 export class Transcript {
   constructor(acts) {
@@ -212,9 +212,9 @@ export class Transcript {
   makeStep() {
     const sentence = this.sentences[this.at(this.current)];
     if (!sentence) return;
-    const { start, end, id } = sentence;
+    const { start, id } = sentence;
     if (this.isMade(id)) return this.tell("it is a step already");
-    this.addStep({ sentence: id, text: sentence.text.replace(/[.,;:!?…\s]+$/, "") || sentence.text, span: { start, end } });
+    this.addStep({ sentence: id }, start);
     this.tell("made into a step");
     this.focus(id);   /* the button that had it is off now */
   }

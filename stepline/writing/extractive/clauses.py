@@ -145,7 +145,7 @@ def _action_clause(verb: "Token", governing: Clause | None) -> Clause | None:
     governing: the clause above it. A verb without a subject inherits the subject and mood.
     """
     auxiliaries = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
-    is_negated = False
+    is_negated = is_purpose = False
     for child in verb.children:
         if child.i >= verb.i:
             continue
@@ -153,6 +153,10 @@ def _action_clause(verb: "Token", governing: Clause | None) -> Clause | None:
             return None
         if child.dep_ == "neg" or child.lower_ == "never":
             is_negated = True
+        # "let it cool, SO you don't burn your hands"
+        is_purpose |= child.lower_ == "so"
+    if is_negated and is_purpose:
+        return None
     subject = _subject(verb)
     if subject is None or (governing is not None and subject.lower_ in LET_SUBJECTS):
         return _subjectless_clause(verb, governing, auxiliaries, is_negated)
@@ -240,7 +244,9 @@ def _catenative_complement(verb: "Token") -> "Token | None":
         return None
     for child in verb.children:
         is_carried = child.dep_ in ("xcomp", "advcl") and child.tag_ in ("VB", "VBG", "VBP")
-        if child.i > verb.i and is_carried:
+        # "you want a plate TO DRAIN them" says what the plate is for
+        is_purpose = child.tag_ == "VB" and has_child(verb, ("dobj",)) and verb.lemma_ != "try"
+        if child.i > verb.i and is_carried and not is_purpose:
             return child
         is_by_phrase = child.dep_ == "prep" and child.lower_ in ("by", "with")
         if is_by_phrase and verb.lemma_ in ("start", "begin", "finish"):

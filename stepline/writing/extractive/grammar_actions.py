@@ -11,12 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.text.narration.words import WORD_EDITS, spoken_words
-from stepline.writing.extractive.clauses import KIND_OF_SUBJECT, Clause, find_clauses, has_child
+from stepline.writing.extractive.clauses import (
+    KIND_OF_SUBJECT,
+    RELATIVE_WORDS,
+    Clause,
+    find_clauses,
+    has_child,
+)
 from stepline.writing.extractive.english import base_form, parse
-from stepline.writing.extractive.off_topic import is_talk_or_state
+from stepline.writing.extractive.off_topic import SPEECH_VERBS, STATIVE_VERBS, is_talk_or_state
 from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
 from stepline.writing.extractive.segments import (
+    CONDITION_OPENERS,
     SCREEN_VERBS,
+    SUBORDINATE_WORDS,
     Segment,
     cut_at_verb,
     split_into_segments,
@@ -82,6 +90,11 @@ def grammar_drafts(
                 clause.is_negated and clause.verb.dep_ == "xcomp" and governor in ("have", "need")
             )
             if is_free or (clause.verb.lemma_ == "be" and clause.verb.lower_ != "be"):
+                continue
+            # "you WANT it thick", "let me SHOW you": a state or talk
+            lemma = clause.verb.lemma_
+            is_order = lemma in ("need", "see") or (lemma == "have" and clause.kind == "imperative")
+            if lemma in STATIVE_VERBS | SPEECH_VERBS and is_talk_or_state(clause) and not is_order:
                 continue
             # An action counts by its verb, as the rest of the one before, or by its objects, a
             # prohibition always: "do not MAKE it wet".
@@ -152,6 +165,8 @@ def _passed_over_verb(
     verbs = {clause.verb for clause in find_clauses(doc, has_added_you=segment.has_added_you)}
     # An order that is the whole segment is not cut.
     for token in doc[2 * segment.has_added_you :]:
+        if _begins_run_on(token, verbs):
+            return token
         before = token.nbor(-1) if token.i else None
         is_word = before is None or before.whitespace_
         if token in verbs or not is_word or not begins_action[segment.word_index(token.idx)]:
@@ -168,6 +183,29 @@ def _passed_over_verb(
         if not (is_inside and _belongs_to_action(token)) and base_form(token.text, token):
             return token
     return None
+
+
+def _begins_run_on(subject: "Token", verbs: "set[Token]") -> bool:
+    """Return whether a person begins a clause below an action without a conjunction: "put it in the pan
+    YOU can cover it". A relative clause has no object of its own: "the part you'll cut".
+
+    verbs: those of the segment's clauses.
+    """
+    verb = subject.head
+    is_subject = subject.dep_ == "nsubj" and subject.lower_ in KIND_OF_SUBJECT and subject.i > 2
+    if not is_subject or verb in verbs or verbs.isdisjoint(verb.ancestors):
+        return False
+    before = [token.lower_ for token in subject.doc[: subject.i]]
+    # "make sure, once it is dry, YOU sand it"
+    is_whole = before[-1] != "," or verb.head.lemma_ == "ensure"
+    inside = before[verb.left_edge.i :] if is_whole else before[-1:]
+    is_linked = not (CONDITION_OPENERS - {"until"}).isdisjoint(before)
+    is_linked |= subject.nbor(-1).dep_ == "cc" or not (
+        SUBORDINATE_WORDS | RELATIVE_WORDS
+    ).isdisjoint(inside)
+    return not is_linked and any(
+        token.dep_ in ("dobj", "ccomp") for token in verb.subtree if token.i > verb.i
+    )
 
 
 def _belongs_to_action(token: "Token") -> bool:

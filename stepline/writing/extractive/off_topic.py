@@ -3,16 +3,15 @@ that their sentence makes no action.
 
 What `flaw_in_sentence` rejects:
 
-before we remove the drain plug             says what comes later
+before we remove the drain plug             says when or in what case
 without cutting the guide itself            would become its opposite
 instead of pushing it to the side           the same
-to set up for the exercise, adjust ...      says what something is done for
 we have the right filter                    states what is, no action
 it tells you how to jack the car up         says how, and nobody does it
-if we keep cutting the hair                 states a condition
+if we keep cutting the hair                 says when or in what case
 don't use a lever, you'll pinch the tube    warns of what would come
 
-`flaw_of_step` rejects "show you how to jack it up", which speaks to the viewer, and "make sure your
+`flaw_of_step` rejects "walk you through it", which speaks to the viewer, and "make sure your
 fingers", which lost its end.
 """
 
@@ -79,9 +78,9 @@ def _objects(verb: "Token") -> set[str]:
 
 
 # With a subject and an object they describe a state.
-STATIVE_VERBS = word_set("have want need like love know see")
+STATIVE_VERBS = word_set("have want need like love know see think guess wish seem")
 PERSON_WORDS = word_set("i we you they")
-CONDITION_WORDS = word_set("if unless")
+CONDITION_WORDS = word_set("if unless before")
 WILL_WORDS = word_set("will 'll")
 LINKED_ROLES = ("advcl", "ccomp", "parataxis", "dep", "conj")  # of a clause next to another
 MIN_STEP_TOKENS = 3  # "make sure", "be sure that"
@@ -96,26 +95,20 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
     """
     if verb is None:
         return None
-    if verb.dep_ == "advcl":
-        for child in verb.children:
-            if child.lower_ == "before" and child.dep_ in ("mark", "advmod"):
-                return "says what comes after something else"
     subjects = _child_words(verb, "nsubj")
-    has_will = not WILL_WORDS.isdisjoint(_child_words(verb, "aux"))
-    if has_will and "you" in subjects and _is_linked_to_prohibition(verb):
-        return "says what would come of it"
     # "we HAVE the right filter"
     is_state = verb.lemma_ in STATIVE_VERBS and verb.tag_ != "VBN" and has_child(verb, ("dobj",))
     if is_state and not PERSON_WORDS.isdisjoint(subjects):
         return "describes a state, not an action"
+    has_will = not WILL_WORDS.isdisjoint(_child_words(verb, "aux"))
+    if has_will and "you" in subjects and _is_linked_to_prohibition(verb):
+        return "says what would come of it"
     if any(child.lower_ == "how" and child.i < verb.i for child in verb.children):
         return "says how something is done, and no one does it"
     # In "if we keep cutting" the "if" belongs to the verb that carries this one.
     governor = verb.head if verb.dep_ == "xcomp" else verb
     if not CONDITION_WORDS.isdisjoint(_child_words(governor, "mark")):
-        return "states a condition"
-    if verb.dep_ == "advcl" and verb.i < verb.head.i and "to" in _child_words(verb, "aux"):
-        return "says what something is done for"
+        return "says when or in what case"
     if verb.dep_ == "pcomp":
         preposition = verb.head
         if preposition.lower_ == "without" or "instead" in _child_words(preposition, "advmod"):

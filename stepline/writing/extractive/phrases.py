@@ -10,7 +10,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.writing.extractive.clauses import (
-    KIND_OF_SUBJECT,
     RELATIVE_WORDS,
     Clause,
     begins_action,
@@ -18,6 +17,7 @@ from stepline.writing.extractive.clauses import (
     is_separate_action,
 )
 from stepline.writing.extractive.english import nouns, verbs, word_set
+from stepline.writing.extractive.off_topic import SPEECH_VERBS
 from stepline.writing.extractive.segments import CONDITION_OPENERS
 
 if TYPE_CHECKING:
@@ -97,11 +97,12 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
         is_noun = has_child(child, ("det", "poss")) or child.lower_ not in verbs()
         is_verb = child.pos_ in ("VERB", "AUX") or not is_noun
         has_subject = has_child(child, ("nsubj",))
-        return _is_circumstance(verb, child) or not (is_verb or has_subject)
+        is_other = is_verb or has_subject or _is_broken_off(child)
+        return _is_circumstance(verb, child) or not is_other
     if child.dep_ in _OTHER_RELATIONS:
         return False
     if child.dep_ in ("advmod", "npadvmod"):
-        return bool(child.i > verb.i)
+        return bool(child.i > verb.i) and not _is_broken_off(child)
     if child.dep_ == "advcl":
         return _is_kept_clause(child) and not is_separate_action(child)
     if child.dep_ == "ccomp":
@@ -126,6 +127,11 @@ def _follows_and(child: "Token") -> bool:
     return bool(start.i > child.head.i and start.nbor(-1).lower_ == "and")
 
 
+def _is_broken_off(child: "Token") -> bool:
+    """Return whether nothing but adverbs comes behind an "and": "tighten it, and ONCE"."""
+    return _follows_and(child) and all(token.pos_ == "ADV" for token in child.subtree)
+
+
 def _is_circumstance(verb: "Token", child: "Token") -> bool:
     """Return whether words joined to a verb say how a thing is meanwhile, after "with": "with your
     feet apart and your KNEES BENT"."""
@@ -146,7 +152,9 @@ def _is_circumstance(verb: "Token", child: "Token") -> bool:
 def _is_kept_clause(clause: "Token") -> bool:
     """Return whether an adverbial clause belongs to the step: "until it dissolves", "using a ruler",
     "to lock it". A reason does not, nor does another imperative."""
-    if any(child.lower_ in REASON_OPENERS for child in clause.children):
+    # "to SHOW you how it turned out", "generally SPEAKING", but not "as SHOWN"
+    is_talk = clause.lemma_ in SPEECH_VERBS and clause.tag_ != "VBN"
+    if is_talk or any(child.lower_ in REASON_OPENERS for child in clause.children):
         return False
     return clause.tag_ == "VBG" or any(child.i < clause.i for child in clause.children)
 
@@ -228,12 +236,6 @@ def complement_tokens(
         ):
             dropped.update(aside)
     remaining = [token for token in tokens if token not in dropped]
-    # "until it is smooth, YOU don't want any lumps"
-    for index, token in enumerate(remaining[1:], start=1):
-        begins_clause = token.lower_ in KIND_OF_SUBJECT and remaining[index - 1].text == ","
-        if begins_clause and head.head.lemma_ != "ensure":
-            del remaining[index:]
-            break
     while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):
         remaining.pop(0)
     while remaining and (remaining[-1].is_punct or remaining[-1].dep_ == "cc"):
@@ -284,15 +286,17 @@ def imperative_phrase(
     verb = clause.verb
     complements = verb_complements(clause, keep_probability)
     resolved = _names_of_pronouns(complements, resolve)
-    texts = []
+    text = _imperative(verb)
     for complement in complements:
-        is_joined = any(token.head == verb and _is_joined(token) for token in complement)
-        text = _join_tokens(complement, resolved)
-        if is_joined:
-            before = complement[0].nbor(-1).lower_
-            text = f"or {text}" if before == "or" else f"and {text}"
-        texts.append(text)
-    text = " ".join([_imperative(verb), *texts])
+        head = next((token for token in complement if token.head == verb), None)
+        before = complement[0].nbor(-1).lower_ if complement[0].i else ""
+        if head is not None and _is_joined(head):
+            text += " or" if before == "or" else " and"
+        # "stir it, SCRAPING THE BOTTOM": the pause before a clause or a further noun
+        elif head is not None and before == "," and complement[0].i > verb.i + 2:
+            is_noun = head.pos_ in NOUN_TAGS and head.dep_ not in CORE_RELATIONS
+            text += "," * (head.dep_ == "advcl" or is_noun)
+        text += f" {_join_tokens(complement, resolved)}"
     # "hold THAT": an object may be the last word
     last = complements[-1][-1] if complements else verb
     if last.dep_ != "dobj" or last.lower_ != "that":

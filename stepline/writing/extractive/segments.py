@@ -119,12 +119,15 @@ def split_into_segments(text: str) -> Iterator[Segment]:
 
 def cut_at_verb(segment: Segment, verb: "Token") -> list[Segment]:
     """Return the words of a segment before a verb, and the others as an order of their own: its base
-    form after an inserted "you"."""
+    form after an inserted "you". A person in place of the verb begins a clause of their own."""
     position = segment.text.count(" ", 0, verb.idx)
     word, *after = segment.words[position:]
-    base = base_form(word.text, verb) or word.bare
-    order = replace(word, text=word.text.lower().replace(word.bare, base))
-    own = Segment((SpokenWord("you", word.index), order, *after), has_added_you=True)
+    if verb.lower_ in ("i", "we", "you", "ya"):
+        own = Segment((word, *after))
+    else:
+        base = base_form(word.text, verb) or word.bare
+        order = replace(word, text=word.text.lower().replace(word.bare, base))
+        own = Segment((SpokenWord("you", word.index), order, *after), has_added_you=True)
     before = _without_openers(segment.words[:position])
     return [Segment(tuple(before), segment.has_added_you), own] if before else [own]
 
@@ -268,7 +271,7 @@ REWRITE_RULES: tuple[tuple[str, str], ...] = (
     (r"^(?:and |so |then )?as soon as(?! possible)", "once"),
     (r"all right(?=,|$)", "alright"),
     (r"(?:here|there) (?:you|we|i) go", "okay"),
-    (r"like i said", ""),
+    (r"(?:like i said|(?:so )?as you(?:'ll| can)? see(?! how))", ""),
     (r"(?:over|right|up|down) (?:here|there)", ""),
     # "just above the clip" is a place
     (rf"just(?! (?:{LIMITED_PREPOSITIONS})(?: |,|$))", ""),
