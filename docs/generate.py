@@ -181,6 +181,8 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
         child = field.annotation
         meaning = (field.description or "").replace("|", "\\|")
         if child in (StepsSettings, *OTHERS.values()):
+            commands = [command for command, other in OTHERS.items() if other is child]
+            meaning = meaning or f"the settings of {commands[0]}"
             rows.append(f"| `{prefix}{name}.*` | | {meaning}: see its own table |")
             continue
         if isinstance(child, type) and issubclass(child, BaseModel):

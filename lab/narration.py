@@ -167,8 +167,11 @@ def predict_videos(videos: Row, only: str, settings: WritingSettings, prompt: st
 
 def write_transcripts(folder: Path, out: Path, settings: WritingSettings) -> None:
     """Write a record per caption file, with what the transcripts' score.py reads."""
+    files = sorted(folder.glob("*.vtt"))
+    if not files:
+        raise SystemExit(f"{folder}: no .vtt file; name the folder of the transcripts' captions")
     out.mkdir(parents=True, exist_ok=True)
-    for file in sorted(folder.glob("*.vtt")):
+    for file in files:
         transcript = read_captions(file).transcript
         steps = write_steps(transcript, settings).steps
         rows = [json.loads(step.model_dump_json()) for step in steps]
@@ -189,6 +192,8 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="a setting, as writer=llm")
     parser.add_argument("--prompt", choices=("steps", *experiment_prompts()), default="")
     options = parser.parse_args()
+    if options.narration is None and options.transcripts is None:
+        parser.error("give NARRATION.json.gz or --transcripts FOLDER")
     settings = load_settings(WritingSettings, None, options.set)
     settings = settings.model_copy(update={"step_scorer": options.scorer})
     start = time.process_time()

@@ -72,6 +72,7 @@ CALLS = {
 # these find too little in such small files, and say so
 NEED_MORE_DATA = {
     "compare": "show the same task",
+    "curate, training nothing": "no video is left",
     "train calibrate": "add videos",
     "refine": "give records with steps to place",
 }

@@ -150,6 +150,9 @@ def _print_failures(outcome: "RunOutcome") -> None:
     refused = [f"not taken: {video.id}: {video.reason}" for video in outcome.refused]
     print_message(*refused[:MAX_NAMED_FAILURES])
     print_message(*map(_failure_line, outcome.failures[:MAX_NAMED_FAILURES]))
+    if len(outcome.failures) > MAX_NAMED_FAILURES:
+        more = len(outcome.failures) - MAX_NAMED_FAILURES
+        print_message(f"and {more} more (`stepline curate status --json` names them)")
     count = outcome.videos - len(outcome.failures)
     print_message(
         f"{count} of {outcome.videos} videos went through, {len(outcome.failures)} left out or "

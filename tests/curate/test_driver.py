@@ -32,6 +32,9 @@ from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import RemoteSettings
 
 QUICK = RemoteSettings(pause=0.001, seconds=20.0, block=1)
+# without the stage `visible`, which would leave out these drawn videos
+NARRATION_STAGES = "probe transcribe write filter encode coarse ground judge gather export"
+EVERY_NARRATION = f"stages={json.dumps(NARRATION_STAGES.split())}"
 PATIENT = {"attempts": 8, "pause": 0.01, "seconds": 20.0}
 
 
@@ -87,7 +90,7 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
     other = CAPTIONS.replace("lemons", "limes").replace("sugar", "salt")
     files = {"a.srt": CAPTIONS, "b.srt": other, "broken.mp4": "nothing"}
     write_inputs(tmp_path, "s3://bucket/in", files)
-    settings = ["visible.shown=0.0", "engine.workers=1"]
+    settings = [EVERY_NARRATION, "engine.workers=1"]
 
     def done(source, out, *more):
         recipe = load_recipe("visual_narration", [*settings, *more])
@@ -118,7 +121,7 @@ def test_of_two_commands_on_one_out_in_gs_one_makes_the_bytes_of_a_local_one(
     command = [sys.executable, "-m", "stepline", "curate", *options]
 
     def begun(source, out):
-        words = [*command, "--set", "visible.shown=0.0", "--out", out, source]
+        words = [*command, "--set", EVERY_NARRATION, "--out", out, source]
         return subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=paths)
 
     def said(processes):

@@ -156,14 +156,6 @@ def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
     assert format_counts({}) == "none"
 
 
-def test_a_dataset_of_no_video_can_be_loaded(tmp_path):
-    folder, told = export(tmp_path, count=0)
-    shards, records = records_of(folder, "train")
-    assert (len(shards), records) == (1, [])
-    assert told["videos"] == 0
-    assert "| videos | 0 (" in (folder / "README.md").read_text()
-
-
 def test_publishing_again_changes_nothing_and_removes_only_our_own_stale_files(tmp_path):
     folder, _ = export(tmp_path)
     place = RemotePath(str(tmp_path / "out"))

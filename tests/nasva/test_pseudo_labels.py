@@ -65,7 +65,7 @@ def test_teachers_are_averaged_and_may_have_to_agree():
     assert agreed == ((Span(3.0, 4.0), None),)
 
 
-def test_a_threshold_that_keeps_nothing_is_an_error_that_says_so():
+def test_a_threshold_that_keeps_nothing_is_an_error_and_little_a_warning(caplog):
     high = RefineSettings(threshold=0.8, threshold_kind="cosine")
     with pytest.raises(ShapeError, match=r"0 of 2 texts keep a label.*threshold_kind=quantile"):
         relabel([[peaks(1, 2)]], [1.0], high)
@@ -76,9 +76,7 @@ def test_a_threshold_that_keeps_nothing_is_an_error_that_says_so():
         relabel([[]], [], RefineSettings())
     with pytest.raises(ShapeError, match="at least one teacher"):
         relabel([], [1.0])
-
-
-def test_a_threshold_that_keeps_hardly_anything_warns(caplog):
+    # hardly anything is kept
     matrix = np.vstack([peaks(*[1] * 24, height=0.1), peaks(2, height=0.9)])
     kept = relabel([[matrix]], [1.0], RefineSettings(threshold=0.8, threshold_kind="cosine"))
     assert sum(span is not None for span in kept[0]) == 1

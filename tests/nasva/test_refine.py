@@ -104,14 +104,6 @@ def test_narrations_are_learnt_next_to_the_steps(dataset, tmp_path):
     assert steps == {"aligner": 2 * 3}  # 22 samples in batches of 8, 2 epochs
 
 
-def test_a_threshold_that_keeps_nothing_is_reported_in_one_line(dataset, tmp_path):
-    high = ["--set", "rounds.refine.threshold=0.99", "--set", "rounds.refine.threshold_kind=cosine"]
-    done = CliRunner().invoke(main, command(dataset, tmp_path / "out", *high))
-    assert done.exit_code == 1
-    assert "texts keep a label, fewer than 2%" in done.stderr
-    assert "refine.threshold_kind=quantile" in done.stderr
-
-
 def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, tmp_path):
     with FeatureWriter(tmp_path / "said") as said:
         vectors = np.ones((2, 5), dtype=np.float32)

@@ -38,6 +38,7 @@ from stepline.curate.stages.intermediate import (
 from stepline.curate.store.results import STAGE_FAILURES_FILE, parse_stage_failures
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
+from stepline.models.nasva.predict import UNCALIBRATED_NOTE
 from stepline.models.training.sources import OmitReason
 from stepline.pipeline.pictures import NO_PICTURE
 from stepline.pipeline.placing import JUDGED_BY_DETECTOR, decide_by_detector
@@ -112,6 +113,12 @@ def run_gather(dataset: DatasetContext) -> None:
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         rows = ((item, row) for item, row in _iterate_rows(dataset) if item.id not in repeated)
         count = write_dataset(dataset.folder, _make_records(rows, store, writer), left_out)
+    # A record holds its network's warning. It is printed once, not for each video.
+    if dataset.recipe.steps.nasva.aligner.path is not None and any(
+        UNCALIBRATED_NOTE in record.warnings
+        for record in read_parquet(dataset.folder / RECORDS_FILE)
+    ):
+        dataset.say(UNCALIBRATED_NOTE)
     dataset.say(
         f"{count} videos gathered, {len(repeated)} that came before, "
         f"{len(left_out)} left out in all"

@@ -118,8 +118,14 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     assert files == file_bytes(tmp_path / "again")
 
 
-def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tmp_path):
-    gather.run_gather(over(tmp_path / "a", recipe(), count=2, names="a/{}"))
+def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(
+    tmp_path, monkeypatch
+):
+    said = []
+    monkeypatch.setattr(gather, "UNCALIBRATED_NOTE", "dark")  # a warning of these records
+    placed = recipe("steps.nasva.aligner.path=network")
+    gather.run_gather(over(tmp_path / "a", placed, count=2, names="a/{}", say=said.append))
+    assert said[0] == "dark"
     (first, _) = read_parquet(tmp_path / "a" / gather.RECORDS_FILE)
     assert first.warnings[-1] == "its features are left out: its id is not a plain name 'a/0'"
     gather.run_gather(over(tmp_path / "b", recipe(), count=2, wide=[1]))
