@@ -37,7 +37,8 @@ export const pageId = () => location.pathname.split("/").pop();
 
 export class RequestError extends Error {
   constructor(status, reply) {
-    super(reply.error || `the studio answered ${status}`);
+    /* without what a program alone needs */
+    super(reply.error?.replace(/^body: |; \/api\/docs shows what it takes$/g, "") || `the studio answered ${status}`);
     this.status = status;
     this.reply = reply;
   }
