@@ -7,7 +7,7 @@ Source of the low-rank additions: Hu et al. 2021 (LoRA), equation 3.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from stepline.networks.device import Device
 from stepline.networks.weights import find_weights
 from stepline.numeric import softmax
 from stepline.text.encoder import TokenEncoder, load_encoder_weights, read_encoder_config
-from stepline.text.narration.windows import TokenWindow
 
 Array = npt.NDArray[np.float32]
 
@@ -53,15 +52,14 @@ class AdaptedEncoder:
         self._heads = {name: value for name, value in weights.items() if name.startswith("head.")}
         self.tokenizer = load_plain_tokenizer(folder)
 
-    def encode(self, windows: Iterable[TokenWindow]) -> Iterator[tuple[TokenWindow, Array]]:
-        """Yield each window with its token vectors (L, D): MiniLM's last layer with the LoRA
-        update, for L tokens."""
-        # One by one: without padding, and within a core's cache, a window takes a fifth less time than
-        # in a batch of 16.
-        for window in windows:
-            ids = np.array([window.ids])  # (1, L)
-            (hidden,) = self._encoder.encode(ids, np.ones_like(ids, np.int32))
-            yield window, hidden
+    def encode(self, token_ids: Sequence[int]) -> Array:
+        """Return the vectors of a window's L tokens, (L, D): MiniLM's last layer with the LoRA
+        update."""
+        # A window alone has no padding and fits a core's cache. In batches of 16 it takes a quarter
+        # more time.
+        ids = np.array([token_ids])  # (1, L)
+        hidden: Array = self._encoder.encode(ids, np.ones_like(ids, np.int32))[0]
+        return hidden
 
     def predict_classes(self, name: str, rows: Array) -> Array:
         """Return the class probabilities that a linear head gives N vectors, (N, classes).

@@ -44,7 +44,8 @@ class PunctuationModel:
         words: W words of speech. Their punctuation is ignored.
         """
         rows = [np.zeros((0, len(PUNCTUATION_CLASSES)), np.float32)]
-        for window, hidden in self._encoder.encode(word_windows(words, self._encoder.tokenizer)):
+        for window in word_windows(words, self._encoder.tokenizer):
+            hidden = self._encoder.encode(window.ids)  # (L, D)
             vectors = word_means(running_total(hidden), window.spans[0].word_starts)  # (W, D)
             # Behind the last word are zeros, as in training.
             following = np.concatenate([vectors[1:], np.zeros_like(vectors[:1])])

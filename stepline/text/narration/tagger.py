@@ -28,6 +28,7 @@ from stepline.text.narration.windows import sentence_windows
 from stepline.text.narration.words import SENTENCE_KINDS, clauses_of_speech
 
 WEIGHTS_FILE = "narration_tagger.safetensors"
+MAX_RECENT_WINDOWS = 1000  # whose tags are kept, some three hours of speech
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,6 @@ class NarrationTagger:
 
         sentences: texts, in spoken order.
         """
-        return list(_tag_sentences(self, tuple(sentences)))
-
-    def _tag_sentences_and_clauses(self, sentences: Sequence[str]) -> list[SentenceTags]:
         sentence_tags = self._tag_in_windows(sentences)
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(sentence_clauses) == 1 for sentence_clauses in clauses):
@@ -104,26 +102,39 @@ class NarrationTagger:
 
         sentences: texts, in spoken order.
         """
-        sentence_tags: dict[int, SentenceTags] = {}
-        tokenizer = self._encoder.tokenizer
-        for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):
-            totals = running_total(hidden)
-            for span in window.spans:
-                words = word_means(totals, span.word_starts)  # (W, D)
-                # Without words, the window's first token is the sentence.
-                sentence = words.mean(axis=0, keepdims=True) if len(words) else hidden[:1]
-                features = np.hstack([words, np.repeat(sentence, len(words), axis=0)])
-                kinds = self._encoder.predict_classes("kind", sentence)
-                edits = self._encoder.predict_classes("edit", features)
-                verbs = self._encoder.predict_classes("verb", sentence)
-                sentence_tags[span.number] = SentenceTags(kinds[0], edits, verbs[0])
-        return [sentence_tags[number] for number in range(len(sentences))]
+        sentence_tags: list[SentenceTags] = []
+        for window in sentence_windows(sentences, self._encoder.tokenizer):
+            word_starts = tuple(span.word_starts for span in window.spans)
+            sentence_tags += _tag_window(self._encoder, window.ids, word_starts)
+        return sentence_tags
 
 
-# The writer, the check that a narration instructs and the placing of lines read the same sentences.
-@functools.lru_cache(maxsize=2)
-def _tag_sentences(tagger: NarrationTagger, sentences: tuple[str, ...]) -> tuple[SentenceTags, ...]:
-    return tuple(tagger._tag_sentences_and_clauses(sentences))
+# The writer, the check that a narration instructs and the placing of lines read nearly the same
+# sentences, and live narration is read again as it grows.
+@functools.lru_cache(maxsize=MAX_RECENT_WINDOWS)
+def _tag_window(
+    encoder: AdaptedEncoder, token_ids: tuple[int, ...], word_starts: tuple[tuple[int, ...], ...]
+) -> list[SentenceTags]:
+    """Return the tags of each sentence of a window.
+
+    Args:
+        encoder: the tagger's.
+        token_ids: of the L tokens of the window.
+        word_starts: of each sentence, as in `WordSpan`.
+    """
+    hidden = encoder.encode(token_ids)  # (L, D)
+    totals = running_total(hidden)
+    sentence_tags = []
+    for sentence_starts in word_starts:
+        words = word_means(totals, sentence_starts)  # (W, D)
+        # Without words, the window's first token is the sentence.
+        sentence = words.mean(axis=0, keepdims=True) if len(words) else hidden[:1]
+        features = np.hstack([words, np.repeat(sentence, len(words), axis=0)])
+        kinds = encoder.predict_classes("kind", sentence)
+        edits = encoder.predict_classes("edit", features)
+        verbs = encoder.predict_classes("verb", sentence)
+        sentence_tags.append(SentenceTags(kinds[0], edits, verbs[0]))
+    return sentence_tags
 
 
 def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
