@@ -217,10 +217,8 @@ def _first_lemma(doc: "Doc") -> str:
     return doc[0].lemma_.lower() if len(doc) else ""
 
 
-MAX_AMOUNT_TOKENS = 12  # of a clause that states an amount and nothing else
 MAX_SENTENCES_APART = 2  # of a step and the sentence that says its amount
 CLAUSE_MARKS = ",.;:!?"
-VERB_TAGS = ("VERB", "AUX")
 # "it TAKES four quarts": verbs that only state an amount
 AMOUNT_VERBS = word_set("be 's take use need want will can should")
 # they belong to the number behind them
@@ -235,9 +233,7 @@ def stated_amounts(doc: "Doc") -> "Iterator[tuple[Span, str]]":
     spoken: "about 125 grams" of "I used about 125 grams, and give it a stir"."""
     start = 0
     for token in doc:
-        following = doc[token.i + 1 : token.i + 2]
-        begins_verb = any(word.dep_ == "cc" and word.head.pos_ in VERB_TAGS for word in following)
-        if begins_verb or token.text in CLAUSE_MARKS or not following:
+        if token.text in CLAUSE_MARKS or token.i + 1 == len(doc):
             clause = doc[start : token.i + 1]
             start = token.i + 1
             amount = _clause_amount(clause)
@@ -253,7 +249,7 @@ def _clause_amount(clause: "Span") -> str | None:
     # Exactly one amount with a unit. Bare counts are left out.
     located = locate_quantities([token.lower_ for token in clause])
     amounts = [row for row in located if row[0].kind != COUNT_KIND]
-    if len(amounts) != 1 or len(clause) > MAX_AMOUNT_TOKENS:
+    if len(amounts) != 1:
         return None
     ((quantity, first, end),) = amounts
     while first and (clause[first - 1].like_num or clause[first - 1].lower_ in APPROXIMATE_WORDS):
@@ -268,7 +264,7 @@ def _clause_amount(clause: "Span") -> str | None:
             break
         if token.dep_ == "neg" or token.lower_ == "been":
             return None
-        if token.pos_ in VERB_TAGS:
+        if token.pos_ in ("VERB", "AUX"):
             has_verb = True
             can_go_on = False
             says_more = token.lemma_ not in AMOUNT_VERBS and not is_whole

@@ -65,8 +65,6 @@ MIN_LISTED_PROBABILITY = 0.5
 MAX_STEP_GAPS = 2
 # P(step) from which a refused sentence is worth a record
 MIN_REPORTED_STEP_PROBABILITY = 0.1
-# Words of these kinds between a step and an amount: the amount may be that of something else.
-SAYING_TAGS = ("NOUN", "PROPN", "VERB")
 NO_ACTION_REASON = "states a step, but no action was found in its words"
 KIND_REASONS = {
     "warning": "a warning",
@@ -298,7 +296,8 @@ def _append_amounts(
         number = len(steps) - len(drafts) + len(before) - 1
         after_step = before[-1].word_indices[-1] + 1 if before else 0
         skipped = tokens[after_step:first_word]
-        says_more = any(token is not None and token.pos_ in SAYING_TAGS for token in skipped)
+        # With a noun or verb between them, the amount may be that of something else.
+        says_more = any(token and token.pos_ in ("NOUN", "PROPN", "VERB") for token in skipped)
         if number < 0 or after_step > first_word or says_more:
             continue
         said = steps[number].step.said
