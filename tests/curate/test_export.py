@@ -124,19 +124,21 @@ def test_the_card_reports_counts_reasons_licences_and_how_to_load(tmp_path):
         assert piece in body, piece
 
 
-@pytest.mark.parametrize("judge", [None, "detector"])
-def test_the_card_of_narrations_says_whether_anything_judged_the_picture(tmp_path, judge):
+@pytest.mark.parametrize(
+    ("judge", "placing"), [(None, "words"), ("detector", "words"), (None, "network")]
+)
+def test_the_card_of_narrations_says_what_judged_the_picture(tmp_path, judge, placing):
     first = record(0)
     first = first.model_copy(update={"models": {**first.models, "judge": judge}})
-    narrations = replace(
-        contents(tmp_path), records=lambda: iter([first]), settings={"visible": {"shown": 0.5}}
-    )
+    settings = {"ground": {placing: "1f"}, "visible": {"shown": 0.5}}
+    narrations = replace(contents(tmp_path), records=lambda: iter([first]), settings=settings)
     narrations = replace(narrations, stages=("coarse", "judge"))
     folder = tmp_path / "dataset"
     folder.mkdir()
     export_dataset(narrations, folder, ExportSettings(name="Tea"))
     card = (folder / "README.md").read_text()
-    assert ("Nothing judged the picture" in card) == (judge is None)
+    assert ("Nothing judged the picture" in card) == (judge is None and placing == "words")
+    assert ("A trained network placed the steps" in card) == (placing == "network")
     assert ("What You Say Is What You Show" in card) == (judge is not None)
     assert ("the seconds in which it is shown" in card) == (judge is not None)
 

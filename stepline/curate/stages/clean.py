@@ -176,7 +176,9 @@ def run_visible(dataset: DatasetContext) -> None:
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_stage_failures(source)
-    what = "narrations with a step (nothing judged the picture)"
+    what = "narrations with a step"
+    if dataset.recipe.steps.nasva.aligner.path is None:
+        what += " (nothing judged the picture)"
     records = []
     for record in read_parquet(source / RECORDS_FILE):
         visible = select_shown_sentences(record, settings)
