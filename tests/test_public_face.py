@@ -89,6 +89,9 @@ def test_a_video_without_speech_has_no_step_and_says_what_would_help_with_and_wi
     ]
     assert len(advice) < 150
     assert "--captions" in advice
+    lines = package.steps(small_video, texts=["fold the paper"], settings=BLIND)
+    assert [step.status for step in lines.steps] == ["not_found"]
+    assert any(line.startswith("no speech to find the lines by") for line in lines.warnings)
 
 
 def test_speech_that_was_only_looped_over_is_not_called_silence(small_video, monkeypatch):

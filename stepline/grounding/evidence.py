@@ -36,6 +36,7 @@ MAX_TAIL_SECONDS = 1
 # without a change, from which a picture is a still. The longest such stretch of 34 real clips is a
 # card of 20 s, and 14 s of cards that show a step
 MIN_STILL_SECONDS = 25
+MIN_INFORMATIVE_FRACTION = 0.5  # of the seconds; below it a warning says so
 MAX_REPORTED_STRETCHES = 3  # first still stretches that a warning names
 MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, so that no single frame decides
 WEIGHT_STEP = 0.1  # of the grid of weights
@@ -223,13 +224,11 @@ def picture_warning(
     # Nothing can count as shown.
     if len(rows) == 1 and seconds > MAX_PICTURE_AGE_SECONDS:
         return "the video has one picture for all of its sound, so no step counts as shown"
-    if (
-        seconds > MAX_PICTURE_AGE_SECONDS
-        and not informative_seconds(activity, seconds, on_screen).any()
-    ):
-        return "the pictures are a still, slides or plain, so no step counts as shown"
+    informative = informative_seconds(activity, seconds, on_screen)
+    if seconds > MAX_PICTURE_AGE_SECONDS and not informative.any():
+        return "the picture is plain or hardly changes, so no step counts as shown"
     # Parts cannot count as shown.
-    end = math.ceil((int(rows[-1]) + 1) / activity.rate)
+    end = int((int(rows[-1]) + 1) / activity.rate)
     when = "later"
     reasons = []
     stretches = still_stretches(activity, min(end, seconds))
@@ -239,7 +238,10 @@ def picture_warning(
         first_times = ", ".join(times[:MAX_REPORTED_STRETCHES])
         reasons.append(f"does not move from {first_times}")
     if seconds - end > MAX_PICTURE_AGE_SECONDS:
-        reasons.append(f"ends at {end} s, the sound at {seconds} s")
+        reasons.append(f"ends at {end} s, before the sound")
+    if not reasons and informative.mean() < MIN_INFORMATIVE_FRACTION:
+        when = "then"
+        reasons.append("is plain or hardly changes most of the time")
     if not reasons:
         return None
     return f"the picture {' and '.join(reasons)}; what is said {when} is not shown"

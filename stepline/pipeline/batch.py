@@ -78,6 +78,10 @@ from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 log = logging.getLogger(__name__)
 
 NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
+UNFOUND_LINES = (
+    "no speech to find the lines by, and the pictures alone place none of them; give captions, or "
+    "a model that sees (docs/eyes.md)"
+)
 # in a warning: a deadline or a silent server made this result, so it is done again
 PROVISIONAL_MARK = "provisional"
 
@@ -363,7 +367,8 @@ def transcribe(
         models = shared_recognisers(settings.asr, current_device())
         speech = recognise_speech(request, info, settings, models=models, progress=progress)
 
-    # a record without steps
+    # a record without steps. That of captions alone has no warning about steps
+    warnings = () if request.is_captions_only else info.warnings
     duration = speech.end if part is None else whole.duration
     record = Record(
         id=path.stem,
@@ -375,7 +380,7 @@ def transcribe(
         ),
         transcript=speech.transcript,
         dropped=speech.dropped,
-        warnings=(*info.warnings, *speech.warnings),
+        warnings=(*warnings, *speech.warnings),
     )
     if part is not None:
         record, _ = to_whole_video_times(record, None, part.start)
@@ -517,14 +522,16 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
 
 
 def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
-    """Return the record with a warning that says what helps if no step was found.
+    """Return the record with a warning that says what helps if no step was found without speech.
 
     Raises CaptionError if given captions hold no sentence, MediaError if the pictures are to be
     described and there are none.
     """
     has_speech = record.transcript is not None and bool(record.transcript.sentences)
-    if request.texts or has_speech or record.models.get("describer"):
+    if has_speech or any(step.spans for step in record.steps) or record.models.get("describer"):
         return record
+    if request.texts:
+        return record.model_copy(update={"warnings": (*record.warnings, UNFOUND_LINES)})
     if settings.procx.when == "alone":
         reason = "no picture in it can be seen, so nothing can be described"
         raise MediaError(f"{request.path}: {reason}; give another")
@@ -544,8 +551,8 @@ def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Re
         named = f" (language {language!r})" if language else ""
         reason = f"there is speech{named}, but it could not be recognised reliably"
     advice = (
-        f"{reason}{left_out}; give its words (--captions), your own lines (--texts), or "
-        "--describe with a network that you trained (docs/procx.md)"
+        f"{reason}{left_out}; give its words (--captions), a model that sees (docs/eyes.md), or "
+        "--describe with a network that you trained"
     )
     return record.model_copy(update={"warnings": (*record.warnings, advice)})
 

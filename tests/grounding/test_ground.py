@@ -279,10 +279,12 @@ def test_slides_that_say_the_steps_do_not_show_them(written, status):
 
 def test_only_the_black_part_of_a_film_shows_nothing():
     film, black = edited(["hands", "hands"], 15), filmed("black", 15)
-    looks = np.concatenate([film.thumbnails[:15], black.thumbnails])
+    looks = np.concatenate([film.thumbnails[:14], black.thumbnails, black.thumbnails[:1]])
     half = Activity(film.motion, film.cuts, 1.0, peak_changes=film.peak_changes, thumbnails=looks)
     steps = ground(spoken(5.0, 22.0), duration=30.0, activity=half).steps
     assert [step.status for step in steps] == ["placed", "said_only"]
+    assert "most of the time; what is said then" in picture_warning(half, 30)
+    assert picture_warning(film, 30) is None
     assert steps[0].at < 15
 
 
@@ -290,7 +292,7 @@ def test_where_the_picture_ends_before_the_sound_nothing_is_shown():
     film = edited(["hands"], 10)  # of a sound of 24 s
     steps = ground(spoken(4.0, 16.0, 20.0), duration=24.0, activity=film).steps
     assert [step.status for step in steps] == ["placed", "said_only", "said_only"]
-    expected = "the picture ends at 10 s, the sound at 24 s; what is said later is not shown"
+    expected = "the picture ends at 10 s, before the sound; what is said later is not shown"
     assert picture_warning(film, 24) == expected
     assert picture_warning(film, 12) is None
     # what is said just after the picture ends is not shown
@@ -318,7 +320,7 @@ def test_nothing_is_shown_in_a_still_stretch_past_its_first_seconds():
     still = stopped(0, 30)
     steps = ground(spoken(2.0, 15.0), duration=30.0, activity=still).steps
     assert [step.status for step in steps] == ["said_only", "said_only"]
-    expected = "the pictures are a still, slides or plain, so no step counts as shown"
+    expected = "the picture is plain or hardly changes, so no step counts as shown"
     assert picture_warning(still, 30) == expected
 
 

@@ -139,6 +139,9 @@ def test_what_is_refused_says_why():
     # of a kind that is more likely than all others, and of none that is
     reasons = [item.reason.partition(" (states a step: ")[0] for item in dropped]
     assert reasons == 2 * ["an announcement of what comes"] + ["not clearly a step of the work"]
+    # without the verb that an editor would put in front
+    (film,) = write_extractive(told("A bit of cling film.", "Rinse the bowl.")).dropped
+    assert film.text == "A bit of cling film."
 
 
 def test_every_step_cites_a_sentence_that_exists_and_the_ids_count_from_one():

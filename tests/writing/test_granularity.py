@@ -143,7 +143,7 @@ def test_things_that_no_list_goes_before_are_refused_where_unsure():
     )
     joined, rejected = join_continuations([item], "usual")
     assert joined == []
-    assert [refused.text for refused in rejected] == ["add hair clips"]
+    assert [step.text for step, _ in rejected] == ["add hair clips"]
 
 
 @pytest.mark.parametrize("detail", ["brief", "usual", "full"])

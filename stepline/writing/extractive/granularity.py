@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from stepline.records import Rejected, Step, covering_span
+from stepline.records import Step, covering_span
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import flaw_of_step
@@ -61,7 +61,7 @@ class SentenceStep:
 
 def join_continuations(
     steps: Sequence[SentenceStep], detail: Detail
-) -> tuple[list[Step], list[Rejected]]:
+) -> tuple[list[Step], list[tuple[Step, str]]]:
     """Return the steps in spoken order, with each continuation joined to the step before it, and
     the rejected steps with their reasons.
 
@@ -72,11 +72,11 @@ def join_continuations(
     """
     docs = parse([item.step.text for item in steps])
     joined: list[_JoinedStep] = []
-    rejected: list[Rejected] = []
+    rejected: list[tuple[Step, str]] = []
     for item, doc in zip(steps, docs, strict=True):
         flaw = flaw_of_step(doc)
         if flaw is not None:
-            rejected.append(Rejected(what="step", text=item.step.text, reason=flaw))
+            rejected.append((item.step, flaw))
             continue
         extended = _extend_step(joined[-1], item, doc, detail) if joined else None
         if extended is not None:
@@ -84,9 +84,7 @@ def join_continuations(
         elif item.is_sure and (len(doc) > 1 or _first_lemma(doc) in INTRANSITIVE_VERBS):
             joined.append(_JoinedStep((item.step,), (item.step.text,), _first_lemma(doc)))
         else:
-            rejected.append(
-                Rejected(what="step", text=item.step.text, reason=NO_ACTION_ON_THINGS_REASON)
-            )
+            rejected.append((item.step, NO_ACTION_ON_THINGS_REASON))
     return [item.as_step() for item in joined], rejected
 
 

@@ -107,6 +107,7 @@ def write_extractive(
     namer = PronounResolver(docs, sentence_tags)
     steps: list[SentenceStep] = []
     dropped: list[Rejected] = []
+    flawed: list[tuple[Step, str]] = []
     for number, (unit, tags) in enumerate(zip(narration.units, sentence_tags, strict=True)):
         # a sentence without a step may still say an amount of the one before
         probability = float(probabilities[number])
@@ -124,12 +125,18 @@ def write_extractive(
         for draft in drafts:
             flaw = _draft_flaw(draft, editor.tokens)
             if flaw is not None:
-                dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
+                flawed.append((_as_step(draft, unit), flaw))
                 continue
             steps.append(_named_step(draft, unit, namer, probability))
     # One list: continuations joined, repeats merged, steps numbered.
     joined, rejected = join_continuations(steps, settings.detail)
-    return WrittenSteps(number_steps(merge_by_meaning(joined)), (*dropped, *rejected))
+    # A sentence that gave no step is reported once, as it was spoken.
+    written = {index for step in joined for index in step.sources}
+    for step, reason in (*flawed, *rejected):
+        if written.isdisjoint(step.sources):
+            text = " ".join(transcript.sentences[index].text for index in step.sources)
+            dropped.append(Rejected(what="step", text=text, reason=reason))
+    return WrittenSteps(number_steps(merge_by_meaning(joined)), tuple(dict.fromkeys(dropped)))
 
 
 def _step_threshold(
