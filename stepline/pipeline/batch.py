@@ -367,7 +367,8 @@ def transcribe(
         models = shared_recognisers(settings.asr, current_device())
         speech = recognise_speech(request, info, settings, models=models, progress=progress)
 
-    # a record without steps
+    # a record without steps. That of captions alone has no warning about steps
+    warnings = () if request.is_captions_only else info.warnings
     duration = speech.end if part is None else whole.duration
     record = Record(
         id=path.stem,
@@ -379,7 +380,7 @@ def transcribe(
         ),
         transcript=speech.transcript,
         dropped=speech.dropped,
-        warnings=(*info.warnings, *speech.warnings),
+        warnings=(*warnings, *speech.warnings),
     )
     if part is not None:
         record, _ = to_whole_video_times(record, None, part.start)

@@ -152,11 +152,15 @@ def out(tmp_path):
     return written(tmp_path, all=[*records, left_out("mute", "nothing is said")])
 
 
-def test_a_report_is_written_with_other_settings(out, stepline):
+def test_a_report_is_written_with_other_settings_and_no_dataset_is_an_error(
+    out, tmp_path, stepline
+):
     settings = ("--set", "frames=false", "--set", "examples=2")
     done = stepline("curate", "report", out, *settings)
     assert done.exit_code == 0, done.output
     assert "2 of 3 videos, drawn with seed 0" in (out / "report.html").read_text()
+    empty = stepline("curate", "audit", tmp_path / "empty", "--table")
+    assert (empty.exit_code, "no dataset yet" in empty.output) == (1, True)
 
 
 def test_verdicts_of_two_people_give_the_table_and_their_agreement(out, stepline):
@@ -173,9 +177,3 @@ def test_verdicts_of_two_people_give_the_table_and_their_agreement(out, stepline
     assert "well aligned: Cohen's kappa 0.00 [0.00, 0.00] over 6 texts by ann, bob" in done.output
     assert "alignable: Cohen's kappa undefined over" in done.output  # nobody ever says no
     assert "ann, bob" in (out / "report.html").read_text()
-
-
-def test_an_audit_of_nothing_is_an_error_in_one_line(tmp_path, stepline):
-    done = stepline("curate", "audit", tmp_path, "--table")
-    assert done.exit_code == 1
-    assert "no dataset yet" in done.output

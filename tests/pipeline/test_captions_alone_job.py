@@ -172,6 +172,7 @@ def test_transcribe_reads_captions_alone(tmp_path, stepline):
     result = stepline("transcribe", write_captions(tmp_path, ".srt"), "--format", "vtt")
     assert result.exit_code == 0, result.stderr
     assert "slice the lemons" in result.stdout.lower()
+    assert CAPTIONS_ALONE not in result.stderr
 
 
 def test_own_lines_are_found_in_captions_alone(tmp_path, stepline):

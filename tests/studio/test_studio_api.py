@@ -311,7 +311,7 @@ def test_what_people_corrected_is_found_by_every_door(own, stepline, monkeypatch
     assert "1 correction is not in these pages and files; `stepline studio" in shown.stderr
     tools = LibraryTools(own.studio.library.folder)
     assert tools.search_moments("zest").moments[0].text == "Grate the zest"
-    assert tools.get_steps(LEMONADE)[0].text == "Grate the zest"
+    assert tools.get_steps(LEMONADE).steps[0].text == "Grate the zest"
     tools.close()
     own.ask("POST", CORRECTIONS, change(1) | {"edits": [], "undoes": "zest"})
     assert "correction" not in stepline("search", own.studio.library.folder, "juice").stderr

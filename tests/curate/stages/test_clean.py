@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from curate_cells import gathered, record, transcript
 
@@ -54,6 +53,8 @@ def test_four_readers_judge_the_steps_of_a_record():
     apart = SHOWN.model_copy(update={"spans": (Span(20.0, 24.0),)})
     astray = clean.clean_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
     assert [one.reason for one in astray.dropped] == [clean.PLACED_APART]
+    (known,) = clean.score_steps(record("a", SHOWN.model_copy(update={"sources": ()})), ())
+    assert (known.support, known.agreement) == (0.0, 1.0)  # nobody else placed it
 
 
 def test_a_video_without_a_clean_step_is_left_out_next_to_those_before(tmp_path):
@@ -106,10 +107,3 @@ def test_without_a_detector_no_reason_and_no_message_is_about_the_picture(tmp_pa
     assert left_out["b"].reason == "no placed step without a doubt rests on its sentences"
     assert f"each is {NOT_CALIBRATED}; `stepline train calibrate` fits" in left_out["c"].reason
     assert messages == ["1 narrations with a step (nothing judged the picture) in 1 videos"]
-
-
-def test_a_step_without_sources_has_no_support():
-    lonely = SHOWN.model_copy(update={"sources": ()})
-    (known,) = clean.score_steps(record("a", lonely), ())
-    assert known.support == 0.0
-    assert np.isclose(known.agreement, 1.0)  # nobody else placed it

@@ -163,11 +163,13 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-def test_training_on_no_video_says_so(tmp_path):
+def test_training_on_no_video_and_swapping_without_a_base_say_so(tmp_path):
     settings = recipe()
     gather.run_gather(gathered(tmp_path / "gather", settings, {}))
     with pytest.raises(DatasetError, match="no video with features is left to train on"):
         train.run_train(gathered(tmp_path / "train", settings, {"gather": tmp_path / "gather"}))
+    with pytest.raises(SettingsError, match="sieve_swap.base is not set"):
+        train.run_sieve_swap(gathered(tmp_path / "swap", Recipe(), {"gather": tmp_path}))
 
 
 def test_reasons_are_read_again_and_a_damaged_list_of_them_is_reported(tmp_path):
@@ -233,8 +235,3 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
     (made,) = read_parquet(tmp_path / "swap" / gather.RECORDS_FILE)
     assert [(step.text, step.licence) for step in made.steps] == [(one, "CC0") for one in STEPS[:2]]
     assert gather.read_stage_failures(tmp_path / "swap")["b"].reason == "no document goes with it"
-
-
-def test_without_a_base_there_is_nothing_to_swap_for(tmp_path):
-    with pytest.raises(SettingsError, match="sieve_swap.base is not set"):
-        train.run_sieve_swap(gathered(tmp_path / "swap", Recipe(), {"gather": tmp_path}))
