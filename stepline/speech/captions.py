@@ -26,7 +26,12 @@ from stepline.speech.caption_text import (
     strip_speaker_labels,
     words_without_sounds,
 )
-from stepline.speech.punctuation import MIN_STOPS_PER_WORD, lacks_punctuation, restore_punctuation
+from stepline.speech.punctuation import (
+    MIN_STOPS_PER_WORD,
+    MIN_WORDS,
+    lacks_punctuation,
+    restore_punctuation,
+)
 from stepline.speech.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.speech.settings import AsrSettings
 from stepline.speech.shown_captions import (
@@ -108,6 +113,11 @@ def read_captions(
         words = restore_punctuation(words)
     has_stops = sum(ends_sentence(word.text) for word in words) >= MIN_STOPS_PER_WORD * len(words)
     groups = [words] if has_stops or all(cue.words for cue in cues) else words_of_cues
+    if len(groups) > 1 and len(words) < MIN_WORDS:
+        warnings.append(
+            f"{path.name}: too few words without a full stop, so each line is taken as a sentence "
+            "and steps may be cut; full stops in the file help"
+        )
     sentences = [
         sentence
         for group in groups

@@ -28,7 +28,7 @@ from stepline.text.narration.words import (
 )
 
 MIN_STOPS_PER_WORD = 0.02  # full stops of a text with punctuation
-MIN_WORDS = 16  # of a text whose punctuation can be judged; shorter ones are no better than cues
+MIN_WORDS = 40  # of a text whose punctuation can be judged
 # Log odds of a full stop per second of silence, fitted on six transcripts (docs/writing.md).
 STOP_LOG_ODDS = 0.5  # speech has more full stops than written text
 STOP_LOG_ODDS_PER_SECOND = 1.0

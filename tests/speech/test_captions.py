@@ -244,7 +244,7 @@ def zoom(*texts):
             ["Cut it.", "Fold it.", "Dry it.", "Iron it.", "Ok."],
             "'Dr. Müller (Host)'",
         ),
-        (["🌸 Anna (she/her): A.", "🌸 Anna (she/her): B."], ["A.", "B."], "'🌸 Anna (she/her)'"),
+        (["🌸 Anna (she/her): A!", "🌸 Anna (she/her): B!"], ["A!", "B!"], "'🌸 Anna (she/her)'"),
         (["张三：好。", "张三：是。", "张三：好。"], ["好。", "是。", "好。"], "'张三'"),
         (["Step 1: Cut it.", "Step 2: Fold it."], ["Step 1: Cut it.", "Step 2: Fold it."], ""),
         (
