@@ -373,7 +373,7 @@ def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them():
         ("Fill the bucket we're going to add soap.", ["fill the bucket", "add soap"]),
         ("Paint the side you'll see.", ["paint the side you'll see"]),
         # pronouns without a noun, the condition of a thing, another subject
-        ("Now we're going to tighten this clockwise.", ["tighten this clockwise"]),
+        ("Now we're going to fold this sideways.", ["fold this sideways"]),
         ("Bend your knees, hold that.", ["bend your knees", "hold that"]),
         ("Fix it with two screws, and I've pre-drilled.", ["fix it with two screws"]),
         (
@@ -381,8 +381,8 @@ def test_a_verb_keeps_its_object_and_particle_though_the_tagger_drops_them():
             ["print a new one at home if the label is torn"],
         ),
         (
-            "Place it where there's a piece of metal, and then you're going to lower the car.",
-            ["place it where there's a piece of metal", "lower the car"],
+            "Place it where there's a bit of shade, and then you're going to pour the syrup.",
+            ["place it where there's a bit of shade", "pour the syrup"],
         ),
         # a new subject, a reason, and who speaks
         (

@@ -58,10 +58,10 @@ def test_what_acts_on_the_same_thing_is_one_step():
 
 def test_what_acts_on_something_else_stays_a_step():
     steps = [
-        SentenceStep(step("remove the drain plug", 0.0, sources=(0,))),
+        SentenceStep(step("unscrew the brass cap", 0.0, sources=(0,))),
         SentenceStep(step("slide it under", 3.0, sources=(1,)), antecedents=("pan",)),
     ]
-    assert texts(steps) == ["remove the drain plug", "slide it under"]
+    assert texts(steps) == ["unscrew the brass cap", "slide it under"]
 
 
 def test_a_half_in_the_next_sentence_keeps_a_pronoun_without_a_likely_antecedent():
@@ -163,7 +163,7 @@ def test_no_sentence_is_lost_by_joining(detail):
     ("sentence", "amounts"),
     [
         ("I used about 125 grams worth.", ["about 125 grams"]),
-        ("So this takes roughly four quarts.", ["roughly four quarts"]),
+        ("So this takes roughly six litres.", ["roughly six litres"]),
         ("Around 350 degrees.", ["around 350 degrees"]),
         ("I used about 80 grams, and shake the tray.", ["about 80 grams"]),
         ("Close the valve, so it takes two litres.", ["two litres"]),

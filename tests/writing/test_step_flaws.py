@@ -18,12 +18,12 @@ def verb_of(text, word):
 @pytest.mark.parametrize(
     ("sentence", "verb", "flaw"),
     [
-        ("Before we remove the drain plug, get your oil pan.", "remove", "what case"),
+        ("Before we unscrew the brass cap, get a bucket.", "unscrew", "what case"),
         ("Cut to the guide without cutting the guide itself.", "cutting", "not to be done"),
         ("Instead of pushing it to the side, shift it.", "pushing", "not to be done"),
         ("Now we have the correct oil filter.", "have", "a state"),
         ("It tells you exactly how to jack the car up.", "jack", "how something is done"),
-        ("If we keep cutting the hair, it gets shorter.", "cutting", "what case"),
+        ("If we keep sanding the edge, it gets thinner.", "sanding", "what case"),
         ("Don't use a lever, you'll pinch the tube.", "pinch", "would come of it"),
     ],
 )

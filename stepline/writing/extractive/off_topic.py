@@ -3,12 +3,12 @@ that their sentence makes no action.
 
 What `flaw_in_sentence` rejects:
 
-before we remove the drain plug             says when or in what case
+before we unscrew the brass cap             says when or in what case
 without cutting the guide itself            would become its opposite
 instead of pushing it to the side           the same
 we have the right filter                    states what is, no action
 it tells you how to jack the car up         says how, and nobody does it
-if we keep cutting the hair                 says when or in what case
+if we keep sanding the edge                 says when or in what case
 don't use a lever, you'll pinch the tube    warns of what would come
 
 `flaw_of_step` rejects "walk you through it", which speaks to the viewer, and "make sure your
