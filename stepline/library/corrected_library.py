@@ -37,7 +37,7 @@ from stepline.library.corrections import (
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
-from stepline.outputs.text import picture_seconds
+from stepline.outputs.text import no_steps_reason, picture_seconds
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import DamagedRecordError, from_json, read_record, to_json
@@ -67,7 +67,7 @@ class VideoCard(FrozenModel):
             and metadata.
         corrections: number of corrections of steps and sentences that are not undone.
         warnings: number of warnings of the record.
-        no_steps_reason: why the record has no steps: its first warning. None if it has steps.
+        no_steps_reason: why the record has no steps. None if it has steps, or people corrected it.
         written: modification time of the record's file, seconds since 1970, UTC.
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
@@ -572,7 +572,7 @@ def _make_card(
         revision=len(corrections),
         corrections=count,
         warnings=len(record.warnings),
-        no_steps_reason=record.warnings[0] if record.warnings and not record.steps else None,
+        no_steps_reason=None if count else no_steps_reason(record),
         written=video.stamp[0] / 1e9,
         tags=record.video.tags,
         metadata=record.video.metadata,
