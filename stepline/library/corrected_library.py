@@ -63,6 +63,7 @@ class VideoCard(FrozenModel):
         placed_steps: number of steps that are placed by their words.
         doubtful_steps: number of those placed steps that have a doubt.
         said_only: number of steps that are only said.
+        not_found: number of steps that are neither said nor seen.
         revision: number of corrections, including undone ones, undos and those of the title, tags
             and metadata.
         corrections: number of corrections of steps and sentences that are not undone.
@@ -84,6 +85,7 @@ class VideoCard(FrozenModel):
     placed_steps: int = Field(serialization_alias="placed")
     doubtful_steps: int = Field(serialization_alias="doubtful")
     said_only: int
+    not_found: int
     revision: int
     corrections: int
     warnings: int
@@ -541,6 +543,7 @@ def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
         seen_steps=0,
         placed_steps=0,
         said_only=0,
+        not_found=0,
         doubtful_steps=0,
         revision=0,
         corrections=0,
@@ -568,6 +571,7 @@ def _make_card(
         seen_steps=statuses.count("seen"),
         placed_steps=statuses.count("placed"),
         said_only=statuses.count("said_only"),
+        not_found=statuses.count("not_found"),
         doubtful_steps=sum(step.doubt is not None for step in record.steps),
         revision=len(corrections),
         corrections=count,

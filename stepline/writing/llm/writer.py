@@ -205,7 +205,8 @@ def _choose_request_form(
     if settings.form == "auto":
         passed = "passed" if form == "write" else "did not pass"
         notes = (f"writing.llm.form=auto took {form}: the model {passed} the test narration",)
-    return settings.model_copy(update={"form": form}), notes
+    # made anew, since defaults depend on the form
+    return LlmSettings(**{**settings.model_dump(exclude_unset=True), "form": form}), notes
 
 
 @dataclass(frozen=True)
