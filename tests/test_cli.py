@@ -263,7 +263,8 @@ def test_files_without_the_corrections_of_people_say_so(job, tmp_path, stepline)
     undone = tree | {"id": "undo", "base": 1, "edits": [], "undoes": "mine"}
     library = CorrectedLibrary(tmp_path)
     library.correct(id, Correction.model_validate_json(json.dumps(made)))
-    assert "1 correction is not in these pages and files" in stepline(*job, "--clips").stderr
+    for each in ((*job, "--clips"), ("summarize", *job[1:])):
+        assert "1 correction is not in these pages and files" in stepline(*each).stderr
     library.correct(id, Correction.model_validate_json(json.dumps(undone)))
     library.close()
     assert "correction" not in stepline(*job).stderr

@@ -1,6 +1,7 @@
 """The demo video, end to end, against the script that it was drawn from."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,9 @@ from installs import documented_installs
 from summary_checks import check_summary
 
 import stepline
-from stepline.storage import read_record
+from stepline.library.corrected_library import CorrectedLibrary, video_id
+from stepline.library.corrections import Correction, DeleteEdit
+from stepline.storage import read_record, write_record
 
 DEMO = Path(stepline.__file__).parent / "cli" / "demo"
 GOLDEN = Path(__file__).parent / "golden" / "expected" / "demo"
@@ -38,11 +41,17 @@ def test_the_demo_prints_its_table_and_names_its_page(found, tmp_path, stepline,
 
     monkeypatch.setattr("stepline.pipeline.batch.run_video", run_video)
     assert documented_installs()["demo"] == ""
+    write_record(found, tmp_path / "demo.json")
+    identity, edits = video_id("demo.json"), (DeleteEdit(do="delete", step=found.steps[0].id),)
+    new = Correction(id="1", video=identity, by="Ann", when=0.0, base=0, edits=edits)
+    with closing(CorrectedLibrary(tmp_path)) as corrected:
+        corrected.correct(identity, new)
     result = stepline("demo", "--out", tmp_path)
     assert result.exit_code == 0, result.stderr
     assert asked == [(DEMO / "demo.mp4", "float32", tmp_path)]
     assert result.stdout == (GOLDEN / "table.txt").read_text()
-    page_line, studio_line = result.stderr.splitlines()[-2:]
+    told, page_line, studio_line = result.stderr.splitlines()[-3:]
+    assert told.startswith("1 correction is not in these pages and files")
     assert page_line == f"open {tmp_path / 'demo.html'} in a browser"
     assert studio_line.startswith(f"`stepline studio {tmp_path}` ")
 

@@ -13,7 +13,7 @@ from stepline.cli.options import (
     port_option,
     serve_until_stopped,
 )
-from stepline.errors import SettingsError
+from stepline.errors import DatasetError, SettingsError
 from stepline.files.atomic_files import check_writable
 
 
@@ -47,7 +47,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     Example:
       stepline annotate vnd out/demo.json --out vnd --port 8080
 
-    CLIPS are records or a list of clips. The page is served on this machine.
+    CLIPS are records or a list of clips. A relative path of a video is read from the working folder.
+    The page is served on this machine.
     """
     from stepline.review import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
     from stepline.review.answers import LABELS_FILE, export_annotations
@@ -74,6 +75,13 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
 
     # the page, until it is stopped
     if not options["only_export"]:
+        videos = {clip.video for clip in queue.clips.values()}
+        missing = sorted(video for video in videos if not Path(video).is_file())
+        if missing:
+            raise DatasetError(
+                f"{missing[0]}: no such file ({len(missing)} of {len(videos)} videos are missing); "
+                "run this in the folder of the videos"
+            )
         from stepline.review.server import serve_annotation_page
 
         serve_until_stopped(

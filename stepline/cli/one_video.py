@@ -22,7 +22,7 @@ from stepline.cli.options import (
     speech_options,
 )
 from stepline.cli.progress import progress_bars
-from stepline.cli.results import open_single_video, print_warnings
+from stepline.cli.results import open_single_video, print_corrections_of, print_warnings
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
@@ -248,6 +248,7 @@ def summarize(
     summary = write_summary(record, request.path, out, limits)
     print_data(_summary_json(summary) if as_json else _summary_table(summary, record))
     print_message(f"wrote {summary.file}")
+    print_corrections_of(out, [record.id])
 
 
 def parse_length(text: str | None) -> "SummarySettings":

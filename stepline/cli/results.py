@@ -231,6 +231,17 @@ def print_warnings(record: "Record", prefix: str = "") -> None:
     print_message(*(f"warning: {prefix}{warning}" for warning in record.warnings), urgent=True)
 
 
+def print_corrections_of(out: Path, ids: Iterable[str]) -> None:
+    """Print the line of `print_corrections` for the videos with these ids in a folder."""
+    from stepline.library.corrected_library import open_corrections
+    from stepline.outputs import safe_stem
+
+    corrections = open_corrections(out)
+    if corrections is not None:
+        print_corrections(corrections, {f"{safe_stem(id)}.json" for id in ids})
+        corrections.close()
+
+
 def print_corrections(library: "CorrectedLibrary", names: Collection[str]) -> None:
     """Print a line if people corrected steps that are uncorrected in the files of their videos.
 

@@ -25,7 +25,7 @@ from stepline.cli.options import (
     speech_options,
 )
 from stepline.cli.progress import FolderProgress, progress_bars
-from stepline.cli.results import ResultPrinter, print_corrections, run_sequentially
+from stepline.cli.results import ResultPrinter, print_corrections_of, run_sequentially
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
@@ -115,7 +115,6 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     pages and playlists, install the extra `links`.
     """
     from stepline.features.files import is_feature_file
-    from stepline.library.corrected_library import open_corrections
     from stepline.media.container import claimed_duration
     from stepline.networks.device import requested_compute, requested_device
     from stepline.outputs import WebAddresses, safe_stem
@@ -180,13 +179,9 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     else:
         run = partial(run_sequentially, sources, settings, output, networks, request_parts)
         printer.print_outcomes(run, labels, folder)
-    stems = [safe_stem(id) for id in printer.ids]
-    corrections = open_corrections(output.out) if stems else None
-    if corrections is not None:
-        print_corrections(corrections, [f"{stem}.json" for stem in stems])
-        corrections.close()
-    if options["browse"] and stems:
-        webbrowser.open((output.out / f"{stems[-1]}.html").absolute().as_uri())
+    print_corrections_of(output.out, printer.ids)
+    if options["browse"] and printer.ids:
+        webbrowser.open((output.out / f"{safe_stem(printer.ids[-1])}.html").absolute().as_uri())
     sys.exit(printer.status)
 
 
@@ -266,6 +261,7 @@ def demo(out: Path, browse: bool) -> None:
             progress=progress,
         )
     print_data(step_table(result.record), end="")
+    print_corrections_of(out, [result.record.id])
     page = output_path(result.record, out, "html")
     print_message(
         f"open {page} in a browser",

@@ -37,7 +37,7 @@ from stepline.library.corrections import (
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
 from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
-from stepline.outputs.text import picture_seconds
+from stepline.outputs.text import no_steps_reason, picture_seconds
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel, Record, Video
 from stepline.storage import DamagedRecordError, from_json, read_record, to_json
@@ -63,11 +63,12 @@ class VideoCard(FrozenModel):
         placed_steps: number of steps that are placed by their words.
         doubtful_steps: number of those placed steps that have a doubt.
         said_only: number of steps that are only said.
+        not_found: number of steps that are neither said nor seen.
         revision: number of corrections, including undone ones, undos and those of the title, tags
             and metadata.
         corrections: number of corrections of steps and sentences that are not undone.
         warnings: number of warnings of the record.
-        no_steps_reason: why the record has no steps: its first warning. None if it has steps.
+        no_steps_reason: why the record has no steps. None if it has steps, or people corrected it.
         written: modification time of the record's file, seconds since 1970, UTC.
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
@@ -84,6 +85,7 @@ class VideoCard(FrozenModel):
     placed_steps: int = Field(serialization_alias="placed")
     doubtful_steps: int = Field(serialization_alias="doubtful")
     said_only: int
+    not_found: int
     revision: int
     corrections: int
     warnings: int
@@ -541,6 +543,7 @@ def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
         seen_steps=0,
         placed_steps=0,
         said_only=0,
+        not_found=0,
         doubtful_steps=0,
         revision=0,
         corrections=0,
@@ -568,11 +571,12 @@ def _make_card(
         seen_steps=statuses.count("seen"),
         placed_steps=statuses.count("placed"),
         said_only=statuses.count("said_only"),
+        not_found=statuses.count("not_found"),
         doubtful_steps=sum(step.doubt is not None for step in record.steps),
         revision=len(corrections),
         corrections=count,
         warnings=len(record.warnings),
-        no_steps_reason=record.warnings[0] if record.warnings and not record.steps else None,
+        no_steps_reason=None if count else no_steps_reason(record),
         written=video.stamp[0] / 1e9,
         tags=record.video.tags,
         metadata=record.video.metadata,

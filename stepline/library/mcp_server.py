@@ -73,7 +73,7 @@ class VideoSummary(BaseModel):
         tags: tags that people gave the video.
         metadata: values that people gave the video, by name.
         warnings: number of warnings of its record, which `get_steps` gives.
-        no_steps_reason: why no steps were found, None if there are some.
+        no_steps_reason: why no steps were found, None if there are some or people corrected them.
         damage: why its record cannot be read, None if it can.
     """
 

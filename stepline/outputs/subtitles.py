@@ -92,7 +92,7 @@ def _step_cues(record: Record, *, with_said: bool) -> list[Subtitle]:
     for number, step in enumerate(record.steps, start=1):
         text = step_line(step) or f"Step {number}"
         verdict = step_verdict(step)
-        if verdict in ("doubtful", "said_only"):
+        if verdict in ("doubtful", "said_only", "not_found"):
             text = f"[{VERDICT_TEXTS[verdict]}] {text}"
         best = shown_span(step)
         if best is not None:

@@ -6,7 +6,8 @@ from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import (
     WARNING_MARK,
     clock,
-    from_pictures,
+    evidence_text,
+    no_step_text,
     one_line,
     percent_text,
     sentence_case,
@@ -34,26 +35,15 @@ def step_table(record: Record) -> str:
     after it.
     """
     if not record.steps:
-        return f"{record.id}: no step found in {_evidence_text(record)}\n"
+        return f"{record.id}: {no_step_text(record)}\n"
     count = len(record.steps)
     head = (
         f"{record.id}: {count} step{'' if count == 1 else 's'}, {headline(record.steps)}, "
-        f"from {_evidence_text(record)}"
+        f"from {evidence_text(record)}"
     )
     scores = picture_scores(record)
     rows = [_table_row(step, scores.get(step.id)) for step in record.steps]
     return "\n".join([head, "", *rows, "", MARKS_LEGEND, ""])
-
-
-def _evidence_text(record: Record) -> str:
-    """Return what the steps were made from, such as "12 sentences"."""
-    count = len(record.sentences)
-    speech = f"{count} sentence{'' if count == 1 else 's'}"
-    if not from_pictures(record):
-        return speech
-    if not count:
-        return "the pictures"
-    return f"the pictures and {speech}"
 
 
 def _table_row(step: Step, score: float | None) -> str:

@@ -205,3 +205,25 @@ def from_pictures(record: Record) -> bool:
     if not record.models.get("describer") or record.captions:
         return False
     return not any(step.said is not None or step.sources for step in record.steps)
+
+
+def evidence_text(record: Record) -> str:
+    """Return what the steps were made from, such as "12 sentences"."""
+    count = len(record.sentences)
+    speech = f"{count} sentence{'' if count == 1 else 's'}"
+    if not from_pictures(record):
+        return speech
+    if not count:
+        return "the pictures"
+    return f"the pictures and {speech}"
+
+
+def no_step_text(record: Record) -> str:
+    """Return in what no step was found, such as "no step found in 12 sentences"."""
+    return f"no step found in {evidence_text(record)}"
+
+
+def no_steps_reason(record: Record) -> str | None:
+    """Return why a record has no steps: its first warning, or else `no_step_text`. None if it has
+    steps."""
+    return None if record.steps else next(iter(record.warnings), no_step_text(record))

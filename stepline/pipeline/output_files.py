@@ -25,7 +25,7 @@ from stepline.outputs import (
     write_outputs,
 )
 from stepline.outputs.clips import sound_track_settings
-from stepline.outputs.text import picture_seconds
+from stepline.outputs.text import no_steps_reason, picture_seconds
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
 from stepline.records import Record, ScreenTarget
@@ -202,6 +202,8 @@ def write_summary(
     step is shown or nothing can be cut, StoreError if `out` cannot be written.
     """
     # what is kept, and where it goes
+    if reason := no_steps_reason(record):
+        raise MediaError(f"{record.id}: nothing to summarize: {reason}")
     segments = summarize(record, settings)
     film = out / f"{safe_stem(record.id)}{SUMMARY_SUFFIX}"
     if os.path.realpath(film) == os.path.realpath(path):

@@ -38,7 +38,7 @@ def test_counts_of_one_kept_video_by_hand():
     counts = DatasetCounts()
     assert [counts.add(each) for each in RECORDS] == [True, False, False]
     assert (counts.videos, counts.kept_videos, counts.steps, counts.steps_with_span) == (3, 1, 3, 2)
-    assert counts.sentences == 2
+    assert (counts.sentences, counts.dropped_steps) == (2, {"chat: greets # viewers": 2})
     assert (counts.step_words, counts.step_seconds) == (10, 8.0)
     assert (counts.successive_pairs, counts.reversed_pairs) == (1, 1)
     assert [mean for _, mean, _ in compute_means(counts)] == [

@@ -113,13 +113,18 @@ def test_every_tool_has_a_schema_and_says_what_it_does(tools):
         assert tool.annotations.read_only_hint is (tool.name not in ("cut_clip", "process_video"))
 
 
-def test_videos_are_listed_with_what_is_shown_of_them(tools):
+def test_videos_are_listed_with_what_is_shown_of_them(tools, library):
     videos = call(tools, "list_videos")["videos"]
     assert [video["title"] for video in videos] == ["A tidy lawn", "Banana pancakes"]
     found = call(tools, "list_videos", query="pancakes")
     assert found["matching"] == 1
     video = found["videos"][0]
     assert (video["steps"], video["seen"], video["placed"]) == (11, 0, 11)
+    assert video["no_steps_reason"] is None
+    record = read_record(DEMO).model_copy(update={"steps": (), "warnings": ()})
+    write_record(record, library / "demo.json")
+    (video,) = call(tools, "list_videos", query="pancakes")["videos"]
+    assert video["no_steps_reason"] == f"no step found in {len(record.sentences)} sentences"
 
 
 def test_where_the_whisk_is_used(tools):

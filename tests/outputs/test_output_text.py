@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from stepline.outputs import safe_stem, step_table
 from stepline.outputs.page.view import page_view
+from stepline.outputs.text import no_steps_reason
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
 IDS = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=80)
@@ -67,7 +68,11 @@ def record(models, *, said=None, captions=(), sentences=(), steps=1):
 def test_the_table_names_the_pictures():
     table = step_table(record(NETWORK))
     assert table.startswith("v: 1 step, 1 seen, from the pictures\n")
-    assert step_table(record(NETWORK, steps=0)) == "v: no step found in the pictures\n"
+    none = record(NETWORK, steps=0)
+    assert step_table(none) == "v: no step found in the pictures\n"
+    reasons = [no_steps_reason(record(NETWORK)), no_steps_reason(none)]
+    reasons.append(no_steps_reason(none.model_copy(update={"warnings": ("no sound", "cure")})))
+    assert reasons == [None, "no step found in the pictures", "no sound"]
     assert "from the pictures and 1 sentence\n" in step_table(record(NETWORK, sentences=("hello",)))
 
 

@@ -149,8 +149,9 @@ def test_a_page_without_steps_points_only_at_what_it_has(record):
         told["text"]
         == "No step was found in this video. What was left out, and why, is listed below."
     )
-    elements = read_page(page(record_of()))
-    (told,) = elements.all("p", "empty")
+    bare = page(record_of())
+    assert "No step found in 0 sentences" in bare
+    (told,) = read_page(bare).all("p", "empty")
     assert told["text"] == "No step was found in this video. No speech was recognised in it."
     for shown in (record, record.model_copy(update={"steps": ()}), record_of()):
         found = read_page(page(shown)).found

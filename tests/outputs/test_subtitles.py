@@ -64,10 +64,12 @@ def test_srt_counts_its_cues_by_time(record):
     assert [int(name) for name, *_ in read_cues(srt(record))] == list(range(1, 12))
 
 
-def test_candidates_of_a_step_that_is_not_shown_are_not_cued():
-    step = make_step(1, "wait", ((3.0, 4.0),), (7.0, 8.0), "said_only")
-    record = record_of(step)
-    assert read_cues(webvtt(record)) == [("1", 7.0, 8.0, "[said only] Wait")]
+@pytest.mark.parametrize(
+    ("status", "mark"), [("said_only", "said only"), ("not_found", "not found")]
+)
+def test_candidates_of_a_step_that_is_not_shown_are_not_cued(status, mark):
+    record = record_of(make_step(1, "wait", ((3.0, 4.0),), (7.0, 8.0), status))
+    assert read_cues(webvtt(record)) == [("1", 7.0, 8.0, f"[{mark}] Wait")]
 
 
 def test_a_cue_past_an_hour_and_one_shorter_than_a_millisecond():

@@ -1,6 +1,7 @@
 """The annotation page as an annotator uses it, and what its server refuses."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -214,12 +215,15 @@ def test_an_annotator_watches_answers_and_goes_on(server, browser, tmp_path):
     ]
 
 
-def test_ctrl_c_ends_the_server_and_keeps_the_answers(tmp_path, small_video):
-    write_clips(
-        [AnnotationClip(id="a", video=str(small_video), span=Span(0.0, 1.0), text="a")],
-        tmp_path / "clips.json",
-    )
+def test_the_command_needs_the_videos_and_ctrl_c_keeps_the_answers(tmp_path, small_video):
+    clip = AnnotationClip(id="a", video="film.mp4", span=Span(0.0, 1.0), text="a")
+    write_clips([clip], tmp_path / "clips.json")
     command = [sys.executable, "-m", "stepline", "annotate", "vnd", "clips.json", "--out", "vnd"]
+    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("stepline: film.mp4: no such file")
+    assert refused.stderr.endswith("run this in the folder of the videos\n")
+    shutil.copyfile(small_video, tmp_path / "film.mp4")
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         address = running.stderr.readline().split()[0]
         assert address.startswith("http://127.0.0.1:")

@@ -107,9 +107,13 @@ def test_the_clock_of_the_next_step_is_told_only_after_a_wait(follow):
     assert page.run(after) == f"Then, about {clock} or later (a rough guide): Whisk the sugar"
 
 
-def test_a_video_without_steps_says_why(follow, server):
+def test_a_step_that_is_not_found_says_so_and_a_video_without_steps_says_why(follow, server):
     folder = server.studio.library.folder
     record = read_record(folder / "v1.json")
+    lost = record.steps[0].model_copy(update={"status": "not_found", "said": Span(11.0, 14.0)})
+    write_record(record.model_copy(update={"steps": (lost,)}), folder / "none.json")
+    page = follow(video_id("none.json"))
+    assert page.run("$('#where').textContent") == "Step 1 of 1 · not found, 0:11"
     why = "it has no sound track; give its words"
     bare = record.model_copy(update={"steps": (), "warnings": ("first", why)})
     write_record(bare, folder / "none.json")

@@ -1,12 +1,14 @@
 """What a summary keeps and where it is cut; numbers by hand."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from stepline.errors import MediaError, SettingsError
 from stepline.models.wys2.settings import SummarySettings
 from stepline.models.wys2.summary import summarize
+from stepline.pipeline.output_files import write_summary
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word
 
 EXACT = SummarySettings(pad=0.0)
@@ -128,6 +130,8 @@ def test_a_target_shorter_than_any_step_shows_part_of_the_surest():
 def test_nothing_shown_is_an_error_that_says_so():
     with pytest.raises(MediaError, match="no step of it is seen or placed"):
         summarize(record(step("a", 1.0, 2.0, status="said_only")))
+    with pytest.raises(MediaError, match="v: nothing to summarize: no step found in 1 sentence"):
+        write_summary(record(transcript=spoken((0, 1))), Path(), Path(), EXACT)
 
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "120%", "0%", "a minute", "1:2:3"])

@@ -60,8 +60,8 @@ class DatasetCounts:
         successive_pairs: pairs of successive steps with a span.
         reversed_pairs: pairs of `successive_pairs` whose second step is shown first.
         left_out: videos that are left out, by reason.
-        dropped_sentences: dropped sentences by reason.
-        dropped_steps: dropped steps by reason.
+        dropped_sentences: dropped sentences by reason, # for each number.
+        dropped_steps: dropped steps by reason, likewise.
         statuses: steps by status, such as "placed".
         languages: videos by language of the speech.
         licences: steps from a text base, by licence of their text.
@@ -114,10 +114,11 @@ class DatasetCounts:
             self.tasks[video.task] += 1
         self.warnings.update(record.warnings)
         for rejected in record.dropped:
+            reason = NUMBER_PATTERN.sub("#", rejected.reason)
             if rejected.what == "sentence":
-                self.dropped_sentences[rejected.reason] += 1
+                self.dropped_sentences[reason] += 1
             elif rejected.what == "step":
-                self.dropped_steps[rejected.reason] += 1
+                self.dropped_steps[reason] += 1
         self._add_speech(record)
         self._add_steps(record)
         return True
@@ -191,10 +192,9 @@ def count_stage_losses(
     """
     lost: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for failure in left_out:
-        # As the reason reads for every video: without the video's id, with # for each number.
+        # As the reason reads for every video: without the video's id.
         reason = failure.reason.removeprefix(f"{failure.id}: ")
-        reason = NUMBER_PATTERN.sub("#", reason)
-        lost[failure.stage][reason] += 1
+        lost[failure.stage][NUMBER_PATTERN.sub("#", reason)] += 1
     losses = []
     # Each stage sees what the ones before it let through.
     entered = videos + sum(map(Counter.total, lost.values()))

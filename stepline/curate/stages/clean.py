@@ -23,6 +23,7 @@ from stepline.curate.stages.gather import (
 )
 from stepline.features import FeatureStore
 from stepline.models.nasva.predict import CALIBRATE_ADVICE, NOT_CALIBRATED
+from stepline.outputs.text import no_step_text
 from stepline.records import Record, Rejected, Step
 from stepline.storage import read_parquet
 from stepline.text import embed
@@ -162,7 +163,6 @@ def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str 
 # Reasons of dropped sentences, and of videos that are left out.
 NOT_SHOWN_SENTENCE = "the picture does not show it"
 NO_STEP_OF_SENTENCE = "no placed step without a doubt rests on it"
-NOT_JUDGED = "what is said in it could not be judged"
 FEW_SHOWN = "too few of its sentences are shown"
 NO_STEP_OF_VIDEO = "no placed step without a doubt rests on its sentences"
 
@@ -182,11 +182,11 @@ def run_visible(dataset: DatasetContext) -> None:
     records = []
     for record in read_parquet(source / RECORDS_FILE):
         visible = select_shown_sentences(record, settings)
-        # A video that could not be judged is left out for that, not for its pictures.
+        # A video without steps is left out for that, not for its pictures.
         if any(each.shown is not None for each in record.sentences):
             what, reason = "visual narrations", FEW_SHOWN
         else:
-            reason = NO_STEP_OF_VIDEO if record.steps else NOT_JUDGED
+            reason = NO_STEP_OF_VIDEO if record.steps else no_step_text(record)
             if any(step.doubt == NOT_CALIBRATED for step in record.steps):
                 reason = f"{NO_STEP_OF_VIDEO}: each is {NOT_CALIBRATED}; {CALIBRATE_ADVICE}"
         if visible.steps:

@@ -60,8 +60,7 @@ def summarize(
         candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
         raise MediaError(
-            f"{record.id}: no step of it is seen or placed, so there is nothing to summarize; see its page "
-            "for why"
+            f"{record.id}: no step of it is seen or placed, so there is nothing to summarize"
         )
     # all of them where they fit into the target, else the most valuable
     merged = _merge_close(candidates)

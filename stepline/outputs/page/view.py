@@ -11,6 +11,7 @@ from stepline.outputs.text import (
     amount_text,
     clock,
     needed_things,
+    no_step_text,
     one_line,
     percent_text,
     sentence_case,
@@ -268,7 +269,9 @@ def _page_title(record: Record) -> str:
 
 def _header_facts(record: Record) -> list[str]:
     count = len(record.steps)
-    facts = [f"{count} step{'' if count == 1 else 's'}" if count else "No steps"]
+    facts = [f"{count} step{'' if count == 1 else 's'}"]
+    if not count:
+        facts = [sentence_case(no_step_text(record))]
     if record.video.duration is not None:
         facts.append(clock(record.video.duration))
     if times := total_times(record):

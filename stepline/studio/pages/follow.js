@@ -1,5 +1,5 @@
 /* Follow along: one step at a time in big letters, its clip again and again, timers for what its words say. */
-import { ask, bindKeys, clock, kept, make, pageId, part, plural, sentenceCase, shapePage, tell } from "./studio.js";
+import { ask, bindKeys, clock, kept, make, pageId, part, plural, sentenceCase, shapePage, tell, verdictWords } from "./studio.js";
 import { isShown, secondsText } from "./durations.js";
 
 const video = `/api/videos/${pageId()}`, player = part("player"), timers = new Map();
@@ -33,7 +33,7 @@ const show = (index, play = true) => {
   if (!step) return;
   kept.set(`stepline-follow:${pageId()}`, step.id);
   const clip = clipOf(step), isLast = current === steps.length - 1, words = wordsOf(step);
-  const where = place(step) ? ` · ${clock(step.start)}` : clip ? ` · said only, ${clock(clip.start)}` : " · not found";
+  const where = place(step) ? ` · ${clock(step.start)}` : clip ? ` · ${verdictWords(step) || "said"}, ${clock(clip.start)}` : " · not found";
   part("where").textContent = `Step ${current + 1} of ${steps.length}${step.kind === "avoid" ? " · ⚠ Avoid" : ""}${where}`;
   part("text").textContent = sentenceCase(step.text);
   part("words").firstElementChild.textContent = `“${words}”`;

@@ -26,7 +26,7 @@ const card = (video) => {
   const facts = [
     video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`,
     video.placed > video.doubtful && `${video.placed - video.doubtful} placed`, video.doubtful && `${video.doubtful} placed?`,
-    video.said_only && `${video.said_only} said only`,
+    video.said_only && `${video.said_only} said only`, video.not_found && `${video.not_found} not found`,
     video.state === "new" ? "" : video.state, video.corrections && plural(video.corrections, "correction"),
   ].filter(Boolean).map((textContent) => make("span", { textContent }));
   const [why] = (video.no_steps_reason || "").split("; ");   /* the review says the cure */

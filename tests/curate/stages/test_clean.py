@@ -85,7 +85,7 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     clean.run_visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
     reason = read_stage_failures(tmp_path / "visible")["b"].reason
-    assert reason == "what is said in it could not be judged"
+    assert reason == "no step found in 2 sentences"
 
 
 def test_without_a_detector_no_reason_and_no_message_is_about_the_picture(tmp_path):
