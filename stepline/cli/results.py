@@ -236,9 +236,10 @@ def print_corrections_of(out: Path, ids: Iterable[str]) -> None:
     from stepline.library.corrected_library import open_corrections
     from stepline.outputs import safe_stem
 
-    corrections = open_corrections(out)
+    names = {f"{safe_stem(id)}.json" for id in ids}
+    corrections = open_corrections(out) if names else None
     if corrections is not None:
-        print_corrections(corrections, {f"{safe_stem(id)}.json" for id in ids})
+        print_corrections(corrections, names)
         corrections.close()
 
 

@@ -43,7 +43,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 @out_option("Folder for the results.", default="out")
 @path_option(
     "--texts",
-    help="A file of your own lines to find, one per line, or comparison.json of "
+    help="A file of your own lines to find, one per line in the order of the video, or comparison.json of "
     "`stepline compare`. site: the chapters of a link's page.",
 )
 @click.option("--title", help="Title of the video, instead of the one in its file or speech.")
