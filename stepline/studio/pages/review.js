@@ -462,6 +462,9 @@ const citing = () => {
 const renderDeleted = (ids) => {
   const gone = Object.entries(edited.machine).filter(([id]) => !ids.has(id));
   const stand = standing(edited.history);
+  const looks = JSON.stringify([gone, stand.map(({ id }) => id)]);
+  if (part("deleted-list").dataset.looks === looks) return;   /* a button made anew under the mouse takes no click */
+  part("deleted-list").dataset.looks = looks;
   part("deleted").hidden = !gone.length;
   part("deleted-count").textContent = gone.length;
   part("deleted-list").replaceChildren(...gone.map(([id, said]) => {
