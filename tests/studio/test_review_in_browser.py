@@ -398,7 +398,9 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     assert page.run("$('#changes li b').textContent") == "me"
     assert page.run("$$('#changes time').length") == 9
     page.click("#deleted summary")
-    page.run("window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))")
+    page.run(
+        "window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))"
+    )
     assert page.run("$('#deleted-list button') === button")  # else it takes no click meanwhile
     page.click("#deleted-list button")
     page.wait_until("$$('#list .step').length === 3")
@@ -530,6 +532,16 @@ def test_two_windows_that_change_the_same_are_asked(review, server, button, kept
         each["edits"][0]["text"] for each in server.read(f"/api/videos/{ID}/history")["corrections"]
     ]
     assert history[0] == "Slice limes"  # nothing that was saved is lost
+
+
+def test_what_a_full_disk_refuses_is_kept_and_sent_again(review, server, limited_file_size):
+    page = review()
+    with limited_file_size(1000):
+        press(page, "j")
+        press(page, "x")
+        page.wait_until("/Not saved yet: .*; free some space/.test($('#saved').textContent)")
+    page.wait_until(SAVED)
+    assert len(read(server)[0]) == 2
 
 
 def test_what_could_not_be_sent_outlives_the_window(review, browser, server):

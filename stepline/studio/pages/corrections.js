@@ -235,8 +235,7 @@ export class Corrections {
       } while (this.waiting.length || this.missed > this.base);   /* what was changed while the studio answered */
       this.state("saved");
     } catch (error) {
-      if (error instanceof RequestError && error.status < 500) this.refused(error.message);
-      this.state("offline");
+      this.state("offline", error instanceof RequestError ? error.message : undefined);
       setTimeout(() => this.send(), PAUSE);
     } finally {
       this.sending = false;

@@ -182,6 +182,7 @@ const search = async () => {
   history.replaceState(null, "", query ? `?q=${encodeURIComponent(query)}` : location.pathname);
   if (!query) return;
   const tag = part("tag").value;
+  part("found-title").textContent = "Searching";   /* the first search of a large library takes a while */
   const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`);
   if (query !== part("wanted").value.trim()) return;
   const tagged = tag ? ` in videos tagged “${tag}”` : "";
@@ -308,7 +309,7 @@ const upload = async (file) => {
         kept.remove(key);
         return refuse(error.message);
       }
-      state.textContent = "the studio does not answer, trying again";
+      state.textContent = error instanceof RequestError ? browserCure(error.message) : "the studio does not answer, trying again";
       await new Promise((wake) => setTimeout(wake, PATIENCE * Math.min(15, ++tries)));
       offset = await offsetOf(id).catch(() => offset);
     }
