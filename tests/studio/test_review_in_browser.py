@@ -440,6 +440,11 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     assert other.run("document.activeElement.value") == "Half typed"
     other.wait_until("$('#list .machine').textContent.includes('Pour the juice')")
     assert texts(server, other)[0] == "Half typed"
+    page.wait_until("$('#list textarea').value === 'Half typed'")
+    press(page, "z")  # both are "me", and each window undoes its own
+    press(page, "z")
+    assert texts(server, page) == ["Slice the lemons", "Half typed", "Whisk the sugar"]
+    assert page.run("$('#undo').disabled")
 
 
 def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, browser, server):
