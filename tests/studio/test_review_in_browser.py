@@ -226,7 +226,7 @@ def test_a_step_is_retitled_while_one_types_and_the_machines_words_can_be_taken_
     page.press("Enter", 13)  # and not again
     assert texts(server, page)[0] == "cut the limes <b>fine</b>"
     assert read(server)[1]["revision"] == 1
-    assert page.run("$('#list .machine').textContent").startswith("Machine: “Slice the lemons”")
+    assert page.run("$('#list .machine').textContent").startswith("Stepline: “Slice the lemons”")
     page.click("#list .machine button")
     assert texts(server, page)[0] == "Slice the lemons"
     page.wait_until("$('#list .machine').hidden")
