@@ -662,7 +662,7 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     (server.studio.library.folder / "v0.mp4").unlink()
     let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}")
-    page.wait_until("$('#trouble').textContent.includes('nothing to watch')")
+    page.wait_until("$('#trouble').textContent.includes('cannot watch')")
     press(page, "j")
     press(page, "2")
     assert steps(server, page)["a"]["status"] == "said_only"
