@@ -226,7 +226,7 @@ def test_a_step_is_retitled_while_one_types_and_the_machines_words_can_be_taken_
     page.press("Enter", 13)  # and not again
     assert texts(server, page)[0] == "cut the limes <b>fine</b>"
     assert read(server)[1]["revision"] == 1
-    assert page.run("$('#list .machine').textContent").startswith("Machine: “Slice the lemons”")
+    assert page.run("$('#list .machine').textContent").startswith("Stepline: “Slice the lemons”")
     page.click("#list .machine button")
     assert texts(server, page)[0] == "Slice the lemons"
     page.wait_until("$('#list .machine').hidden")
@@ -677,7 +677,7 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     (server.studio.library.folder / "v0.mp4").unlink()
     let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}")
-    page.wait_until("$('#trouble').textContent.includes('nothing to watch')")
+    page.wait_until("$('#trouble').textContent.includes('cannot watch')")
     press(page, "j")
     press(page, "2")
     assert steps(server, page)["a"]["status"] == "said_only"

@@ -161,7 +161,7 @@ const load = async () => {
   document.body.classList.toggle("without-videos", !videos.length && !narrowed);
   part("facts").textContent = plural(videos.length, "video");
   part("empty").hidden = videos.length > 0;
-  part("empty").textContent = narrowed ? "No video matches. Take fewer words, another tag or all states." : "No videos yet.";
+  part("empty").textContent = narrowed ? "No video matches. Try fewer words, another tag or all states." : "No videos yet.";
   part("tour").hidden = Boolean(videos.length || narrowed);
 };
 
