@@ -539,6 +539,20 @@ def test_two_windows_that_change_the_same_are_asked(review, server, button, kept
     assert history[0] == "Slice limes"  # nothing that was saved is lost
 
 
+def test_keys_of_input_methods_and_of_other_alphabets(review, server):
+    page = review()
+    page.run("$('#list textarea').focus(); document.activeElement.value = 'きる'")
+    enter = "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true, cancelable: true})"
+    for field in ("$('#list textarea')", "$('#title')"):  # which the words that are chosen stay in
+        assert page.run(f"{field}.focus(), {field}.dispatchEvent({enter})")
+        assert page.run(f"document.activeElement === {field}")
+    page.run("document.activeElement.blur()")
+    for code, key in (("KeyJ", "о"), ("KeyX", "ч")):  # as on a Russian keyboard
+        pressed = f"{{key: '{key}', code: '{code}', bubbles: true}}"
+        page.run(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {pressed}))")
+    assert texts(server, page) == ["きる", "Whisk the sugar"]
+
+
 def test_what_a_full_disk_refuses_is_kept_and_sent_again(review, server, limited_file_size):
     page = review()
     with limited_file_size(1000):

@@ -263,7 +263,7 @@ const makeRow = (id) => {
   row.text.addEventListener("blur", save);
   row.text.addEventListener("focus", () => choose(id, false));
   row.text.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey) return;
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;   /* an input method's Enter takes its words */
     event.preventDefault();
     save();
     row.number.focus();
@@ -512,9 +512,11 @@ const begin = async () => {
   showTitle(card.title);
   part("title").addEventListener("blur", saveTitle);
   part("title").addEventListener("keydown", (event) => {
-    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
-    if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); part("title").blur(); }
     event.stopPropagation();   /* its letters are no keys of the page */
+    if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
+    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
+    event.preventDefault();
+    part("title").blur();
   });
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;

@@ -156,10 +156,13 @@ export const bindKeys = (rows) => {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || document.querySelector("dialog[open]") || event.altKey) return;
     if (event.target.closest("input, textarea, select, [contenteditable]")) {
-      if (event.key === "Escape") event.target.blur();
+      if (event.key === "Escape" && !event.isComposing) event.target.blur();
       return;
     }
-    const name = (event.ctrlKey || event.metaKey ? "Ctrl+" : "") + (event.key === "Z" && event.ctrlKey ? "Shift+z" : event.key);
+    /* A keyboard of other letters, such as Greek, has the keys where the Latin one has them. */
+    const [, latin] = (event.key > "\u007f" && /^Key([A-Z])$/.exec(event.code)) || [];
+    const key = latin ? latin[event.shiftKey ? "toString" : "toLowerCase"]() : event.key;
+    const name = (event.ctrlKey || event.metaKey ? "Ctrl+" : "") + (key === "Z" && event.ctrlKey ? "Shift+z" : key);
     const act = acts[name];
     if (!act || ((event.key === " " || event.key === "Enter") && event.target.closest("button, a, summary, video"))) return;
     event.preventDefault();
