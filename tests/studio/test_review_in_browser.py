@@ -447,6 +447,19 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     assert page.run("$('#undo').disabled")
 
 
+def test_half_typed_words_outlive_a_reload_and_are_told_where_their_step_is_deleted(review, server):
+    page = review()
+    write = "$('#list textarea').focus(); document.activeElement.value = "
+    page.run(f"{write} 'Cut lemons'; window.before = true")
+    page.send("Page.reload")
+    page.wait_until("!window.before && $('#list textarea')?.value === 'Cut lemons'")
+    assert texts(server, page)[0] == "Cut lemons"
+    page.run(f"{write} 'Half typed'")
+    theirs = {"by": "bob", "base": 1, "edits": [{"do": "delete", "step": "a"}]}
+    assert server.status("POST", f"/api/videos/{ID}/corrections", theirs) == 200
+    page.wait_until("$('#trouble').textContent.endsWith('“Half typed”')")
+
+
 def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, browser, server):
     page, other = review(), review()
     # Its event stream opens when the test says so.

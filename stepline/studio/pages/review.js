@@ -420,6 +420,8 @@ const render = () => {
   if (!ids.has(current)) current = null;
   for (const [id, row] of rows) {
     if (ids.has(id)) continue;
+    const { value } = row.text;
+    if (document.activeElement === row.text && value !== row.shown) trouble(`The step that you write was deleted. Your words were: “${value}”`);
     row.node.remove();
     rows.delete(id);
   }
@@ -569,6 +571,8 @@ for (const kind of ["timeupdate", "seeking", "seeked", "loadedmetadata"]) player
 player.addEventListener("play", tick);
 player.addEventListener("ended", () => { if (loop) playStep(loop); });
 addEventListener("hashchange", jump);
+/* What was typed last is kept, however soon the page is left; the transcript has a draft. */
+addEventListener("pagehide", () => { if (document.activeElement.matches("#list textarea, #title")) document.activeElement.blur(); });
 const faster = bindSpeed(player, part("speed"));
 const toggleLoop = () => setLoop(loop ? null : current ?? steps()[0]?.id);
 const toggleHistory = () => {
