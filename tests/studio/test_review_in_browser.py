@@ -4,6 +4,7 @@ finger and keys."""
 import json
 import shutil
 
+import av
 import pytest
 from studio_pages import LOOKS, PLAYER, SAVED
 from studio_server import let_in, library, serving, until
@@ -710,6 +711,23 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     assert steps(server, page)["a"]["status"] == "said_only"
     assert page.run("$$('img[src]').length") == 0
     assert page.complaints() == []
+    page.close()
+
+
+@pytest.mark.parametrize("page_name", ["video", "follow"])
+def test_a_video_that_the_browser_cannot_play_says_so(browser, server, page_name):
+    path = server.studio.library.folder / "v0.mp4"
+    with av.open(str(path), "w") as out:
+        film = out.add_stream("mpeg4", rate=10, width=160, height=120, pix_fmt="yuv420p")
+        for _ in range(20):
+            out.mux(film.encode(av.VideoFrame(160, 120, "yuv420p")))
+        out.mux(film.encode())
+    let_in(browser, server)
+    page = browser.open(f"{server.address}{page_name}/{ID}")
+    page.wait_until("/cannot play .* another browser/.test($('#trouble').textContent)")
+    path.unlink()
+    page.run("$('#player').load()")
+    page.wait_until("/cannot be read any more/.test($('#trouble').textContent)")
     page.close()
 
 

@@ -68,10 +68,19 @@ export const save = async (path, body) => {
   return name;
 };
 
-/* Pages of an upright video are set for one. */
-export const shapePage = (player) => player.addEventListener("loadedmetadata", () => {
-  document.body.classList.toggle("portrait", player.videoHeight > player.videoWidth);
-});
+/* Pages of an upright video are set for one, and say why a video does not play. */
+export const shapePage = (player) => {
+  player.addEventListener("loadedmetadata", () => {
+    document.body.classList.toggle("portrait", player.videoHeight > player.videoWidth);
+  });
+  player.addEventListener("error", async () => {
+    const { media } = await ask(`/api/videos/${pageId()}`).catch(() => ({}));
+    part("trouble").textContent = media
+      ? "This browser cannot play the video's file. Open the page in another browser, or convert the video to mp4 (H.264) and add that. Its steps can be corrected anyway."
+      : "The video's file cannot be read any more. Put it back where it was, then load the page again.";
+    part("trouble").hidden = false;
+  });
+};
 
 /* Server-sent events, by name. The browser connects again by itself. `opened` is called at each connection: what
    happened before it, also between the page's first requests and it, came as no event. */
