@@ -476,13 +476,20 @@ def _times(span: Span | None) -> dict[str, Any]:
     }
 
 
+# status of the best moment -> the note that the assistant gets
+UNSHOWN_NOTES: dict[str | None, str] = {
+    "said_only": "the most likely of these is said only: the picture does not show it",
+    "not_found": "the most likely of these is a step that its video neither says nor shows",
+}
+
+
 def _citation_note(citations: Sequence[Citation]) -> str | None:
     """Return a note for the assistant about the moments it is given. None if there is none."""
     if not citations:
         return "nothing of the library answers this"
     best = citations[0]
-    if best.status == "said_only":
-        return "the most likely of these is said only: the picture does not show it"
+    if best.status in UNSHOWN_NOTES:
+        return UNSHOWN_NOTES[best.status]
     return best.doubt and f"the most likely of these may not be shown there: {best.doubt}"
 
 

@@ -338,24 +338,25 @@ def test_a_doubt_is_shown_with_its_reason_until_a_person_judges_the_step(
     doubt = {"status": "placed", "basis": None, "doubt": DOUBT}
     first, second, last = record.steps
     lost = last.model_copy(update={"status": "not_found"})
-    unsure = (first.model_copy(update=doubt), second, lost)
+    unjudged = last.model_copy(update={"id": "4", "status": None})
+    unsure = (first.model_copy(update=doubt), second, lost, unjudged)
     write_record(record.model_copy(update={"steps": unsure}), folder / "v0.json")
     reason = "$('#step-1 .machine').textContent.includes"
     facts = "$$('.card .facts span').map((fact) => fact.textContent).join()"
     with serving(folder) as running:
         let_in(browser, running)
         cards = browser.open(running.address)
-        cards.wait_until(f"{facts} === '0:16,3 steps,1 seen,1 placed?,1 not found'")
+        cards.wait_until(f"{facts} === '0:16,4 steps,1 seen,1 placed?,1 not found,1 not judged'")
         page = ready(browser.open(f"{running.address}video/{ID}"))
         page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
         pick(page, "a")
         press(page, "1")
         page.wait_until(f"!{reason}('Speaks') && {reason}('placed')")
-        cards.wait_until(f"{facts} === '0:16,3 steps,2 seen,1 not found,corrected,1 correction'")
+        cards.wait_until(f"{facts} === '0:16,4 steps,2 seen,1 not found,1 not judged,corrected,1 correction'")
         page.wait_until("$('#facts').textContent.includes('1 correction')")
         press(page, "z")
         page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
-        cards.wait_until(f"{facts} === '0:16,3 steps,1 seen,1 placed?,1 not found'")
+        cards.wait_until(f"{facts} === '0:16,4 steps,1 seen,1 placed?,1 not found,1 not judged'")
         page.wait_until("$('#facts').textContent.includes('0 corrections')")
         page.close()
         cards.close()

@@ -23,10 +23,11 @@ const card = (video) => {
       make("div", {}, make("bdi", { textContent: video.title }), make("p", { textContent: video.damage }), make("p", {}, make("span", { className: "badge", textContent: "damaged" }))));
   }
   const id = encodeURIComponent(video.id), named = (words) => `${words}: ${video.title}`;
+  const unjudged = video.steps - video.seen - video.placed - video.said_only - video.not_found;
   const facts = [
     video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`,
     video.placed > video.doubtful && `${video.placed - video.doubtful} placed`, video.doubtful && `${video.doubtful} placed?`,
-    video.said_only && `${video.said_only} said only`, video.not_found && `${video.not_found} not found`,
+    video.said_only && `${video.said_only} said only`, video.not_found && `${video.not_found} not found`, unjudged && `${unjudged} not judged`,
     video.state === "new" ? "" : video.state, video.corrections && plural(video.corrections, "correction"),
   ].filter(Boolean).map((textContent) => make("span", { textContent }));
   const [why] = (video.no_steps_reason || "").split("; ");   /* the review says the cure */
