@@ -352,7 +352,9 @@ def test_a_doubt_is_shown_with_its_reason_until_a_person_judges_the_step(
         pick(page, "a")
         press(page, "1")
         page.wait_until(f"!{reason}('Speaks') && {reason}('placed')")
-        cards.wait_until(f"{facts} === '0:16,4 steps,2 seen,1 not found,1 not judged,corrected,1 correction'")
+        cards.wait_until(
+            f"{facts} === '0:16,4 steps,2 seen,1 not found,1 not judged,corrected,1 correction'"
+        )
         page.wait_until("$('#facts').textContent.includes('1 correction')")
         press(page, "z")
         page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
@@ -399,7 +401,9 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     assert page.run("$('#changes li b').textContent") == "me"
     assert page.run("$$('#changes time').length") == 9
     page.click("#deleted summary")
-    page.run("window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))")
+    page.run(
+        "window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))"
+    )
     assert page.run("$('#deleted-list button') === button")  # else it takes no click meanwhile
     page.click("#deleted-list button")
     page.wait_until("$$('#list .step').length === 3")

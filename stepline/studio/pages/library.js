@@ -170,9 +170,9 @@ const load = async () => {
 
 const loadLive = async () => {
   const { runs } = await ask("/api/live");
-  part("live").replaceChildren(...runs.map(({ name, finished }) => make("li", {},
+  part("live").replaceChildren(...runs.map(({ name, finished, running }) => make("li", {},
     make("a", { href: `/live/${encodeURIComponent(name)}` }, make("bdi", { textContent: name })),
-    make("p", { textContent: finished ? "ended" : "live" }))));
+    make("p", { textContent: finished ? "ended" : running ? "live" : "interrupted" }))));
 };
 
 /* ---- search ---- */
