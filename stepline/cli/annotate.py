@@ -47,8 +47,8 @@ def vnd(clips: tuple[Path, ...], out: Path, **options: Any) -> None:
     Example:
       stepline annotate vnd out/demo.json --out vnd --port 8080
 
-    CLIPS are records or lists of clips, such as all shards of a dataset. A relative path of a video is read from the working folder.
-    The page is served on this machine.
+    CLIPS are records or lists of clips, such as all shards of a dataset. A relative path of a video is
+    read from the working folder. The page is served on this machine.
     """
     from stepline.review import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
     from stepline.review.answers import LABELS_FILE, export_annotations

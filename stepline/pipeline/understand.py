@@ -510,14 +510,10 @@ def place_user_lines(
         graph=graph,
         start=start,
     )
-    moved = [step for step in placed if step.doubt]
-    if not moved:
-        return WrittenSteps(placed)
+    moved = [f"line {step.id} is {step.doubt}" for step in placed if step.doubt]
     more = f" (and {len(moved) - 1} more)" if moved[1:] else ""
-    note = (
-        f"line {moved[0].id} is {moved[0].doubt}{more}; write the lines in the order of the video"
-    )
-    return WrittenSteps(placed, notes=(note,))
+    cure = "write the lines in the order of the video"
+    return WrittenSteps(placed, notes=tuple(f"{line}{more}; {cure}" for line in moved[:1]))
 
 
 def _find_materials_and_tools(

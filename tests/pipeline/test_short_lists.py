@@ -87,7 +87,7 @@ def test_each_line_is_next_to_its_words(seed):
             assert words.start - 3 <= step.at <= words.end + 10, step
 
 
-@pytest.mark.parametrize("number", (2, 9))
+@pytest.mark.parametrize("number", [2, 9])
 def test_a_line_out_of_order_is_marked_with_the_second_at_which_it_is_said(number):
     transcript, said, duration = told_recipe(random.Random(number))
     lines = [*RECIPE[:number], *RECIPE[number + 1 :]]
