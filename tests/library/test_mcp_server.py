@@ -247,8 +247,8 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     let_go, started = threading.Event(), threading.Event()
 
     def run_video(request, settings, output, *, progress):
-        started.set()
         progress("listening", 2.0, 9.0)
+        started.set()
         assert let_go.wait(60)
         made = Record(id=request.id, video=Video(id=request.id))
         write_record(made, output.out / f"{request.id}.json")
