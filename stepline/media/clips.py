@@ -193,8 +193,13 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
         _open_remux_container(out, format, error_start, error_cure) as copy,
     ):
         source = media.container
-        copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]
-        targets = {stream.index: copy.add_stream_from_template(stream) for stream in copied}
+        targets = {}
+        for stream in source.streams:
+            if stream.type in COPIED_STREAM_TYPES:
+                target = copy.add_stream_from_template(stream)
+                target.disposition = stream.disposition
+                target.metadata["language"] = stream.language or "und"
+                targets[stream.index] = target
         copy.metadata.update(source.metadata)
         copy.set_chapters(
             [
@@ -208,8 +213,14 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
                 for number, (span, title) in enumerate(chapters, start=1)
             ]
         )
-        for packet in source.demux(copied):
-            if packet.dts is not None:  # the empty packet at a stream's end has none
+        for packet in media.packets(COPIED_STREAM_TYPES):
+            if packet.size:  # the last of a stream is empty
+                # second 0 is where the record has it
+                start = round(media.start / packet.time_base)
+                if packet.pts is not None:
+                    packet.pts -= start
+                if packet.dts is not None:
+                    packet.dts -= start
                 packet.stream = targets[packet.stream.index]
                 copy.mux(packet)
 
