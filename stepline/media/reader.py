@@ -197,7 +197,8 @@ class KeyFrameReader:
                     yield replace(shown, end=key.time)
                 shown = key
                 count += 1
-            if media.damage.packet_count or media.damage.has_broken_stamps:
+            claimed = min(media.duration or 0.0, self._start + self._length)
+            if media.damage.warnings(self._start + self._read_end, claimed):
                 raise SparseKeyFramesError(f"{self._path}: is damaged, so that all of it is read")
             if shown is None or count < MIN_KEY_FRAMES:
                 raise SparseKeyFramesError(f"{self._path}: has {count} key frames")
@@ -216,7 +217,9 @@ class KeyFrameReader:
         tick = float(stream.time_base)
         run: list[Any] = []
         until = next_key = next_pair = -math.inf
+        self._read_end = 0.0  # s, of what is there of all streams
         for packet in media.packets():
+            self._read_end = max(self._read_end, media.packet_end(packet) - self._start)
             second = decoding_second(packet)
             if packet.stream.index != stream.index or second is None:
                 continue

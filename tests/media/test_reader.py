@@ -277,8 +277,14 @@ def test_key_frames_are_those_of_their_seconds_and_hold_until_the_next(tmp_path,
     assert has_later == [number % 3 == 0 for number in range(len(keys))]
 
 
-@pytest.mark.parametrize(("seconds", "key_seconds"), [(20, 14), (3, 2)])
-def test_too_few_key_frames_do_not_stand_for_a_video(tmp_path, seconds, key_seconds):
-    path = draw_film(tmp_path / "film.mp4", seconds, key_seconds)
-    with pytest.raises(SparseKeyFramesError, match="key frame"):
+@pytest.mark.parametrize(
+    ("seconds", "key_seconds", "share", "reason"),
+    [(20, 14, 1, "key frame"), (3, 2, 1, "key frame"), (20, 2, 0.6, "is damaged")],
+)
+def test_too_few_key_frames_or_a_part_of_a_file_do_not_stand_for_a_video(
+    tmp_path, seconds, key_seconds, share, reason
+):
+    path = draw_film(tmp_path / "film.mkv", seconds, key_seconds)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(SparseKeyFramesError, match=reason):
         list(KeyFrameReader(path))
