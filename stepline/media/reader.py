@@ -157,7 +157,7 @@ class KeyFrameReader:
     the file is damaged.
 
     Attributes:
-        end: the last second read.
+        end: the last second read, of picture or sound.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class KeyFrameReader:
         self.end = 0.0
 
     def __iter__(self) -> "Generator[KeyFrame]":
-        self.end = 0.0
+        self.end = self._picture_end = 0.0
         with open_media(self._path, self._settings) as media:
             if not media.is_seekable:
                 raise SparseKeyFramesError(f"{self._path}: has no seekable key frames")
@@ -198,12 +198,12 @@ class KeyFrameReader:
                 shown = key
                 count += 1
             claimed = min(media.duration or 0.0, self._start + self._length)
-            if media.damage.warnings(self._start + self._read_end, claimed):
+            if media.damage.warnings(self._start + self.end, claimed):
                 raise SparseKeyFramesError(f"{self._path}: is damaged, so that all of it is read")
             if shown is None or count < MIN_KEY_FRAMES:
                 raise SparseKeyFramesError(f"{self._path}: has {count} key frames")
-            self._check_gap(self.end - shown.time)
-            yield replace(shown, end=max(self.end, shown.time))
+            self._check_gap(self._picture_end - shown.time)
+            yield replace(shown, end=max(self._picture_end, shown.time))
 
     def _check_gap(self, seconds: float) -> None:
         if seconds > MAX_KEY_SECONDS:
@@ -217,16 +217,16 @@ class KeyFrameReader:
         tick = float(stream.time_base)
         run: list[Any] = []
         until = next_key = next_pair = -math.inf
-        self._read_end = 0.0  # s, of what is there of all streams
         for packet in media.packets():
-            self._read_end = max(self._read_end, media.packet_end(packet) - self._start)
+            end = min(media.packet_end(packet) - self._start, self._length)
+            self.end = max(self.end, end)
             second = decoding_second(packet)
             if packet.stream.index != stream.index or second is None:
                 continue
             second -= media.start + self._start
             if second >= self._length:
                 break
-            self.end = max(self.end, min(media.packet_end(packet) - self._start, self._length))
+            self._picture_end = max(self._picture_end, end)
             # a key frame before the part is not in it, nor does its pair count
             shown_second = presentation_stamp(packet) * tick - media.start - self._start
             if packet.is_keyframe and second >= next_key and shown_second >= 0:

@@ -285,7 +285,7 @@ def _extract_from_key_frames(
     if options.reads_screen:
         screen = read_screen_recording(request, info, settings, median_statistics(pairs))
     # the features of a key frame hold until the next
-    seconds = math.ceil(reader.end * vision.rate)
+    seconds = math.ceil(key.end * vision.rate)
     last = np.searchsorted(first_rows, np.arange(seconds), side="right") - 1
     return VisualFeatures(
         FeatureSequence(np.stack(values)[np.maximum(last, 0)], vision.rate, backbone.name),
