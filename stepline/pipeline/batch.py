@@ -506,8 +506,8 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
     inputs = [path for path in (request.path, request.captions) if path is not None]
     # The user's own files are never overwritten, not even with --overwrite.
     own_files = set(map(os.path.realpath, inputs))
-    for row in OUTPUTS.values():
-        path = os.path.realpath(options.out / f"{safe_stem(request.id)}{row.suffix}")
+    for name in options.formats:
+        path = os.path.realpath(options.out / f"{safe_stem(request.id)}{OUTPUTS[name].suffix}")
         if path in own_files:
             cure = "give another folder with --out"
             raise SettingsError(f"{path}: an output would be written over this file; {cure}")
