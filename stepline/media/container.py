@@ -63,7 +63,6 @@ FORMATS_WITH_LATEST_STAMP = frozenset({"matroska", "flv", "nut", "asf"})
 MIN_BYTES_PER_SECOND = 1000
 
 MICROSECONDS_PER_SECOND = 1_000_000  # FFmpeg's unit for the times of a container
-DECODED_STREAM_TYPES = ("video", "audio")
 DEFAULT_FRAME_RATE = 25.0  # frames/s taken where a video does not say its own
 MAX_FRAME_RATE = 1000.0  # frames/s. A time base passes for a rate in some files
 MAX_PIXEL_ASPECT = 4  # of a stored pixel. Anamorphic video stays under 2, more is a broken header
@@ -200,9 +199,8 @@ class OpenMedia:
         is_plausible = aspect and MAX_PIXEL_ASPECT >= aspect >= 1 / MAX_PIXEL_ASPECT
         return float(aspect) if is_plausible else 1.0
 
-    def packets(self, types: Sequence[str] = DECODED_STREAM_TYPES) -> Iterator[Any]:
-        """Yield the packets of the streams of some types. Those of the video and audio stream in
-        use have continuous time stamps.
+    def packets(self) -> Iterator[Any]:
+        """Yield the packets of the video and audio streams with continuous time stamps.
 
         Unreadable packets are skipped and counted.
         """
@@ -213,19 +211,15 @@ class OpenMedia:
         is_joined = JOINED_FORMATS & _format_names(self.container)
         max_pause = MAX_PAUSE_SECONDS if is_joined else MAX_FILE_PAUSE_SECONDS
         clock = PacketClock(used, max_pause=max_pause, damage=self.damage, start=self.start)
-        return clock.correct(self.stored_packets(types))
+        return clock.correct(self.stored_packets())
 
-    def stored_packets(
-        self, types: Sequence[str] = DECODED_STREAM_TYPES, *, raises_network_errors: bool = False
-    ) -> Iterator[Any]:
-        """Yield the packets of the streams of some types with the time stamps of the file.
+    def stored_packets(self, *, raises_network_errors: bool = False) -> Iterator[Any]:
+        """Yield the packets of the video and audio streams with the time stamps of the file.
 
         Unreadable packets are skipped and counted, unless MAX_READ_FAILURES come in a row.
 
-        Args:
-            types: types of the streams.
-            raises_network_errors: whether an FFmpegError that is not about invalid data is raised,
-                not counted.
+        raises_network_errors: whether an FFmpegError that is not about invalid data is raised, not
+            counted.
         """
         import av
 
@@ -236,7 +230,7 @@ class OpenMedia:
                     failures = 0
                     if packet.is_corrupt:
                         self.damage.packet_count += 1
-                    elif packet.stream.type in types:
+                    elif packet.stream.type in ("video", "audio"):
                         yield packet
                 return
             except av.error.EOFError:

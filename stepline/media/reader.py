@@ -73,12 +73,6 @@ class MediaReader:
             settings: limits on the video.
             part: span in seconds to read, None for the whole video. Its start becomes time 0.
         """
-        if frame_rate is not None and not 0 < frame_rate < float("inf"):
-            raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
-        if frame_size is not None and frame_size < 1:
-            raise MediaError(
-                f"frame_size {frame_size}: give the pixels of the shorter side, at least 1"
-            )
         self._path = Path(path)
         self._rate = frame_rate
         self._size = frame_size
@@ -446,22 +440,6 @@ def _decoded_frames(media: OpenMedia) -> Iterator[TimedFrame]:
         if packet.stream.index == media.video_stream.index:
             for frame in media.decode(packet):
                 yield *timing.time_and_length(frame), frame
-
-
-def frames_at(
-    path: Path | str, times: Sequence[float], width: int | None = None
-) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, None if there is no frame.
-
-    Times before the first frame give the first frame.
-
-    Args:
-        path: path of the video.
-        times: seconds, in any order.
-        width: pixels of the width, None for full size.
-    """
-    frames = {frame.time: frame for frame in read_frames_at(path, times, width)}
-    return [frames.get(time) for time in times]
 
 
 def read_frames_at(

@@ -583,9 +583,8 @@ def read_texts(path: Path) -> tuple[str, ...]:
     return texts
 
 
-MIN_WORKER_BYTES = (
-    2**30
-)  # bytes of a process; 731 MB at most were measured with the default settings
+# bytes of a process; 731 MB at most were measured with the default settings
+MIN_WORKER_BYTES = 2**30
 MODEL_MEMORY_FACTOR = 2  # times the size of a model's file that it takes in memory, at most
 POLL_SECONDS = 0.5  # s between two looks while no worker has news
 END_SECONDS = 10.0  # s that workers have to clean up after an interrupt

@@ -205,9 +205,8 @@ def extract_features(
 
     # every frame, once, decoded in advance by another thread if that is wanted
     ahead = options.prefetched_frames
-    if (
-        current_device().device_type != "cpu"
-    ):  # the CPU decodes about a batch while the GPU encodes one
+    # the CPU decodes about a batch while a GPU encodes one
+    if current_device().device_type != "cpu":
         ahead = current_device().scale_batch_size(PREFETCHED_FRAMES * FRAMES_PER_ROW)
     stream = read_ahead(reader, ahead) if ahead else iter(reader)
     with contextlib.closing(stream):

@@ -181,10 +181,7 @@ def test_a_copy_with_chapters_begins_at_0_and_lacks_no_picture(name, form, tmp_p
     late = 0 if name == "reordered.mkv" else 600
     with av.open(str(draw_video(tmp_path / "v.mp4", seconds=8))) as source:
         shown = picture_times(source)
-    with (
-        av.open(str(tmp_path / "v.mp4")) as source,
-        av.open(str(tmp_path / name), "w") as moved,
-    ):
+    with av.open(str(tmp_path / "v.mp4")) as source, av.open(str(tmp_path / name), "w") as moved:
         streams = [moved.add_stream_from_template(stream) for stream in source.streams]
         streams[1].metadata["language"] = "ger"
         for packet in source.demux():
