@@ -75,8 +75,6 @@ from stepline.storage import read_record
 from stepline.version import __version__
 from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 
-log = logging.getLogger(__name__)
-
 NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
 UNFOUND_LINES = (
     "no speech to find the lines by, and the pictures alone place none of them; give captions, or "

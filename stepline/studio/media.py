@@ -68,10 +68,7 @@ def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
     if row is not None and isinstance(row[0], bytes) and len(row[0]) <= PEAK_COUNT:
         return row[0]
     waveform = waveform_peaks(path)
-    with database.write_transaction() as connection:
-        connection.execute(
-            "INSERT OR REPLACE INTO waveform VALUES (?, ?, ?)", (id, stamp, waveform)
-        )
+    database.write("INSERT OR REPLACE INTO waveform VALUES (?, ?, ?)", id, stamp, waveform)
     return waveform
 
 
