@@ -4,7 +4,6 @@ import pytest
 from made_videos import index_of, make_video, tone
 from video_frames import frames_at, read_frames
 
-from stepline.errors import MediaError
 from stepline.media import (
     AudioBlock,
     Frame,
