@@ -57,6 +57,7 @@ from stepline.files.remote.settings import RemoteSettings
 from stepline.limits import parse_json_text
 from stepline.records import Rejected
 from stepline.sieve_swap.videos import (
+    LENGTHS_COLUMNS,
     LENGTHS_FILE,
     TITLES_FILE,
     VIDEOS_FILE,
@@ -103,7 +104,7 @@ def read_howto100m(
             continue
         task_id = row["task_id"]
         task = titles.get(task_id, task_id) or None
-        length = lengths.find(id) if lengths is not None else None
+        length = lengths.find(id)
         duration = parse_seconds(length[0]) if length else None
         item = VideoItem(id, title=task, task=task, category=category, duration=duration)
         yield side_folders.make_entry(item, NO_FILE)
@@ -128,17 +129,14 @@ def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
         ) from error
 
 
-def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
-    """Return the video lengths by id, None without them, and the task titles by task id."""
+def _read_tables(folder: RemotePath) -> tuple[CsvTable, dict[str, str]]:
+    """Return the video lengths by id, and the task titles by task id. Each table may be missing."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():
                 (folder / name).fetch(Path(scratch) / name)
-        table = None
-        lengths = Path(scratch) / LENGTHS_FILE
-        if lengths.is_file():
-            table = CsvTable(lengths, (("vid", 16), ("vlen", 12)))
-        return table, read_titles(Path(scratch) / TITLES_FILE)
+        lengths = CsvTable(Path(scratch) / LENGTHS_FILE, LENGTHS_COLUMNS)
+        return lengths, read_titles(Path(scratch) / TITLES_FILE)
 
 
 T = TypeVar("T")

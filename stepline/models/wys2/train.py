@@ -227,7 +227,7 @@ class ClipStream:
                 "start the command again"
             )
         # The stored vectors are of these very sentences.
-        lines = None if self._vectors is None else self._vectors.texts(video)
+        lines = self._require_vectors().texts(video)
         if lines is None or lines.texts != _get_sentence_texts(record):
             raise DatasetError(
                 f"{record.id}: its stored vectors are of other sentences; give another --out"
