@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     help="A file with the key, 16 bytes or more, that signs what the webhook receives.",
 )
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
-@settings_options("One setting of the main job.")
+@settings_options("One setting of `stepline steps`.")
 @device_options
 def studio(folder: Path, **options: Any) -> None:
     """Watch, correct and search your videos in the browser.
@@ -171,7 +171,7 @@ def _write_login_page(link: str, folder: Path) -> Path:
     help="Serve over streamable HTTP on this machine, not over stdin and stdout.",
 )
 @port_option(help="Port for --http. 0: any free one.")
-@settings_options("One setting of the main job, for videos that are processed.")
+@settings_options("One setting of `stepline steps`, for videos that are processed.")
 @device_options
 def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options: Any) -> None:
     """Let AI assistants search the videos in a folder (MCP).
@@ -431,7 +431,7 @@ def _comparison_table(comparison: "TaskComparison") -> str:
 def keys() -> None:
     """Make, list and revoke keys with which programs use a studio.
 
-    A key outlives restarts. FILE holds the hash of each key, and only its owner can read it.
+    A key stays valid after a restart. FILE holds the hash of each key, and only its owner can read it.
 
     \b
     Example:

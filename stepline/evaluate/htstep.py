@@ -44,7 +44,8 @@ class AnnotatedVideo:
 
 
 def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
-    """Return the sorted global_step_index of every step of the method or part that a video follows.
+    """Return the global_step_index of every step of the method or part that a video follows, in the
+    order of the taxonomy.
 
     Args:
         video: the annotation of the video.
@@ -63,11 +64,11 @@ def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
         raise DatasetError(
             f"a video of {video.activity!r} mixes the variations {sorted(variations)}; correct it"
         )
-    return sorted(
+    return [
         number
         for number, step in taxonomy.items()
         if step.activity == video.activity and step.variation in variations
-    )
+    ]
 
 
 def _read_annotations(
@@ -163,7 +164,7 @@ def _predicted_seconds(
     steps = candidate_steps(video, taxonomy)
     unknown_names = []
     if not isinstance(node.value, dict):
-        # One second per step of the variation, in the order of the ids.
+        # One second per step of the variation, as `predict ht-step` writes them.
         numbers = read_numbers(node, len(steps), "steps of the article's variation").tolist()
         pairs = list(zip(steps, numbers, strict=True))
     else:

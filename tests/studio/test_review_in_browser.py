@@ -226,7 +226,7 @@ def test_a_step_is_retitled_while_one_types_and_the_machines_words_can_be_taken_
     page.press("Enter", 13)  # and not again
     assert texts(server, page)[0] == "cut the limes <b>fine</b>"
     assert read(server)[1]["revision"] == 1
-    assert page.run("$('#list .machine').textContent").startswith("Machine: “Slice the lemons”")
+    assert page.run("$('#list .machine').textContent").startswith("Stepline: “Slice the lemons”")
     page.click("#list .machine button")
     assert texts(server, page)[0] == "Slice the lemons"
     page.wait_until("$('#list .machine').hidden")
@@ -440,6 +440,11 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     assert other.run("document.activeElement.value") == "Half typed"
     other.wait_until("$('#list .machine').textContent.includes('Pour the juice')")
     assert texts(server, other)[0] == "Half typed"
+    page.wait_until("$('#list textarea').value === 'Half typed'")
+    press(page, "z")  # both are "me", and each window undoes its own
+    press(page, "z")
+    assert texts(server, page) == ["Slice the lemons", "Half typed", "Whisk the sugar"]
+    assert page.run("$('#undo').disabled")
 
 
 def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, browser, server):
@@ -532,6 +537,16 @@ def test_two_windows_that_change_the_same_are_asked(review, server, button, kept
         each["edits"][0]["text"] for each in server.read(f"/api/videos/{ID}/history")["corrections"]
     ]
     assert history[0] == "Slice limes"  # nothing that was saved is lost
+
+
+def test_what_a_full_disk_refuses_is_kept_and_sent_again(review, server, limited_file_size):
+    page = review()
+    with limited_file_size(1000):
+        press(page, "j")
+        press(page, "x")
+        page.wait_until("/Not saved yet: .*; free some space/.test($('#saved').textContent)")
+    page.wait_until(SAVED)
+    assert len(read(server)[0]) == 2
 
 
 def test_what_could_not_be_sent_outlives_the_window(review, browser, server):
@@ -664,7 +679,7 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     (server.studio.library.folder / "v0.mp4").unlink()
     let_in(browser, server)
     page = browser.open(f"{server.address}video/{ID}")
-    page.wait_until("$('#trouble').textContent.includes('nothing to watch')")
+    page.wait_until("$('#trouble').textContent.includes('cannot watch')")
     press(page, "j")
     press(page, "2")
     assert steps(server, page)["a"]["status"] == "said_only"

@@ -161,7 +161,7 @@ const load = async () => {
   document.body.classList.toggle("without-videos", !videos.length && !narrowed);
   part("facts").textContent = plural(videos.length, "video");
   part("empty").hidden = videos.length > 0;
-  part("empty").textContent = narrowed ? "No video matches. Take fewer words, another tag or all states." : "No videos yet.";
+  part("empty").textContent = narrowed ? "No video matches. Try fewer words, another tag or all states." : "No videos yet.";
   part("tour").hidden = Boolean(videos.length || narrowed);
 };
 
@@ -184,7 +184,12 @@ const search = async () => {
   history.replaceState(null, "", query ? `?q=${encodeURIComponent(query)}` : location.pathname);
   if (!query) return;
   const tag = part("tag").value;
-  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`);
+  part("found-title").textContent = "Searching";   /* the first search of a large library takes a while */
+  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`).catch((error) => {
+    part("found").hidden = true;
+    throw error;
+  });
+  trouble(null);
   if (query !== part("wanted").value.trim()) return;
   const tagged = tag ? ` in videos tagged “${tag}”` : "";
   const videos = new Set(moments.map(({ id }) => id)).size;
@@ -306,11 +311,9 @@ const upload = async (file) => {
       tries = 0;
       if (offset >= file.size) break;
     } catch (error) {
-      if (error instanceof RequestError && error.status < 500 && error.status !== 409) {
-        kept.remove(key);
-        return refuse(error.message);
-      }
-      state.textContent = "the studio does not answer, trying again";
+      /* What is there of it stays for the next try, also after a login that a new start of the studio asks for. */
+      if (error instanceof RequestError && error.status < 500 && error.status !== 409) return refuse(error.message);
+      state.textContent = error instanceof RequestError ? browserCure(error.message) : "the studio does not answer, trying again";
       await new Promise((wake) => setTimeout(wake, PATIENCE * Math.min(15, ++tries)));
       offset = await offsetOf(id).catch(() => offset);
     }
@@ -391,6 +394,7 @@ addEventListener("drop", (event) => {
   uploadAll([...event.dataTransfer.files]);
 });
 const loadAll = guarded(async () => {
+  trouble(null);
   await load();
   await loadJobs();
   await loadLive();

@@ -36,8 +36,8 @@ const named = (id) => (index(id) < 0 ? "a step" : `step ${index(id) + 1}`);
 
 const edited = new Corrections(pageId(), {
   changed: () => render(),
-  state: (name) => {
-    part("saved").textContent = SAVED[name];
+  state: (name, why) => {
+    part("saved").textContent = why ? `Not saved yet: ${browserCure(why)}` : SAVED[name];
     part("saved").className = `saved ${name}`;
   },
   saved: ({ kept, written }, { edits = [] }) => {
@@ -48,7 +48,7 @@ const edited = new Corrections(pageId(), {
     ];
     if (told.length) part("told-words").textContent = told.join("; ");
   },
-  refused: (message) => trouble(`Not taken: ${message}`),
+  refused: (message) => trouble(`Not saved: ${message}`),
   conflict: (mine, reply) => new Promise((decide) => {
     const dialog = part("clash"), words = (edits) => edits.map((edit) => inWords(edit, named)).join("; ");
     part("clash-by").textContent = reply.by;
@@ -241,7 +241,7 @@ const makeRow = (id) => {
     lengths: make("span", { className: "times lengths" }),
     mark: make("select", { className: "mark", onchange: () => mark(id, row.mark.value) }),
     avoid: make("button", { type: "button", className: "avoid-switch", textContent: "Avoid" }),
-    machine: make("ul", { className: "machine", ariaLabel: "What the machine said" }),
+    machine: make("ul", { className: "machine", ariaLabel: "What Stepline found" }),
     scrub: make("div", { className: "scrub controls", role: "group", ariaLabel: "Picture of the step", hidden: true }),
     tools: make("div", { className: "controls tools", role: "group", hidden: true }),
   };
@@ -341,9 +341,9 @@ const machineRow = (id, field, value) => {
     at: () => `picture of ${value === null ? "no second" : tenths(value)}`,
   }[field];
   if (field === "at" && steps()[index(id)].at === null) return [];   /* the place was moved away from it */
-  const back = make("button", { type: "button", textContent: "Take back", ariaLabel: `Take back the machine's ${field} of ${named(id)}` });
+  const back = make("button", { type: "button", textContent: "Restore", ariaLabel: `Restore Stepline's ${field} of ${named(id)}` });
   back.onclick = () => change(id, { [field]: value });
-  return [make("li", {}, make("span", {}, "Machine: ", make("bdi", { textContent: words() })), " ", ...(value === null ? [] : [back]))];
+  return [make("li", {}, make("span", {}, "Stepline: ", make("bdi", { textContent: words() })), " ", ...(value === null ? [] : [back]))];
 };
 const updateRow = (row, each, at) => {
   const looks = JSON.stringify([each, at, each.id === current, edited.machine[each.id], total(), Boolean(timeline)]);
@@ -472,7 +472,7 @@ const renderDeleted = (ids) => {
   part("deleted-count").textContent = gone.length;
   part("deleted-list").replaceChildren(...gone.map(([id, said]) => {
     const by = stand.findLast(({ edits }) => (edits || []).some((edit) => edit.step === id || (edit.steps || []).includes(id)));
-    const words = by?.edits.some((edit) => edit.do === "merge" && edit.steps.includes(id)) ? "Undo the merge" : "Bring back";
+    const words = by?.edits.some((edit) => edit.do === "merge" && edit.steps.includes(id)) ? "Undo the merge" : "Restore";
     const back = make("button", { type: "button", textContent: words, ariaLabel: `${words}: “${said.text}”`, onclick: () => edited.revert(by.id) });
     return make("li", {}, make("span", { className: "what-kind", textContent: by ? by.by : "" }), make("bdi", { textContent: said.text }), ...(by ? [back] : []));
   }));
@@ -535,7 +535,7 @@ const begin = async () => {
   const cure = offered ? "“Read again” with Whisper base" : "Whisper base, once it is installed (`stepline weights get whisper-base`),";
   part("warnings").replaceChildren(...warnings.map((text) => make("li", { textContent: browserCure(text.replace(larger, cure)) })));
   part("warnings").hidden = !warnings.length;
-  if (!card.media) trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
+  if (!card.media) trouble("The video's file is not where the record says, or is still being compared with the record. You cannot watch it yet, but you can correct its steps.");
   transcript = new Transcript({
     seek, addStep, play: (second) => { seek(second); player.play().catch(() => {}); },
     take: (edits, base = edited.base) => edited.take({ edits, base }),

@@ -107,3 +107,30 @@ def test_without_a_detector_no_reason_and_no_message_is_about_the_picture(tmp_pa
     assert left_out["b"].reason == "no placed step without a doubt rests on its sentences"
     assert f"each is {NOT_CALIBRATED}; `stepline train calibrate` fits" in left_out["c"].reason
     assert messages == ["1 narrations with a step (nothing judged the picture) in 1 videos"]
+
+
+@pytest.mark.parametrize(
+    ("run", "reader"),
+    [(clean.run_clean, "preceding_stage_records"), (clean.run_visible, "read_parquet")],
+)
+def test_records_are_written_one_at_a_time(run, reader, tmp_path, monkeypatch):
+    said = transcript("Chop the onion.")
+    (tmp_path / "gather").mkdir()
+    write_dataset(tmp_path / "gather", [record(id, SHOWN, said=said) for id in "abc"], {})
+    read, written = [], []
+
+    def read_and_note(_):
+        for one in read_parquet(tmp_path / "gather" / RECORDS_FILE):
+            read.append(one.id)
+            yield one
+
+    def write(_, records, __):
+        for one in records:
+            written.append(one.id)
+            assert read == written
+        return len(written)
+
+    monkeypatch.setattr(clean, reader, read_and_note)
+    monkeypatch.setattr(clean, "write_dataset", write)
+    run(gathered(tmp_path / "out", Recipe(), {"gather": tmp_path / "gather"}))
+    assert written == [*"abc"]
