@@ -316,9 +316,7 @@ def steps_from_texts(
     return tuple(placed)
 
 
-def shift_to_mean(
-    start: float, centers: Array, weights: Array, deviation: float, *, rounds: int = SHIFT_ROUNDS
-) -> float:
+def shift_to_mean(start: float, centers: Array, weights: Array, deviation: float) -> float:
     """Return the second around which the weight of sentences is, near a first guess, by mean shift.
 
     Args:
@@ -326,11 +324,11 @@ def shift_to_mean(
         centers: (S,) middle of each sentence in seconds.
         weights: (S,) weight of each sentence.
         deviation: standard deviation of the Gaussian kernel in seconds.
-        rounds: number of shifts.
+
     Source: Fukunaga and Hostetler 1975.
     """
     second = start
-    for _ in range(rounds):
+    for _ in range(SHIFT_ROUNDS):
         near = weights * np.exp(-(((centers - second) / deviation) ** 2) / 2)
         if near.sum() < MIN_MASS:
             break

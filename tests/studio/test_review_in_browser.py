@@ -440,6 +440,11 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     assert other.run("document.activeElement.value") == "Half typed"
     other.wait_until("$('#list .machine').textContent.includes('Pour the juice')")
     assert texts(server, other)[0] == "Half typed"
+    page.wait_until("$('#list textarea').value === 'Half typed'")
+    press(page, "z")  # both are "me", and each window undoes its own
+    press(page, "z")
+    assert texts(server, page) == ["Slice the lemons", "Half typed", "Whisk the sugar"]
+    assert page.run("$('#undo').disabled")
 
 
 def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, browser, server):
@@ -532,6 +537,16 @@ def test_two_windows_that_change_the_same_are_asked(review, server, button, kept
         each["edits"][0]["text"] for each in server.read(f"/api/videos/{ID}/history")["corrections"]
     ]
     assert history[0] == "Slice limes"  # nothing that was saved is lost
+
+
+def test_what_a_full_disk_refuses_is_kept_and_sent_again(review, server, limited_file_size):
+    page = review()
+    with limited_file_size(1000):
+        press(page, "j")
+        press(page, "x")
+        page.wait_until("/Not saved yet: .*; free some space/.test($('#saved').textContent)")
+    page.wait_until(SAVED)
+    assert len(read(server)[0]) == 2
 
 
 def test_what_could_not_be_sent_outlives_the_window(review, browser, server):

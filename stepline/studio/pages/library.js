@@ -182,7 +182,12 @@ const search = async () => {
   history.replaceState(null, "", query ? `?q=${encodeURIComponent(query)}` : location.pathname);
   if (!query) return;
   const tag = part("tag").value;
-  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`);
+  part("found-title").textContent = "Searching";   /* the first search of a large library takes a while */
+  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`).catch((error) => {
+    part("found").hidden = true;
+    throw error;
+  });
+  trouble(null);
   if (query !== part("wanted").value.trim()) return;
   const tagged = tag ? ` in videos tagged “${tag}”` : "";
   const videos = new Set(moments.map(({ id }) => id)).size;
@@ -304,11 +309,9 @@ const upload = async (file) => {
       tries = 0;
       if (offset >= file.size) break;
     } catch (error) {
-      if (error instanceof RequestError && error.status < 500 && error.status !== 409) {
-        kept.remove(key);
-        return refuse(error.message);
-      }
-      state.textContent = "the studio does not answer, trying again";
+      /* What is there of it stays for the next try, also after a login that a new start of the studio asks for. */
+      if (error instanceof RequestError && error.status < 500 && error.status !== 409) return refuse(error.message);
+      state.textContent = error instanceof RequestError ? browserCure(error.message) : "the studio does not answer, trying again";
       await new Promise((wake) => setTimeout(wake, PATIENCE * Math.min(15, ++tries)));
       offset = await offsetOf(id).catch(() => offset);
     }
@@ -389,6 +392,7 @@ addEventListener("drop", (event) => {
   uploadAll([...event.dataTransfer.files]);
 });
 const loadAll = guarded(async () => {
+  trouble(null);
   await load();
   await loadJobs();
   await loadLive();

@@ -36,8 +36,8 @@ const named = (id) => (index(id) < 0 ? "a step" : `step ${index(id) + 1}`);
 
 const edited = new Corrections(pageId(), {
   changed: () => render(),
-  state: (name) => {
-    part("saved").textContent = SAVED[name];
+  state: (name, why) => {
+    part("saved").textContent = why ? `Not saved yet: ${browserCure(why)}` : SAVED[name];
     part("saved").className = `saved ${name}`;
   },
   saved: ({ kept, written }, { edits = [] }) => {
