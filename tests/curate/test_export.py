@@ -148,8 +148,10 @@ def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
         StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s")
         for id, second in (("a", "2"), ("b", "3.5"))
     ]
-    (_, probe, _) = count_stage_losses(reasons, 1, ("probe", "export"))
-    assert (probe.entered, probe.passed, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
+    reasons += [StageFailure(id, "gather", "left out", f"it is a copy of {id * 3}") for id in "cd"]
+    (_, probe, gather, _) = count_stage_losses(reasons, 1, ("probe", "gather", "export"))
+    assert (probe.entered, probe.passed, probe.dropped) == (5, 3, {"no mp4, cut off at # s": 2})
+    assert gather.dropped == {"it is a copy of #": 2}
 
 
 def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
