@@ -52,7 +52,8 @@ LINE_DEVIATION_FRACTION = 0.3
 MAX_LINE_DEVIATION_SECONDS = 12.0
 SHIFT_ROUNDS = 3
 # Nats by which another sentence says a line better than those at its place, from which the line counts as
-# out of order. YouCook2, 80 videos: XXX
+# out of order. YouCook2, 73 videos: 2 of 528 lines in order, neither of them placed, and 77 of 183 that
+# lost their place when they were moved to an end of the list. 62 of these name the right second
 MIN_ORDER_LEAD = 4.0
 OUT_OF_ORDER = "out of the order of the list"  # in the doubt of a step
 
@@ -335,9 +336,7 @@ def steps_from_texts(
     return tuple(placed)
 
 
-def shift_to_mean(
-    start: float, centers: Array, weights: Array, deviation: float, *, rounds: int = SHIFT_ROUNDS
-) -> float:
+def shift_to_mean(start: float, centers: Array, weights: Array, deviation: float) -> float:
     """Return the second around which the weight of sentences is, near a first guess, by mean shift.
 
     Args:
@@ -345,11 +344,11 @@ def shift_to_mean(
         centers: (S,) middle of each sentence in seconds.
         weights: (S,) weight of each sentence.
         deviation: standard deviation of the Gaussian kernel in seconds.
-        rounds: number of shifts.
+
     Source: Fukunaga and Hostetler 1975.
     """
     second = start
-    for _ in range(rounds):
+    for _ in range(SHIFT_ROUNDS):
         near = weights * np.exp(-(((centers - second) / deviation) ** 2) / 2)
         if near.sum() < MIN_MASS:
             break

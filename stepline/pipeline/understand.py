@@ -250,7 +250,7 @@ def _make_record(
         placed = replace(placed, steps=decide_by_detector(placed.steps, transcript))
 
     seconds = run.info.duration if request.part else duration
-    stage_warnings = _grounding_warnings(placed, visual, seconds)
+    stage_warnings = _grounding_warnings(placed, visual, seconds, round(request.start))
     warnings = [*run.info.warnings, *speech.warnings, *visual.warnings, *written.notes]
     warnings += [*stage_warnings, *inside.warnings, *descriptions.notes]
     record = Record(
@@ -277,12 +277,15 @@ def _make_record(
 
 
 def _grounding_warnings(
-    placed: GroundedVideoSteps, visual: VisualFeatures, seconds: float
+    placed: GroundedVideoSteps, visual: VisualFeatures, seconds: float, start: int
 ) -> list[str]:
-    """Return warnings about missing pictures and uncertain steps."""
+    """Return warnings about missing pictures and uncertain steps.
+
+    start: second of the video at which its part begins.
+    """
     warnings = []
     if visual.activity is not None and visual.screen is None:  # a screen stays still
-        warning = picture_warning(visual.activity, math.ceil(seconds), visual.on_screen)
+        warning = picture_warning(visual.activity, math.ceil(seconds), visual.on_screen, start)
         if warning is not None:
             warnings.append(warning)
     is_placed = any(step.spans for step in placed.steps)

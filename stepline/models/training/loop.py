@@ -225,8 +225,8 @@ def fit(
         )
     if settings.patience and scorer is None:
         raise SettingsError(
-            f"train.patience={settings.patience}: nothing is held out to score; "
-            "set data.held_out, or leave the setting out"
+            f"train.patience={settings.patience}: nothing is held out to score; leave the setting "
+            "out, or let `train nasva` or `train procx` hold videos out by data.held_out"
         )
     optimizer = _make_optimizer(model, settings)
     start = state = _resume(model, optimizer, settings, folder, count)
