@@ -183,12 +183,12 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     from stepline.files.remote import filesystems
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    settings = RemoteSettings(pause=0.001, seconds=1.0)
+    settings = RemoteSettings(pause=0.001, seconds=2.0)
     folder, _ = export(tmp_path)
     with s3_server(monkeypatch) as faults:
         forget_file_systems()
         filesystems.filesystem_of("s3://bucket", settings).mkdir("bucket")
-        faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 1.5
+        faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 4.0
         place = RemotePath("s3://bucket/run/dataset", settings)
         publish_folder(folder, place)
         for found in place.list():

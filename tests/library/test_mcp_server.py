@@ -253,8 +253,8 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     let_go, started, faults = threading.Event(), threading.Event(), ["no room left"]
 
     def run_video(request, settings, output, *, progress):
-        started.set()
         progress("listening", 2.0, 9.0)
+        started.set()
         assert let_go.wait(60)
         if faults:
             raise StoreError(faults.pop())

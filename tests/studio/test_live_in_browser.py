@@ -35,7 +35,7 @@ def read_stream(server, path, count):
     """The first events of a stream."""
     import http.client
 
-    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     line.request("GET", path, headers={"Authorization": f"Bearer {server.access.token}"})
     reply, found = line.getresponse(), []
     while len(found) < count:

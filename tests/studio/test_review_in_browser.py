@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from studio_pages import LOOKS, PLAYER, SAVED
+from studio_pages import LOOKS, PLAYER, SAVED, wait_until_closed
 from studio_server import let_in, library, serving, until
 
 from stepline.library.corrected_library import video_id
@@ -398,10 +398,10 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     assert page.run("$('#changes li b').textContent") == "me"
     assert page.run("$$('#changes time').length") == 9
     page.click("#deleted summary")
-    page.run(
-        "window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))"
-    )
-    assert page.run("$('#deleted-list button') === button")  # else it takes no click meanwhile
+    buttons = "$$('#deleted-list button, #changes button')"
+    page.run(f"window.buttons = {buttons}; $('#by').dispatchEvent(new Event('change'))")
+    # else they take no click meanwhile
+    assert page.run(f"buttons.length && {buttons}.every((each, at) => each === buttons[at])")
     page.click("#deleted-list button")
     page.wait_until("$$('#list .step').length === 3")
     assert list(steps(server, page)) == ["a", "b", "c"]
@@ -559,7 +559,8 @@ def test_what_could_not_be_sent_outlives_the_window(review, browser, server):
     page.run("scrollTo(0, document.body.scrollHeight)")
     told = "$('#saved').getBoundingClientRect()"
     assert page.run(f"{told}.top > 0 && {told}.bottom < innerHeight")  # wherever one looks
-    page.send("Page.navigate", url="about:blank")
+    page.close()
+    wait_until_closed(browser, server)
     other = browser.open(f"{server.address}video/{ID}")
     other.wait_until("$$('#list .step').length === 2")
     assert list(steps(server, other)) == ["b", "c"]
@@ -603,6 +604,7 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
     with serving(first) as again:
         assert again.port == server.port
         let_in(browser, again)
+        wait_until_closed(browser, again)
         page = browser.open(f"{again.address}video/{ID}")
         page.wait_until("$$('#list .step').length === 2")
         assert list(steps(again, page)) == ["b", "c"]

@@ -168,7 +168,9 @@ const load = async () => {
 /* ---- live runs ---- */
 
 const loadLive = async () => {
-  const { runs } = await ask("/api/live");
+  const { runs } = await ask("/api/live"), looks = JSON.stringify(runs);
+  if (part("live").dataset.looks === looks) return;   /* a link made anew under the mouse takes no click */
+  part("live").dataset.looks = looks;
   part("live").replaceChildren(...runs.map(({ name, finished }) => make("li", {},
     make("a", { href: `/live/${encodeURIComponent(name)}` }, make("bdi", { textContent: name })),
     make("p", { textContent: finished ? "ended" : "live" }))));
