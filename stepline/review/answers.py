@@ -239,7 +239,7 @@ def export_annotations(
     if not labelled:
         raise DatasetError(
             f"no clip yet has {rule.annotators} answers with {rule.majority} that agree; "
-            "annotate on, or ask fewer"
+            "get more answers, or lower --asked and --needed"
         )
 
     # what the report says

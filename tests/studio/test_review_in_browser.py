@@ -6,7 +6,7 @@ import shutil
 
 import av
 import pytest
-from studio_pages import LOOKS, PLAYER, SAVED
+from studio_pages import LOOKS, PLAYER, SAVED, wait_until_closed
 from studio_server import let_in, library, serving, until
 
 from stepline.library.corrected_library import video_id
@@ -339,24 +339,27 @@ def test_a_doubt_is_shown_with_its_reason_until_a_person_judges_the_step(
     doubt = {"status": "placed", "basis": None, "doubt": DOUBT}
     first, second, last = record.steps
     lost = last.model_copy(update={"status": "not_found"})
-    unsure = (first.model_copy(update=doubt), second, lost)
+    unjudged = last.model_copy(update={"id": "4", "status": None})
+    unsure = (first.model_copy(update=doubt), second, lost, unjudged)
     write_record(record.model_copy(update={"steps": unsure}), folder / "v0.json")
     reason = "$('#step-1 .machine').textContent.includes"
     facts = "$$('.card .facts span').map((fact) => fact.textContent).join()"
     with serving(folder) as running:
         let_in(browser, running)
         cards = browser.open(running.address)
-        cards.wait_until(f"{facts} === '0:16,3 steps,1 seen,1 placed?,1 not found'")
+        cards.wait_until(f"{facts} === '0:16,4 steps,1 seen,1 placed?,1 not found,1 not judged'")
         page = ready(browser.open(f"{running.address}video/{ID}"))
         page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
         pick(page, "a")
         press(page, "1")
         page.wait_until(f"!{reason}('Speaks') && {reason}('placed')")
-        cards.wait_until(f"{facts} === '0:16,3 steps,2 seen,1 not found,corrected,1 correction'")
+        cards.wait_until(
+            f"{facts} === '0:16,4 steps,2 seen,1 not found,1 not judged,corrected,1 correction'"
+        )
         page.wait_until("$('#facts').textContent.includes('1 correction')")
         press(page, "z")
         page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
-        cards.wait_until(f"{facts} === '0:16,3 steps,1 seen,1 placed?,1 not found'")
+        cards.wait_until(f"{facts} === '0:16,4 steps,1 seen,1 placed?,1 not found,1 not judged'")
         page.wait_until("$('#facts').textContent.includes('0 corrections')")
         page.close()
         cards.close()
@@ -399,10 +402,10 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     assert page.run("$('#changes li b').textContent") == "me"
     assert page.run("$$('#changes time').length") == 9
     page.click("#deleted summary")
-    page.run(
-        "window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))"
-    )
-    assert page.run("$('#deleted-list button') === button")  # else it takes no click meanwhile
+    buttons = "$$('#deleted-list button, #changes button')"
+    page.run(f"window.buttons = {buttons}; $('#by').dispatchEvent(new Event('change'))")
+    # else they take no click meanwhile
+    assert page.run(f"buttons.length && {buttons}.every((each, at) => each === buttons[at])")
     page.click("#deleted-list button")
     page.wait_until("$$('#list .step').length === 3")
     assert list(steps(server, page)) == ["a", "b", "c"]
@@ -587,7 +590,8 @@ def test_what_could_not_be_sent_outlives_the_window(review, browser, server):
     page.run("scrollTo(0, document.body.scrollHeight)")
     told = "$('#saved').getBoundingClientRect()"
     assert page.run(f"{told}.top > 0 && {told}.bottom < innerHeight")  # wherever one looks
-    page.send("Page.navigate", url="about:blank")
+    page.close()
+    wait_until_closed(browser, server)
     other = browser.open(f"{server.address}video/{ID}")
     other.wait_until("$$('#list .step').length === 2")
     assert list(steps(server, other)) == ["b", "c"]
@@ -631,6 +635,7 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
     with serving(first) as again:
         assert again.port == server.port
         let_in(browser, again)
+        wait_until_closed(browser, again)
         page = browser.open(f"{again.address}video/{ID}")
         page.wait_until("$$('#list .step').length === 2")
         assert list(steps(again, page)) == ["b", "c"]

@@ -389,10 +389,15 @@ const saveTitle = () => {
   if (title && title !== before) edited.edit({ do: "title", title });
   else showTitle(before);
 };
+/* Whether a part shows something else by now; a button made anew under the mouse takes no click. */
+const isOutdated = (id, ...shown) => {
+  const looks = JSON.stringify(shown), isOther = part(id).dataset.looks !== looks;
+  part(id).dataset.looks = looks;
+  return isOther;
+};
 const showLabels = () => {
-  const { tags, metadata } = edited.labels, looks = JSON.stringify([tags, metadata]);
-  if (part("labels").dataset.looks === looks) return;
-  part("labels").dataset.looks = looks;
+  const { tags, metadata } = edited.labels;
+  if (!isOutdated("labels", tags, metadata)) return;
   part("labels").replaceChildren(...(tags.length ? [tagList(tags)] : []), ...(Object.keys(metadata).length ? [metadataList(metadata)] : []));
   part("labels").hidden = !part("labels").children.length;
 };
@@ -464,9 +469,7 @@ const citing = () => {
 const renderDeleted = (ids) => {
   const gone = Object.entries(edited.machine).filter(([id]) => !ids.has(id));
   const stand = standing(edited.history);
-  const looks = JSON.stringify([gone, stand.map(({ id }) => id)]);
-  if (part("deleted-list").dataset.looks === looks) return;   /* a button made anew under the mouse takes no click */
-  part("deleted-list").dataset.looks = looks;
+  if (!isOutdated("deleted-list", gone, stand.map(({ id }) => id))) return;
   part("deleted").hidden = !gone.length;
   part("deleted-count").textContent = gone.length;
   part("deleted-list").replaceChildren(...gone.map(([id, said]) => {
@@ -477,7 +480,7 @@ const renderDeleted = (ids) => {
   }));
 };
 const renderHistory = () => {
-  if (part("history").hidden) return;
+  if (part("history").hidden || !isOutdated("changes", edited.history.length, steps().map(({ id }) => id))) return;
   const stand = new Set(standing(edited.history).map(({ id }) => id)), all = new Map(edited.history.map((each) => [each.id, each]));
   part("changes").replaceChildren(...[...edited.history].reverse().map((each) => {
     let target = each, undone = 0;
