@@ -103,7 +103,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     Example:
       stepline steps stepline/cli/demo/demo.mp4 --out out
 
-    VIDEOS are files, folders or links. With --describe, they may be files of ready features. Of
+    VIDEOS are files, folders or links. With --describe, they may be files of ready features. With
     several videos, each gets a line instead of a table, and finished ones are skipped. If one fails,
     the others continue and the exit code is 1.
 
