@@ -98,7 +98,15 @@ class Browser:
             if reply.get("id") == self._last:
                 assert "error" not in reply, f"{method}: {reply['error']}"
                 return reply["result"]
-            if reply.get("sessionId") in self._pages:
+            if reply.get("method") == "Page.javascriptDialogOpening":  # may this page be left?
+                leave = {
+                    "id": 0,
+                    "method": "Page.handleJavaScriptDialog",
+                    "params": {"accept": True},
+                }
+                leave["sessionId"] = reply["sessionId"]
+                os.write(self._write, json.dumps(leave).encode() + b"\0")
+            if "method" in reply and reply.get("sessionId") in self._pages:
                 self._pages[reply["sessionId"]].events.append(reply)
 
     def _receive(self):

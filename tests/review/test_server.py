@@ -169,6 +169,8 @@ def test_other_names_and_other_sites_are_refused(server):
     for length in ("²".encode(), b"9" * 5000, b"-1"):
         headers = {"X_Stepline": "annotate", "Content_Length": length}
         assert status_of(server, "POST", "/begin", None, **headers) == 400
+    for name in ("Zo%C3%AB%20O%27Brien,%20Jr.", "%E0%A4%A8%E0%A5%80%E0%A4%A4%E0%A4%BE"):
+        assert status_of(server, "GET", f"/next?annotator={name}") == 200
     reply, data = ask(server, "GET", "/next?annotator=%3Cscript%3E")
     assert (reply.status, b"script" in data) == (400, False)
 

@@ -179,6 +179,8 @@ def test_an_upload_goes_on_after_the_studio_was_started_anew(visit, browser, ser
     )
     page.drop(film)
     page.wait_until("window.goOn")
+    leaving = "dispatchEvent(new Event('beforeunload', {cancelable: true}))"
+    assert not page.run(leaving)  # the browser asks first
     server.access.token = "another"
     page.run("goOn()")
     page.wait_until("/film.mp4.*open the address/.test($('#refused').textContent)")

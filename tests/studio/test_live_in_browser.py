@@ -97,5 +97,5 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     assert page.run("$('#steps').offsetWidth === $('main').clientWidth")
     log.path.unlink()
     begun(server)
-    page.wait_until(f"{FACTS} === '0:03 · 1 steps'")
+    page.wait_until(f"{FACTS} === '0:03 · 1 step'")
     page.close()

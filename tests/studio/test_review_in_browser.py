@@ -4,6 +4,7 @@ finger and keys."""
 import json
 import shutil
 
+import av
 import pytest
 from studio_pages import LOOKS, PLAYER, SAVED, wait_until_closed
 from studio_server import let_in, library, serving, until
@@ -450,6 +451,19 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     assert page.run("$('#undo').disabled")
 
 
+def test_half_typed_words_outlive_a_reload_and_are_told_where_their_step_is_deleted(review, server):
+    page = review()
+    write = "$('#list textarea').focus(); document.activeElement.value = "
+    page.run(f"{write} 'Cut lemons'; window.before = true")
+    page.send("Page.reload")
+    page.wait_until("!window.before && $('#list textarea')?.value === 'Cut lemons'")
+    assert texts(server, page)[0] == "Cut lemons"
+    page.run(f"{write} 'Half typed'")
+    theirs = {"by": "bob", "base": 1, "edits": [{"do": "delete", "step": "a"}]}
+    assert server.status("POST", f"/api/videos/{ID}/corrections", theirs) == 200
+    page.wait_until("$('#trouble').textContent.endsWith('“Half typed”')")
+
+
 def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, browser, server):
     page, other = review(), review()
     # Its event stream opens when the test says so.
@@ -540,6 +554,20 @@ def test_two_windows_that_change_the_same_are_asked(review, server, button, kept
         each["edits"][0]["text"] for each in server.read(f"/api/videos/{ID}/history")["corrections"]
     ]
     assert history[0] == "Slice limes"  # nothing that was saved is lost
+
+
+def test_keys_of_input_methods_and_of_other_alphabets(review, server):
+    page = review()
+    page.run("$('#list textarea').focus(); document.activeElement.value = 'きる'")
+    enter = "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true, cancelable: true})"
+    for field in ("$('#list textarea')", "$('#title')"):  # which the words that are chosen stay in
+        assert page.run(f"{field}.focus(), {field}.dispatchEvent({enter})")
+        assert page.run(f"document.activeElement === {field}")
+    page.run("document.activeElement.blur()")
+    for code, key in (("KeyJ", "о"), ("KeyX", "ч")):  # as on a Russian keyboard
+        pressed = f"{{key: '{key}', code: '{code}', bubbles: true}}"
+        page.run(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {pressed}))")
+    assert texts(server, page) == ["きる", "Whisk the sugar"]
 
 
 def test_what_a_full_disk_refuses_is_kept_and_sent_again(review, server, limited_file_size):
@@ -688,6 +716,23 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     assert steps(server, page)["a"]["status"] == "said_only"
     assert page.run("$$('img[src]').length") == 0
     assert page.complaints() == []
+    page.close()
+
+
+@pytest.mark.parametrize("page_name", ["video", "follow"])
+def test_a_video_that_the_browser_cannot_play_says_so(browser, server, page_name):
+    path = server.studio.library.folder / "v0.mp4"
+    with av.open(str(path), "w") as out:
+        film = out.add_stream("mpeg4", rate=10, width=160, height=120, pix_fmt="yuv420p")
+        for _ in range(20):
+            out.mux(film.encode(av.VideoFrame(160, 120, "yuv420p")))
+        out.mux(film.encode())
+    let_in(browser, server)
+    page = browser.open(f"{server.address}{page_name}/{ID}")
+    page.wait_until("/cannot play .* another browser/.test($('#trouble').textContent)")
+    path.unlink()
+    page.run("$('#player').load()")
+    page.wait_until("/cannot be read any more/.test($('#trouble').textContent)")
     page.close()
 
 

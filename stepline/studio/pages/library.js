@@ -343,6 +343,7 @@ const begun = async (key, file) => {
   kept.set(key, reply.upload);
   return { id: reply.upload, offset: reply.offset };
 };
+addEventListener("beforeunload", (event) => { if (part("uploads").children.length) event.preventDefault(); });   /* else a click on a card ends them */
 const uploadAll = async (files) => { for (const file of files) await upload(file).catch(trouble); };
 
 let typing = 0;

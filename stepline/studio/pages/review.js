@@ -263,7 +263,7 @@ const makeRow = (id) => {
   row.text.addEventListener("blur", save);
   row.text.addEventListener("focus", () => choose(id, false));
   row.text.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey) return;
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;   /* an input method's Enter takes its words */
     event.preventDefault();
     save();
     row.number.focus();
@@ -425,6 +425,8 @@ const render = () => {
   if (!ids.has(current)) current = null;
   for (const [id, row] of rows) {
     if (ids.has(id)) continue;
+    const { value } = row.text;
+    if (document.activeElement === row.text && value !== row.shown) trouble(`The step that you write was deleted. Your words were: “${value}”`);
     row.node.remove();
     rows.delete(id);
   }
@@ -515,9 +517,11 @@ const begin = async () => {
   showTitle(card.title);
   part("title").addEventListener("blur", saveTitle);
   part("title").addEventListener("keydown", (event) => {
-    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
-    if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); part("title").blur(); }
     event.stopPropagation();   /* its letters are no keys of the page */
+    if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
+    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
+    event.preventDefault();
+    part("title").blur();
   });
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;
@@ -570,6 +574,8 @@ for (const kind of ["timeupdate", "seeking", "seeked", "loadedmetadata"]) player
 player.addEventListener("play", tick);
 player.addEventListener("ended", () => { if (loop) playStep(loop); });
 addEventListener("hashchange", jump);
+/* What was typed last is kept, however soon the page is left; the transcript has a draft. */
+addEventListener("pagehide", () => { if (document.activeElement.matches("#list textarea, #title")) document.activeElement.blur(); });
 const faster = bindSpeed(player, part("speed"));
 const toggleLoop = () => setLoop(loop ? null : current ?? steps()[0]?.id);
 const toggleHistory = () => {
