@@ -118,9 +118,9 @@ class LocalModel:
             "cache_prompt": False,  # a reply must not depend on what was asked before
         }
         if isinstance(question, Conversation):
-            # Each question repeats the ones before it, which are read once.
+            # Questions begin alike, and what they share is read once.
             request["cache_prompt"] = True
-            request["logit_bias"] = [[text, False] for text in question.banned]
+            request["grammar"] = question.grammar
         if schema is not None:
             request["response_format"] = {"type": "json_object", "schema": schema}
         seconds = max(0.0, until - time.monotonic())
