@@ -398,7 +398,9 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     assert page.run("$('#changes li b').textContent") == "me"
     assert page.run("$$('#changes time').length") == 9
     page.click("#deleted summary")
-    page.run("window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))")
+    page.run(
+        "window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))"
+    )
     assert page.run("$('#deleted-list button') === button")  # else it takes no click meanwhile
     page.click("#deleted-list button")
     page.wait_until("$$('#list .step').length === 3")

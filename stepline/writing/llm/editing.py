@@ -125,9 +125,13 @@ def find_doubtful_steps(
             is_known = not told.isdisjoint(stems[:2]) or (
                 number and not lemmas[number - 1].isdisjoint(stems[:1])
             )
-            names = [] if is_known else [candidate.name_in_step for candidate in ranked]
             end = word[len(bare_word(word)) :]
-            parts.append((word, *(f"the {name}{end}" for name in names)))
+            names = (
+                f"the {candidate.name_in_step}{end}"
+                for candidate in ranked
+                if not is_known and candidate.stem not in lemmas[number]
+            )
+            parts.append((word, *names))
         if any(len(choices) > 1 for choices in parts):
             doubtful.append(DoubtfulStep(number, said, tuple(parts)))
     return doubtful
