@@ -286,7 +286,7 @@ def test_a_removed_command_says_in_one_line_what_to_use_instead(command, steplin
 def test_doctor_finds_what_the_main_job_needs(stepline):
     result = stepline("doctor")
     assert result.exit_code == 0
-    assert "everything the main job needs is here" in result.stdout
+    assert "everything that `stepline steps` needs is here" in result.stdout
     names = {
         finding["name"] for finding in json.loads(stepline("doctor", "--json").stdout)["findings"]
     }

@@ -164,6 +164,7 @@ def library(small_video, tmp_path):
 
 
 def test_corrected_videos_are_exported_with_the_extra_data_alone(library, tmp_path):
+    (library / "torn.json").write_bytes((library / "small.json").read_bytes()[:-9])
     command = ["curate", "corrections", library, "--export", tmp_path / "data"]
     missing = stepline_without(["pyarrow"], *command)
     assert CURE.format("pyarrow", "data") in missing.stderr
@@ -171,6 +172,8 @@ def test_corrected_videos_are_exported_with_the_extra_data_alone(library, tmp_pa
     others = [package for package, extra in EXTRA_PACKAGES.items() if extra != "data"]
     result = stepline_without(others, *command)
     assert result.returncode == 0, result.stderr
+    assert "left out torn.json" in result.stderr
+    assert "1 videos to train on" in result.stderr
     assert len(list((tmp_path / "data" / "features").glob("*.safetensors"))) == 1
     assert read_record(tmp_path / "data" / "records" / "small.json").steps[0].text == "Cut it"
 

@@ -68,7 +68,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
 
     SOURCE is a folder of .npy, .pth.tar, .pth or .safetensors, a .tar (.gz), or one file.
 
-    Each file is named after its video (docs/nasva.md has the rules). Other content is left out
+    Each file is named after its video (docs/features.md has the rules). Other content is left out
     and listed in dropped.jsonl. The same command continues an import that was stopped.
     """
     from stepline.features import import_features
@@ -127,7 +127,7 @@ def _print_store_counts(
 @click.option(
     "--backbone",
     type=PluginChoice("backbones", without=("precomputed", "none")),
-    help="What sees the picture.  [default: conse]",
+    help="Encoder of the pictures.  [default: conse]",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
 @settings_options("One setting, e.g. vision.rate=2.")
@@ -181,7 +181,7 @@ def check(store: Path, as_json: bool) -> None:
     Example:
       stepline features check store
 
-    The exit code is 1 when rows are damaged, changed, turned, empty or not finite.
+    The exit code is 1 when rows are damaged, changed, transposed, empty or not finite.
     """
     from stepline.features import FeatureStore
     from stepline.features.import_files import DROPPED_NAME, read_dropped

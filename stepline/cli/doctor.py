@@ -110,9 +110,9 @@ def format_findings(findings: tuple[Finding, ...]) -> str:
             detail = finding.cure
         lines.append(f"{mark:<7} {finding.name:<24} {finding.purpose:<42} {detail}")
     missing = [finding.name for finding in findings if finding.needed and not finding.found]
-    verdict = "everything the main job needs is here"
+    verdict = "everything that `stepline steps` needs is here"
     if missing:
-        verdict = f"missing for the main job: {', '.join(missing)}"
+        verdict = f"missing for `stepline steps`: {', '.join(missing)}"
     return "\n".join([*lines, "", verdict])
 
 

@@ -90,7 +90,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 @click.option(
     "--backbone",
     type=PluginChoice("backbones", without=("precomputed", "none")),
-    help="What sees the picture.",
+    help="Encoder of the pictures.",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
 @json_option
@@ -155,8 +155,8 @@ def judge(video: "VideoArgument", out: Path, as_json: bool, **options: Any) -> N
     Example:
       stepline judge stepline/cli/demo/demo.mp4 --out out
 
-    A sentence is judged as the steps of `stepline steps` that rest on it. With --detector, the
-    detector decides where it is sure. The main job's record in OUT is used, or made.
+    A sentence has the verdict of the steps that rest on it. With --detector, the detector decides
+    where it is sure. The record that `stepline steps` wrote to OUT is used, or made first.
     """
     _, record = _load_or_find_steps(video, out, settings_from_options(options), options)
     print_warnings(record)
@@ -232,7 +232,7 @@ def _load_or_find_steps(
 def summarize(
     video: "VideoArgument", out: Path, length: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Cut a video down to the seconds that show its steps.
+    """Cut a video down to the seconds of its steps.
 
     \b
     Example:

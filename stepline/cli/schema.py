@@ -91,7 +91,7 @@ def schema(names: tuple[str, ...], out: Path | None) -> None:
       stepline schema --out schemas
 
     NAME is record (JSON of `stepline steps`), events (a line of `stepline live`), settings (a TOML
-    file of the main job) or comparison (JSON of `stepline compare`). Without a NAME all are
+    file of settings) or comparison (JSON of `stepline compare`). Without a NAME all are
     written.
     """
     if out is None and len(names) != 1:

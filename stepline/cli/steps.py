@@ -47,13 +47,13 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
     "`stepline compare`. site: the chapters of a link's page.",
 )
 @click.option("--title", help="Title of the video, instead of the one in its file or speech.")
-@click.option("--writer", type=PluginChoice("writers"), help="Who writes the steps.")
+@click.option("--writer", type=PluginChoice("writers"), help="What writes the steps.")
 @path_option(
     "--step-scorer",
     metavar="RUN",
     help="A narration tagger of your own, which picks the step sentences.",
 )
-@click.option("--backbone", type=PluginChoice("backbones"), help="What sees the picture.")
+@click.option("--backbone", type=PluginChoice("backbones"), help="Encoder of the pictures.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @path_option("--aligner", help="A trained network that places the steps.")
 @path_option(
@@ -93,7 +93,7 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
     metavar="N",
     help="Videos to process at the same time. Default: as many as cores and memory allow.",
 )
-@click.option("--dry-run", is_flag=True, help="Dry run: estimate the language-model cost.")
+@click.option("--dry-run", is_flag=True, help="Send nothing, estimate the language-model cost.")
 @click.option("--open", "browse", is_flag=True, help="Show the page in the browser.")
 @speech_options
 def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
@@ -103,13 +103,12 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     Example:
       stepline steps stepline/cli/demo/demo.mp4 --out out
 
-    VIDEOS are files, folders or links. With --describe, they may be files of ready features. In a
-    folder, each video has a line instead of a table, and videos that are done are left alone. If
-    one fails, the others go on and the exit code is 1.
+    VIDEOS are files, folders or links. With --describe, they may be files of ready features. With
+    several videos, each gets a line instead of a table, and finished ones are skipped. If one fails,
+    the others continue and the exit code is 1.
 
-    Captions without their video (srt, vtt, sbv, csv, json) are an input too. Nothing
-    counts as shown then. In a folder, captions (but not csv and json) are an input if no video has
-    their name.
+    VIDEOS may also be captions without a video (srt, vtt, sbv, csv, json). Their steps are only
+    said. In a folder, captions (but not csv and json) are read if no video has their name.
 
     A link is an http(s) address of a file, of a page that shows a video, or of a playlist. For
     pages and playlists, install the extra `links`.

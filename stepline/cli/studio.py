@@ -1,12 +1,14 @@
 """The commands on a library of videos: served to people and assistants, searched, compared, exported as
 training data, and the keys of programs."""
 
+import json
 import os
 import secrets
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
     help="A file with the key, 16 bytes or more, that signs what the webhook receives.",
 )
 @click.option("--open", "browse", is_flag=True, help="Show it in the browser.")
-@settings_options("One setting of the main job.")
+@settings_options("One setting of `stepline steps`.")
 @device_options
 def studio(folder: Path, **options: Any) -> None:
     """Watch, correct and search your videos in the browser.
@@ -171,7 +173,7 @@ def _write_login_page(link: str, folder: Path) -> Path:
     help="Serve over streamable HTTP on this machine, not over stdin and stdout.",
 )
 @port_option(help="Port for --http. 0: any free one.")
-@settings_options("One setting of the main job, for videos that are processed.")
+@settings_options("One setting of `stepline steps`, for videos that are processed.")
 @device_options
 def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options: Any) -> None:
     """Let AI assistants search the videos in a folder (MCP).
@@ -280,7 +282,6 @@ def search(
     from stepline.library.corrected_library import open_corrections
     from stepline.library.record_files import record_files
     from stepline.library.search import index_path, open_index
-    from stepline.library.search import moments_as_json as to_json
 
     # the index, brought up to date. A folder that never had a record gets none.
     corrections = open_corrections(folder)
@@ -314,7 +315,7 @@ def search(
     moments = index.search(" ".join(words), most, names)
     index.close()
     if as_json:
-        print_data(to_json(moments))
+        print_data(json.dumps(list(map(asdict, moments)), ensure_ascii=False, indent=2))
     else:
         print_data(_moment_table(moments, folder), end="")
     if corrections is not None:
@@ -431,7 +432,7 @@ def _comparison_table(comparison: "TaskComparison") -> str:
 def keys() -> None:
     """Make, list and revoke keys with which programs use a studio.
 
-    A key outlives restarts. FILE holds the hash of each key, and only its owner can read it.
+    A key stays valid after a restart. FILE holds the hash of each key, and only its owner can read it.
 
     \b
     Example:

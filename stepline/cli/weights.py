@@ -50,7 +50,7 @@ def get(names: tuple[str, ...], source: Path | None) -> None:
     Example:
       stepline weights get whisper-base
 
-    Without NAMES, all that the main job uses are fetched.
+    Without NAMES, all models that `stepline steps` uses are fetched.
     """
     # What is named, else what the main job uses.
     if names:

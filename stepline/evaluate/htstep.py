@@ -1,7 +1,7 @@
 """HT-Step: recall at 1 (R@1) of the steps of wikiHow articles.
 
 The reference is the release's folder (annotations.json, taxonomy.csv). Predictions are JSON by video
-id: one second per step, in the order of the taxonomy's steps of the video's variation, or
+id: one second per step of the video's variation, in the order of the global_step_index, or
 {step id or headline: second}. `stepline predict ht-step --out result.json` writes such a file.
 
 The CSV of article grounding holds windows, not seconds. The official program scores it:
@@ -76,8 +76,7 @@ def _read_annotations(
     videos = {}
     for id, node in entries_by_id(file).items():
         subset = node.get("subset")
-        is_in_subset = subset is not None and subset.value == scoring.subset
-        if scoring.subset is not None and not is_in_subset:
+        if scoring.subset is not None and (subset is None or subset.value != scoring.subset):
             continue
         rows = list(node["annotations"].rows())
         spans = span_array([row["segment"].pair() for row in rows], node.location)

@@ -207,7 +207,7 @@ def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]
 
 
 def picture_warning(
-    activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
+    activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = (), start: int = 0
 ) -> str | None:
     """Return a warning about pictures that can show no step, None if there are none.
 
@@ -217,6 +217,7 @@ def picture_warning(
         activity: motion, cuts and thumbnails of the video.
         seconds: duration of the video in seconds, rounded up.
         on_screen: lines of text in the picture.
+        start: second of the whole video at which these pictures begin.
     """
     rows = np.flatnonzero(np.isfinite(activity.thumbnails).all(axis=1))
     if not len(rows):
@@ -234,11 +235,14 @@ def picture_warning(
     stretches = still_stretches(activity, min(end, seconds))
     if stretches:
         when = "there"
-        times = [f"{_format_clock(start)} to {_format_clock(stop)}" for start, stop in stretches]
+        times = [
+            f"{_format_clock(start + first)} to {_format_clock(start + stop)}"
+            for first, stop in stretches
+        ]
         first_times = ", ".join(times[:MAX_REPORTED_STRETCHES])
         reasons.append(f"does not move from {first_times}")
     if seconds - end > MAX_PICTURE_AGE_SECONDS:
-        reasons.append(f"ends at {end} s, before the sound")
+        reasons.append(f"ends at {start + end} s, before the sound")
     if not reasons and informative.mean() < MIN_INFORMATIVE_FRACTION:
         when = "then"
         reasons.append("is plain or hardly changes most of the time")

@@ -103,8 +103,7 @@ class LibraryDatabase:
 
     def store_port(self, port: int) -> None:
         """Store the TCP port, to be used again: browsers keep unsent corrections per address."""
-        with self.write_transaction() as connection:
-            connection.execute("UPDATE library SET value = ? WHERE name = 'port'", (str(port),))
+        self.write("UPDATE library SET value = ? WHERE name = 'port'", str(port))
 
     def _stored_fact(self, name: str) -> Any:
         return self.rows("SELECT value FROM library WHERE name = ?", name)[0][0]
@@ -141,6 +140,14 @@ class LibraryDatabase:
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
+
+    def write(self, statement: str, *values: object) -> int:
+        """Run one SQL statement in a transaction of its own. Return the number of changed rows.
+
+        values: values of its placeholders `?`.
+        """
+        with self.write_transaction() as connection:
+            return connection.execute(statement, values).rowcount
 
     @contextlib.contextmanager
     def locked_connection(self) -> Iterator[None]:

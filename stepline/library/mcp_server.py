@@ -10,7 +10,6 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as StillRunningError
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -302,10 +301,11 @@ class LibraryTools:
         duration = record.video.duration
         if duration is not None and start < duration:
             end = min(end, duration)
-        # The same clip has the same name, and is cut once.
+        # The same clip of the same file has the same name, and is cut once.
+        seconds = f"{round(start * 1000)}-{round(end * 1000)}"
         out = (
             self._library.resolve_allowed(Path(CLIPS_FOLDER))
-            / f"{safe_stem(record.id)}-{video}-{round(start * 1000)}-{round(end * 1000)}.mp4"
+            / f"{safe_stem(record.id)}-{(record.video.sha256 or video)[:12]}-{seconds}.mp4"
         )
         if not out.is_file():
             cut_clip(self._media_file(video, record), Span(start, end), out)
@@ -327,18 +327,21 @@ class LibraryTools:
                 f"{path}: no such file in the library or an allowed folder; give the path of a "
                 "video"
             )
-        # A run that failed is begun again, one that works or is done is asked again.
-        run = self._runs.get(video)
-        if run is None or (run.done() and run.exception() is not None):
-            run = self._runs[video] = self._worker.submit(self._process, video)
+        if video not in self._runs:
+            self._runs[video] = self._worker.submit(self._process, video)
+        run = self._runs[video]
         # Clients end a call that takes long, so this one answers in time.
         try:
             file = run.result(timeout=REPLY_TIMEOUT_SECONDS)
-        except StillRunningError:
+        except TimeoutError:
             stage, second, seconds = self._progress.get(video, ("waiting", 0.0, 0.0))
             return ProcessedVideo(
                 state="running", stage=stage, second=second, seconds=seconds or None
             )
+        finally:
+            # A result or an error is given once: by the next call the file may be another.
+            if run.done():
+                self._runs.pop(video, None)
         steps = len(read_record(file).steps)
         return ProcessedVideo(state="done", video=video_id(file.name), steps=steps)
 
@@ -430,20 +433,11 @@ def _title(record: Record) -> str:
 
 
 def _video_summary(card: VideoCard) -> VideoSummary:
-    return VideoSummary(
-        video=card.id,
-        title=shorten(card.title, MAX_QUOTE_CHARS),
-        seconds=card.duration,
-        steps=card.steps,
-        seen=card.seen_steps,
-        placed=card.placed_steps,
-        doubtful=card.doubtful_steps,
-        tags=list(card.tags),
-        metadata={name: shorten(value, MAX_QUOTE_CHARS) for name, value in card.metadata.items()},
-        warnings=card.warnings,
-        no_steps_reason=card.no_steps_reason,
-        damage=card.damage,
-    )
+    fields = card.model_dump(by_alias=True)
+    metadata = {name: shorten(value, MAX_QUOTE_CHARS) for name, value in card.metadata.items()}
+    title = shorten(card.title, MAX_QUOTE_CHARS)
+    fields |= {"video": card.id, "title": title, "seconds": card.duration, "metadata": metadata}
+    return VideoSummary.model_validate(fields)
 
 
 def _cite_step(video: str, record: Record, step: Step) -> Citation:
@@ -476,14 +470,20 @@ def _times(span: Span | None) -> dict[str, Any]:
     }
 
 
+# status of the best moment -> the note that the assistant gets
+UNSHOWN_NOTES: dict[str | None, str] = {
+    "said_only": "the most likely of these is said only: the picture does not show it",
+    "not_found": "the most likely of these is a step that its video neither says nor shows",
+}
+
+
 def _citation_note(citations: Sequence[Citation]) -> str | None:
     """Return a note for the assistant about the moments it is given. None if there is none."""
     if not citations:
         return "nothing of the library answers this"
     best = citations[0]
-    if best.status == "said_only":
-        return "the most likely of these is said only: the picture does not show it"
-    return best.doubt and f"the most likely of these may not be shown there: {best.doubt}"
+    doubt = best.doubt and f"the most likely of these may not be shown there: {best.doubt}"
+    return UNSHOWN_NOTES.get(best.status, doubt)
 
 
 def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":

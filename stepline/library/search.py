@@ -16,7 +16,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, Literal
@@ -173,11 +173,6 @@ def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
     return rows
 
 
-def moments_as_json(answers: Sequence[Moment]) -> str:
-    """Return moments as a JSON list of objects, one per moment with all its fields."""
-    return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)
-
-
 @dataclass(frozen=True)
 class IndexUpdate:
     """How many files an update of the search index read and removed.
@@ -185,14 +180,12 @@ class IndexUpdate:
     Attributes:
         read_count: number of new or changed JSON files that were read.
         removed_count: number of deleted files that were taken out of the index.
-        without_record: number of JSON files in the folder that are no record.
         damaged: error messages of the records in the folder that cannot be read.
     """
 
     read_count: int
     removed_count: int
-    without_record: int
-    damaged: tuple[str, ...] = ()
+    damaged: tuple[str, ...]
 
 
 class SearchIndex:
@@ -261,11 +254,10 @@ class SearchIndex:
                 self._add(name, stamps[name])
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
-            rows = self._rows("SELECT damage FROM file WHERE video IS NULL ORDER BY name")
-            damaged = tuple(str(damage) for (damage,) in rows if damage is not None)
+            rows = self._rows("SELECT damage FROM file WHERE damage IS NOT NULL ORDER BY name")
         if gone or changed:
             self._moment_rows = None
-        return IndexUpdate(len(changed), len(gone), len(rows) - len(damaged), damaged)
+        return IndexUpdate(len(changed), len(gone), tuple(str(damage) for (damage,) in rows))
 
     def _stamps(self) -> dict[str, str]:
         """Return file name -> version stamp of each JSON file in the folder.
@@ -548,11 +540,11 @@ class SearchIndex:
                 limit_row_size(database)
                 version = database.execute("PRAGMA user_version").fetchone()[0]
                 # A stranger's index may define triggers that run as it is read.
-                is_valid = version == INDEX_VERSION and schema_of_database(
-                    database
-                ) == schema_of_statements(INDEX_TABLES)
-                if is_valid:
-                    is_valid = _is_unchanged(database)
+                is_valid = (
+                    version == INDEX_VERSION
+                    and schema_of_database(database) == schema_of_statements(INDEX_TABLES)
+                    and _is_unchanged(database)
+                )
             except sqlite3.OperationalError as error:
                 # Other errors are of the disk or of a lock. Errors of Python's own have no name.
                 if getattr(error, "sqlite_errorname", "SQLITE_ERROR") != "SQLITE_ERROR":

@@ -64,6 +64,7 @@ def export_corrected(
             "two corrected videos have one id; give one of their files another name and find its "
             "steps"
         )
+    count = len(videos) + len(left_out)
     backbones: dict[str, Backbone] = {}
     with FeatureWriter(out / "features") as features:
         for id, machine in videos.items():
@@ -82,7 +83,7 @@ def export_corrected(
                 captions = out / "captions" / f"{stem}.vtt"
                 captions.parent.mkdir(exist_ok=True)
                 write_atomic(captions, spoken_vtt(record))
-    return len(videos) - len(left_out), left_out
+    return count - len(left_out), left_out
 
 
 def _read_features(

@@ -13,7 +13,6 @@ from stepline.media.reader import (
     KeyFrameReader,
     MediaReader,
     SparseKeyFramesError,
-    frames_at,
     read_frames_at,
     read_sound,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "copy_with_chapters",
     "cut_clip",
     "encode_jpeg",
-    "frames_at",
     "join_clips",
     "probe",
     "read_frames_at",

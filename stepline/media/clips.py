@@ -100,7 +100,7 @@ def join_clips(
 
 @contextmanager
 def _open_remux_container(
-    out: Path, format: str, error_start: str, error_cure: str
+    out: Path, format: str, error_start: str, error_cure: str, start: float = 0.0
 ) -> Iterator[Any]:
     """Yield PyAV's output container for remuxing: packets are copied without encoding.
 
@@ -111,14 +111,15 @@ def _open_remux_container(
         format: FFmpeg's name of the container format.
         error_start: start of the error message if the format cannot hold a stream.
         error_cure: end of that message, which says what to do instead.
+        start: second of the packets that becomes second 0.
     """
     import av
 
+    options = {"fflags": "+bitexact", "output_ts_offset": f"{-start:f}"}
+
     with atomic_path(out) as partial:
         try:
-            with av.open(
-                f"file:{partial}", "w", format=format, options={"fflags": "+bitexact"}
-            ) as copy:
+            with av.open(f"file:{partial}", "w", format=format, options=options) as copy:
                 yield copy
         except (av.error.FFmpegError, ValueError) as error:
             raise MediaError(f"{error_start} ({failure_reason(error)}); {error_cure}") from error
@@ -152,7 +153,9 @@ def join_tracks(video_path: Path, audio_path: Path, out: Path) -> None:
             for media, stream in ((video, video.video_stream), (audio, audio.audio_stream)):
                 target = joined.add_stream_from_template(stream)
                 packets.append(_packets_of_stream(media, stream, target))
-            for packet in heapq.merge(*packets, key=_decoding_time):
+            for packet in heapq.merge(
+                *packets, key=lambda item: Fraction(item.dts * item.time_base)
+            ):
                 joined.mux(packet)
 
 
@@ -168,10 +171,6 @@ def _packets_of_stream(media: OpenMedia, stream: Any, target: Any) -> Iterator[A
         if packet.stream.index == stream.index and packet.dts is not None:
             packet.stream = target
             yield packet
-
-
-def _decoding_time(packet: Any) -> Fraction:
-    return Fraction(packet.dts * packet.time_base)
 
 
 def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], out: Path) -> None:
@@ -190,11 +189,15 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
     error_start = f"{path}: cannot be copied into {format} with chapters"
     with (
         open_media(path, MediaSettings()) as media,
-        _open_remux_container(out, format, error_start, error_cure) as copy,
+        _open_remux_container(out, format, error_start, error_cure, media.start) as copy,
     ):
         source = media.container
         copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]
         targets = {stream.index: copy.add_stream_from_template(stream) for stream in copied}
+        for stream in copied:
+            target = targets[stream.index]
+            target.disposition = stream.disposition
+            target.metadata["language"] = stream.language or "und"
         copy.metadata.update(source.metadata)
         copy.set_chapters(
             [
@@ -209,7 +212,7 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
             ]
         )
         for packet in source.demux(copied):
-            if packet.dts is not None:  # the empty packet at a stream's end has none
+            if packet.size:  # the last of a stream is empty
                 packet.stream = targets[packet.stream.index]
                 copy.mux(packet)
 

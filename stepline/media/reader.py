@@ -73,12 +73,6 @@ class MediaReader:
             settings: limits on the video.
             part: span in seconds to read, None for the whole video. Its start becomes time 0.
         """
-        if frame_rate is not None and not 0 < frame_rate < float("inf"):
-            raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
-        if frame_size is not None and frame_size < 1:
-            raise MediaError(
-                f"frame_size {frame_size}: give the pixels of the shorter side, at least 1"
-            )
         self._path = Path(path)
         self._rate = frame_rate
         self._size = frame_size
@@ -157,7 +151,7 @@ class KeyFrameReader:
     the file is damaged.
 
     Attributes:
-        end: the last second read.
+        end: the last second read, of picture or sound.
     """
 
     def __init__(
@@ -177,7 +171,7 @@ class KeyFrameReader:
         self.end = 0.0
 
     def __iter__(self) -> "Generator[KeyFrame]":
-        self.end = 0.0
+        self.end = self._picture_end = 0.0
         with open_media(self._path, self._settings) as media:
             if not media.is_seekable:
                 raise SparseKeyFramesError(f"{self._path}: has no seekable key frames")
@@ -197,12 +191,13 @@ class KeyFrameReader:
                     yield replace(shown, end=key.time)
                 shown = key
                 count += 1
-            if media.damage.packet_count or media.damage.has_broken_stamps:
+            claimed = min(media.duration or 0.0, self._start + self._length)
+            if media.damage.warnings(self._start + self.end, claimed):
                 raise SparseKeyFramesError(f"{self._path}: is damaged, so that all of it is read")
             if shown is None or count < MIN_KEY_FRAMES:
                 raise SparseKeyFramesError(f"{self._path}: has {count} key frames")
-            self._check_gap(self.end - shown.time)
-            yield replace(shown, end=max(self.end, shown.time))
+            self._check_gap(self._picture_end - shown.time)
+            yield replace(shown, end=max(self._picture_end, shown.time))
 
     def _check_gap(self, seconds: float) -> None:
         if seconds > MAX_KEY_SECONDS:
@@ -217,13 +212,15 @@ class KeyFrameReader:
         run: list[Any] = []
         until = next_key = next_pair = -math.inf
         for packet in media.packets():
+            end = min(media.packet_end(packet) - self._start, self._length)
+            self.end = max(self.end, end)
             second = decoding_second(packet)
             if packet.stream.index != stream.index or second is None:
                 continue
             second -= media.start + self._start
             if second >= self._length:
                 break
-            self.end = max(self.end, min(media.packet_end(packet) - self._start, self._length))
+            self._picture_end = max(self._picture_end, end)
             # a key frame before the part is not in it, nor does its pair count
             shown_second = presentation_stamp(packet) * tick - media.start - self._start
             if packet.is_keyframe and second >= next_key and shown_second >= 0:
@@ -443,22 +440,6 @@ def _decoded_frames(media: OpenMedia) -> Iterator[TimedFrame]:
         if packet.stream.index == media.video_stream.index:
             for frame in media.decode(packet):
                 yield *timing.time_and_length(frame), frame
-
-
-def frames_at(
-    path: Path | str, times: Sequence[float], width: int | None = None
-) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, None if there is no frame.
-
-    Times before the first frame give the first frame.
-
-    Args:
-        path: path of the video.
-        times: seconds, in any order.
-        width: pixels of the width, None for full size.
-    """
-    frames = {frame.time: frame for frame in read_frames_at(path, times, width)}
-    return [frames.get(time) for time in times]
 
 
 def read_frames_at(

@@ -75,8 +75,6 @@ from stepline.storage import read_record
 from stepline.version import __version__
 from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 
-log = logging.getLogger(__name__)
-
 NO_SPEECH = "no speech to write steps from"  # begins the warning of a record without any
 UNFOUND_LINES = (
     "no speech to find the lines by, and the pictures alone place none of them; give captions, or "
@@ -467,7 +465,12 @@ def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
         id: the id of the video's record.
         out: the folder of the outputs.
     """
-    return lock_output(out / f".{safe_stem(id)}.lock", out / safe_stem(id), wait=True)
+    return lock_output(video_lock(id, out), out / safe_stem(id), wait=True)
+
+
+def video_lock(id: str, out: Path) -> Path:
+    """Return the path of the lock file of a video's outputs. Arguments as for `lock_video`."""
+    return out / f".{safe_stem(id)}.lock"
 
 
 def _load_earlier_result(
@@ -506,8 +509,8 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
     inputs = [path for path in (request.path, request.captions) if path is not None]
     # The user's own files are never overwritten, not even with --overwrite.
     own_files = set(map(os.path.realpath, inputs))
-    for row in OUTPUTS.values():
-        path = os.path.realpath(options.out / f"{safe_stem(request.id)}{row.suffix}")
+    for name in options.formats:
+        path = os.path.realpath(options.out / f"{safe_stem(request.id)}{OUTPUTS[name].suffix}")
         if path in own_files:
             cure = "give another folder with --out"
             raise SettingsError(f"{path}: an output would be written over this file; {cure}")
@@ -583,9 +586,8 @@ def read_texts(path: Path) -> tuple[str, ...]:
     return texts
 
 
-MIN_WORKER_BYTES = (
-    2**30
-)  # bytes of a process; 731 MB at most were measured with the default settings
+# bytes of a process; 731 MB at most were measured with the default settings
+MIN_WORKER_BYTES = 2**30
 MODEL_MEMORY_FACTOR = 2  # times the size of a model's file that it takes in memory, at most
 POLL_SECONDS = 0.5  # s between two looks while no worker has news
 END_SECONDS = 10.0  # s that workers have to clean up after an interrupt

@@ -36,9 +36,8 @@ KEYFRAME_PIXELS = 480  # pixels of the longer side. Sharp on a phone, at most 18
 SMALL_KEYFRAME_PIXELS = 320  # pixels. About 9 kB, where a page has very many
 BOX_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
 BOX_WIDTH, BOX_MARGIN = 3, 3  # pixels of that frame, and around the label
-MIN_STEPS_FOR_SMALL_KEYFRAMES = (
-    60  # from which key frames are small, so that the page of an hour stays a few MB
-)
+# from which key frames are small, so that the page of an hour stays a few MB
+MIN_STEPS_FOR_SMALL_KEYFRAMES = 60
 
 SUMMARY_SUFFIX = ".summary.mp4"
 SUMMARY_COMMENT = "summary by Stepline"  # in the file's metadata, by which it is recognised

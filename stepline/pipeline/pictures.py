@@ -205,9 +205,8 @@ def extract_features(
 
     # every frame, once, decoded in advance by another thread if that is wanted
     ahead = options.prefetched_frames
-    if (
-        current_device().device_type != "cpu"
-    ):  # the CPU decodes about a batch while the GPU encodes one
+    # the CPU decodes about a batch while a GPU encodes one
+    if current_device().device_type != "cpu":
         ahead = current_device().scale_batch_size(PREFETCHED_FRAMES * FRAMES_PER_ROW)
     stream = read_ahead(reader, ahead) if ahead else iter(reader)
     with contextlib.closing(stream):
@@ -285,7 +284,7 @@ def _extract_from_key_frames(
     if options.reads_screen:
         screen = read_screen_recording(request, info, settings, median_statistics(pairs))
     # the features of a key frame hold until the next
-    seconds = math.ceil(reader.end * vision.rate)
+    seconds = math.ceil(key.end * vision.rate)
     last = np.searchsorted(first_rows, np.arange(seconds), side="right") - 1
     return VisualFeatures(
         FeatureSequence(np.stack(values)[np.maximum(last, 0)], vision.rate, backbone.name),

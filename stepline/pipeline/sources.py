@@ -9,7 +9,6 @@ Only `detect_input_kind` decides what an argument is. A link is downloaded to OU
 
 import contextlib
 import hashlib
-import logging
 import os
 import re
 import tempfile
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from stepline.media.links import Link
     from stepline.media.page_videos import Report
 
-log = logging.getLogger(__name__)
 
 VideoArgument = Path | str  # a path, or an address of http(s)
 

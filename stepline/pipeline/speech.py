@@ -102,7 +102,7 @@ def recognise_speech(
     )
     ahead = read_ahead(reader, SECONDS_AHEAD)
     blocks = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
-    result = transcribe(blocks, settings.asr, models=models)
+    result = transcribe(blocks, settings.asr, models=models, start=request.start)
     return Speech(
         transcript=result.transcript,
         dropped=result.dropped,

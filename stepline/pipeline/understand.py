@@ -250,7 +250,7 @@ def _make_record(
         placed = replace(placed, steps=decide_by_detector(placed.steps, transcript))
 
     seconds = run.info.duration if request.part else duration
-    stage_warnings = _grounding_warnings(placed, visual, seconds)
+    stage_warnings = _grounding_warnings(placed, visual, seconds, round(request.start))
     warnings = [*run.info.warnings, *speech.warnings, *visual.warnings, *written.notes]
     warnings += [*stage_warnings, *inside.warnings, *descriptions.notes]
     record = Record(
@@ -277,12 +277,15 @@ def _make_record(
 
 
 def _grounding_warnings(
-    placed: GroundedVideoSteps, visual: VisualFeatures, seconds: float
+    placed: GroundedVideoSteps, visual: VisualFeatures, seconds: float, start: int
 ) -> list[str]:
-    """Return warnings about missing pictures and uncertain steps."""
+    """Return warnings about missing pictures and uncertain steps.
+
+    start: second of the video at which its part begins.
+    """
     warnings = []
     if visual.activity is not None and visual.screen is None:  # a screen stays still
-        warning = picture_warning(visual.activity, math.ceil(seconds), visual.on_screen)
+        warning = picture_warning(visual.activity, math.ceil(seconds), visual.on_screen, start)
         if warning is not None:
             warnings.append(warning)
     is_placed = any(step.spans for step in placed.steps)
@@ -469,7 +472,9 @@ def propose_steps(
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
-        return place_user_lines(request.texts, transcript, settings, request.graph)
+        return place_user_lines(
+            request.texts, transcript, settings, request.graph, start=request.start
+        )
     title = (request.origin and request.origin.title) or ""
     return write_steps(
         transcript, settings.writing, title=title, narration=narration, progress=progress
@@ -481,8 +486,12 @@ def place_user_lines(
     transcript: Transcript,
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
+    *,
+    start: float = 0.0,
 ) -> WrittenSteps:
     """Return the user's lines as steps, in their order. A line that the speech says has `said`.
+
+    A note names the first line that is said out of order.
 
     Args:
         lines: K lines.
@@ -490,6 +499,7 @@ def place_user_lines(
         settings: settings of all stages of finding steps.
         graph: the comparison of videos from which the lines come. It gives each step's kind. None:
             the lines come from elsewhere.
+        start: second of the video from which the times of the transcript count.
     """
     from stepline.writing.extractive.writer import transcript_step_probabilities
 
@@ -501,8 +511,12 @@ def place_user_lines(
         embed(lines),
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
         graph=graph,
+        start=start,
     )
-    return WrittenSteps(placed)
+    moved = [f"line {step.id} is {step.doubt}" for step in placed if step.doubt]
+    more = f" (and {len(moved) - 1} more)" if moved[1:] else ""
+    cure = "write the lines in the order of the video"
+    return WrittenSteps(placed, notes=tuple(f"{line}{more}; {cure}" for line in moved[:1]))
 
 
 def _find_materials_and_tools(

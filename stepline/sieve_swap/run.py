@@ -149,17 +149,18 @@ def run_job(job: SieveSwapJob) -> SieveSwapResult:
     retained = _retained_documents(pairs) if job.settings.match.needs_pairs else None
     parts, resumed_count = _swap_records(job, words, pairs, retained)
     # remove the files of other runs, and add up
-    records = []
-    part_statistics = []
-    for part in parts:
-        for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
-            records.append(job.out / split / f"{part.stem}.parquet")
-        part_statistics.append(SwappedDatasetStatistics.model_validate_json(part.read_bytes()))
+    records = [
+        job.out / split / f"{part.stem}.parquet"
+        for part in parts
+        for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
+    ]
     removed_count = remove_stale_files(job.out, [*pairs, *parts, *records])
     job.report(
         f"{len(parts)} parts, {resumed_count} of them done before, {removed_count} stale files removed"
     )
-    sums = add_statistics(part_statistics)
+    sums = add_statistics(
+        SwappedDatasetStatistics.model_validate_json(part.read_bytes()) for part in parts
+    )
     return SieveSwapResult(sums, tuple(parts), tuple(pairs), resumed_count)
 
 

@@ -1,6 +1,6 @@
 """Statistics of a swapped collection (appendix A.1, figures 4 to 6), counted part by part and added up."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from pydantic import Field
@@ -56,18 +56,17 @@ class SwappedDatasetStatistics(FrozenModel):
     """total seconds of all steps"""
 
 
-def add_statistics(parts: Sequence[SwappedDatasetStatistics]) -> SwappedDatasetStatistics:
-    """Return the sums of the statistics of several parts."""
-    totals: dict[str, object] = {}
-    for name in SwappedDatasetStatistics.model_fields:
-        if name == "seconds":
-            continue
-        counts: Counter[str] = Counter()
-        for part in parts:
-            counts.update(getattr(part, name))
-        totals[name] = sort_counts(+counts)
-    totals["seconds"] = sum(part.seconds for part in parts)
-    return SwappedDatasetStatistics.model_validate(totals)
+def add_statistics(parts: Iterable[SwappedDatasetStatistics]) -> SwappedDatasetStatistics:
+    """Return the sums of the statistics of several parts, which are read one at a time."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    seconds = []
+    for part in parts:
+        seconds.append(part.seconds)
+        for name, value in part:
+            if name != "seconds":
+                counts[name].update(value)
+    totals = {name: sort_counts(+count) for name, count in counts.items()}
+    return SwappedDatasetStatistics.model_validate({**totals, "seconds": sum(seconds)})
 
 
 def sort_counts(counts: Counter[str]) -> Counts:

@@ -250,7 +250,7 @@ def _read_json_file(file: Path, table: Callable[[Path], VideoTable]) -> Iterator
             return
         tables = table(file.parent)
     except (OSError, StoreError) as error:
-        yield Rejected("video", str(error), location=str(file))
+        yield _rejected_video(error, str(file))
         return
     for key, value in read_json_members(file):
         if isinstance(value, JsonFileError):
@@ -265,7 +265,7 @@ def _caption_record(video: str, value: object, file: Path, table: VideoTable) ->
     try:
         rows = list(caption_rows(node))
     except (DatasetError, ValueError) as error:
-        return Rejected("video", str(error), location=node.location)
+        return _rejected_video(error, node.location)
     return _record_of_sentences(video, rows, node.location, table)
 
 
@@ -282,7 +282,7 @@ def _record_of_sentences(
             builder.add_sentence(text, start, end)
         entry: DatasetEntry = builder.build_entry()
     except ValueError as error:
-        return Rejected("video", str(error), location=location)
+        return _rejected_video(error, location)
     if entry.record is None:
         reasons = "; ".join(row.reason for row in entry.rejected)
         return _rejected_video(reasons or "holds nothing", location)

@@ -107,11 +107,14 @@ MIN_FREQUENT_SHARE = 0.15  # of the letters, from which an encoding is believed
 NON_ASCII_WORD = re.compile(rb"(?<![A-Za-z\x80-\xff])[\x80-\xff]{2,}(?![A-Za-z\x80-\xff])")
 WORD_WITH_NON_ASCII_BYTES = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
 INNER_CAPITAL_WEIGHT = 0.9  # a text in capitals is rare
+# around right-to-left captions. No word needs them, and a terminal is not given them
+DIRECTION_MARKS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 MAX_INVALID_SHARE = 0.1  # of the characters beyond ASCII in UTF-8 that counts as damaged
 
 
 def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
-    """Return the text of a caption file with "\\n" line ends, and a note on its guessed encoding.
+    """Return the text of a caption file with "\\n" line ends and without marks of the writing
+    direction, and a note on its guessed encoding.
 
     The note is "" if the encoding was not guessed.
 
@@ -143,7 +146,7 @@ def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str
         raise CaptionError(
             f"{path}: holds zero bytes, so it is not caption text; give srt, vtt, csv or json"
         )
-    return text.replace("\r\n", "\n").replace("\r", "\n"), guess
+    return re.sub("\r\n?", "\n", DIRECTION_MARKS.sub("", text)), guess
 
 
 def _decode_text(data: bytes, encoding: str | None) -> tuple[str, str]:

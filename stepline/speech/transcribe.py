@@ -80,6 +80,7 @@ def transcribe(
     settings: AsrSettings = DEFAULT_ASR_SETTINGS,
     *,
     models: "Models | None" = None,
+    start: float = 0.0,
 ) -> TranscriptionResult:
     """Return the recognised sentences of an audio stream, and those rejected as hallucinations.
 
@@ -90,13 +91,14 @@ def transcribe(
         blocks: audio blocks of any length, in order.
         settings: settings of speech recognition.
         models: name -> loaded Whisper model, shared with the caller and extended. None: not shared.
+        start: second of the whole video at which the audio begins, for warnings.
 
     Raises ModelError if the model is missing or damaged, SettingsError for a language that it does
     not know.
     """
     recogniser = RecogniserSwitch(settings, models)
     windower = AudioWindower(settings)
-    collector = SentenceCollector(settings)
+    collector = SentenceCollector(settings, start)
     stream = windower.windows(blocks)
     while windows := list(islice(stream, recogniser.at_once)):
         last = windows[-1]
@@ -127,8 +129,9 @@ def transcribe(
 class SentenceCollector:
     """Collects the accepted sentences of a video, and the rejected ones with reasons."""
 
-    def __init__(self, settings: AsrSettings) -> None:
+    def __init__(self, settings: AsrSettings, start: float = 0.0) -> None:
         self._settings = settings
+        self._start = start
         self.accepted: list[Sentence] = []
         self._dropped: list[tuple[Sentence, str]] = []
         self._language: str | None = None
@@ -235,9 +238,8 @@ class SentenceCollector:
         unread = find_unrecognised_speech(voiced, [sentence.span for sentence in sentences])
         if unread:
             seconds = sum(count for _, count in unread)
-            problem = (
-                f"{seconds:.0f} s of speech, from second {unread[0][0]:.0f} on, are not understood"
-            )
+            first = self._start + unread[0][0]
+            problem = f"{seconds:.0f} s of speech, from second {first:.0f} on, are not understood"
             cure = recogniser.advice or "give its language (--language) or its words (--captions)"
             warnings.append(f"{problem}; {cure}")
         probabilities = [

@@ -107,8 +107,7 @@ async def search_moments(
     """The moments that answer a query."""
     # Labels are matched in the library first. The search then looks only at those videos.
     names = await run_in_threadpool(matching_record_files, api.studio.library, labels)
-    moments = await api.search.search(q, most, names)
-    return MomentsReply(moments=tuple(map(_found_moment, moments)))
+    return MomentsReply(moments=tuple(map(_found_moment, await api.search.search(q, most, names))))
 
 
 @router.post("/api/share", response_class=Response, responses=reply_docs(404, media_type="*/*"))

@@ -24,7 +24,7 @@ from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import VIDEO_SUFFIXES, is_link
 from stepline.records import Span
 from stepline.studio.events import Broadcast
-from stepline.studio.store import Job, JobState, Studio
+from stepline.studio.store import Job, Studio
 from stepline.studio.worker import FinishedRecord, JobOptions, JobTask, StageProgress
 from stepline.workers import Reply, WorkerDeath, WorkerProcess
 
@@ -185,9 +185,13 @@ class JobRunner:
 
     def retry(self, id: int) -> bool:
         """Queue a job that has ended again. Return whether it had ended."""
-        ends: tuple[JobState, ...] = ("done", "failed", "cancelled")
         is_waiting = self._jobs.change(
-            id, expected=ends, state="waiting", begun=None, ended=None, error=None
+            id,
+            expected=("done", "failed", "cancelled"),
+            state="waiting",
+            begun=None,
+            ended=None,
+            error=None,
         )
         self.notify(id)
         return is_waiting

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepline.errors import MediaError
 from stepline.library.database import LibraryDatabase
-from stepline.media import frames_at, probe, read_sound
+from stepline.media import probe, read_frames_at, read_sound
 from stepline.media.audio import SAMPLE_RATE
 
 FRAME_WIDTH_PIXELS = 320  # across
@@ -44,7 +44,7 @@ def frame_jpeg(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
     from PIL import Image
 
     with DECODER_SLOTS:
-        (frame,) = frames_at(path, [second], FRAME_WIDTH_PIXELS)
+        frame = next(read_frames_at(path, [second], FRAME_WIDTH_PIXELS), None)
     if frame is None:
         raise MediaError(f"{path}: no picture at {second:g} s; ask for a second of the video")
     data = io.BytesIO()
@@ -68,10 +68,7 @@ def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
     if row is not None and isinstance(row[0], bytes) and len(row[0]) <= PEAK_COUNT:
         return row[0]
     waveform = waveform_peaks(path)
-    with database.write_transaction() as connection:
-        connection.execute(
-            "INSERT OR REPLACE INTO waveform VALUES (?, ?, ?)", (id, stamp, waveform)
-        )
+    database.write("INSERT OR REPLACE INTO waveform VALUES (?, ?, ?)", id, stamp, waveform)
     return waveform
 
 

@@ -179,9 +179,7 @@ class EventOutbox:
             except ValueError as error:
                 # A stranger's words are not signed with this user's key.
                 log.warning("webhook: a row of the library is not an event of Stepline; left out")
-                with self._database.write_transaction() as connection:
-                    cursor = connection.execute("DELETE FROM event WHERE number IS ?", row[:1])
-                if cursor.rowcount < 1:
+                if not self._database.write("DELETE FROM event WHERE number IS ?", row[0]):
                     raise self._database.row_error("event") from error
         return None
 
@@ -207,15 +205,11 @@ class EventOutbox:
 
     def count_refusal(self, number: int) -> None:
         """Count that an event was refused."""
-        self._run_statement("UPDATE event SET refusals = refusals + 1 WHERE number = ?", number)
+        self._database.write("UPDATE event SET refusals = refusals + 1 WHERE number = ?", number)
 
     def remove(self, number: int) -> None:
         """Remove an event that was received or is given up."""
-        self._run_statement("DELETE FROM event WHERE number = ?", number)
-
-    def _run_statement(self, statement: str, number: int) -> None:
-        with self._database.write_transaction() as connection:
-            connection.execute(statement, (number,))
+        self._database.write("DELETE FROM event WHERE number = ?", number)
 
 
 class JobStore:
@@ -294,11 +288,8 @@ class JobStore:
 
     def remove(self, id: int) -> bool:
         """Remove a job that has ended. Return whether it had."""
-        with self._database.write_transaction() as connection:
-            cursor = connection.execute(
-                "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')", (id,)
-            )
-        return cursor.rowcount > 0
+        statement = "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')"
+        return self._database.write(statement, id) > 0
 
     def _add_event(self, connection: sqlite3.Connection, id: int) -> None:
         data = self.get(id).model_dump(include={"id", "state", "error", "video"})
@@ -331,8 +322,7 @@ class UploadStore:
             id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )
         row = (upload.id, name, size, upload.created, json.dumps(options))
-        with self._database.write_transaction() as connection:
-            connection.execute("INSERT INTO upload VALUES (?, ?, ?, ?, ?, NULL)", row)
+        self._database.write("INSERT INTO upload VALUES (?, ?, ?, ?, ?, NULL)", *row)
         return upload
 
     def finish(self, id: str, source: str) -> int:
@@ -346,8 +336,7 @@ class UploadStore:
 
     def remove(self, id: str) -> None:
         """Remove an upload."""
-        with self._database.write_transaction() as connection:
-            connection.execute("DELETE FROM upload WHERE id = ?", (id,))
+        self._database.write("DELETE FROM upload WHERE id = ?", id)
 
 
 STORED_OPTIONS = TypeAdapter(dict[str, JsonValue])

@@ -77,9 +77,10 @@ class Uploads:
         Raises HTTPException for a file that is not a video, too many open uploads, or too little
         disk space.
         """
-        if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
-            suffix = Path(body.name).suffix or "no ending"
-            reason = f"not a video or sound file by its name ({suffix}); mp4, mkv, mov and mp3 are"
+        suffix = Path(body.name).suffix
+        if suffix.lower() not in VIDEO_SUFFIXES:
+            name = suffix or "no ending"
+            reason = f"not a video or sound file by its name ({name}); mp4, mkv, mov and mp3 are"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         # Old uploads make room, and more of them where there are too many.
         self._cancel_idle_uploads(MAX_IDLE_SECONDS)
@@ -127,7 +128,7 @@ class Uploads:
         """Append a chunk to an upload. Return the upload, with its job if it is now complete.
 
         Args:
-            upload: an upload that is not complete.
+            upload: the upload. A complete one is returned as it is.
             offset: position of the chunk in the file, in bytes. It must be the number of bytes
                 received so far.
             length: length of the chunk in bytes.
@@ -143,6 +144,10 @@ class Uploads:
         # one piece at a time: the offset is checked while no other one is written
         self._receiving.add(upload.id)
         try:
+            # A client that got no reply to the last chunk sends again.
+            upload = await run_in_threadpool(self._uploads.get, upload.id)
+            if upload.job is not None:
+                return upload
             self._check_chunk(
                 upload, offset, length, await run_in_threadpool(self.received_bytes, upload)
             )
@@ -201,7 +206,7 @@ class Uploads:
 
     def _unused_path(self, name: str) -> Path:
         """Return an unused path in the library for a file name, numbered if it is taken."""
-        folder = self._make_folder(VIDEOS_FOLDER)
+        folder = self._videos_folder()
         stem = safe_stem(Path(name).stem)
         suffix = Path(name).suffix.lower()
         path = folder / f"{stem}{suffix}"
@@ -226,7 +231,7 @@ class Uploads:
                 continue
             check_plain_file(path)
             # A stranger's row could name any path. Only one that this code would choose counts.
-            expected = self._make_folder(VIDEOS_FOLDER) / target.name
+            expected = self._videos_folder() / target.name
             if target != expected or os.path.lexists(target):
                 log.warning("%s: no free place of an upload, which stays where it is", target)
             else:
@@ -245,12 +250,12 @@ class Uploads:
     def _partial_path(self, upload: Upload) -> Path:
         return self._library.resolve_allowed(Path(PARTIAL_FOLDER)) / upload.id
 
-    def _make_folder(self, name: str) -> Path:
-        """Return a folder of the library.
+    def _videos_folder(self) -> Path:
+        """Return the folder of whole files.
 
         It is made, and may not lead out of the allowed folders.
         """
-        folder = self._library.resolve_allowed(Path(name))
+        folder = self._library.resolve_allowed(Path(VIDEOS_FOLDER))
         folder.mkdir(exist_ok=True)
         return folder
 

@@ -115,10 +115,12 @@ def written(folder, kind):
     if kind == "parquet":
         parquet.write_table(arrow.Table.from_pylist(rows), path)
     elif kind == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        lines = (json.dumps({key: cell for key, cell in row.items() if cell}) for row in rows)
+        path.write_text("\n".join(lines))
     else:
         mark = "\t" if kind.startswith("tsv") else ","
-        text = "".join(mark.join(row) + "\n" for row in [COLUMNS, *TABLE]).encode()
+        head = [f" {name}" for name in COLUMNS]
+        text = "".join(mark.join(row) + "\n" for row in [head, *TABLE]).encode()
         path.write_bytes(gzip.compress(text) if kind.endswith(".gz") else b"\xef\xbb\xbf" + text)
     return str(path)
 

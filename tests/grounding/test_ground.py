@@ -316,6 +316,7 @@ def test_nothing_is_shown_in_a_still_stretch_past_its_first_seconds():
     assert [step.status == "said_only" for step in steps] == [False, True, True]
     warning = "the picture does not move from 0:20 to 1:00; what is said there is not shown"
     assert picture_warning(film, 60) == warning
+    assert "from 1:05 to 1:45; what" in picture_warning(film, 60, start=45)
     assert picture_warning(stopped(40, 10), 50) is None
     still = stopped(0, 30)
     steps = ground(spoken(2.0, 15.0), duration=30.0, activity=still).steps

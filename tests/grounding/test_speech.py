@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
+from stepline.grounding import speech
 from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import (
     coarse_scores,
@@ -176,12 +177,13 @@ def test_a_line_is_said_where_its_sentence_is_and_one_that_no_one_speaks_of_is_n
     assert [(step.id, step.said) for step in steps] == [("1", None), ("2", None)]
 
 
-def test_a_line_is_said_around_the_sentences_that_say_it():
+def test_a_line_is_said_around_the_sentences_that_say_it(monkeypatch):
     centers, weights = np.array([2.0, 10.0, 100.0]), np.array([1.0, 3.0, 9.0])
     # exp(-1/8) = .8825 and exp(-9/8) = .3247 of the weights count, and far sentences do not
     first = (0.3247 * 2.0 + 3 * 0.8825 * 10.0) / (0.3247 + 3 * 0.8825)
-    assert shift_to_mean(8.0, centers, weights, 4.0, rounds=1) == pytest.approx(first, abs=0.01)
     assert first < shift_to_mean(8.0, centers, weights, 4.0) < 10.0
+    monkeypatch.setattr(speech, "SHIFT_ROUNDS", 1)
+    assert shift_to_mean(8.0, centers, weights, 4.0) == pytest.approx(first, abs=0.01)
     assert shift_to_mean(8.0, centers, np.zeros(3), 4.0) == 8.0
     (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2])
     assert step.at == pytest.approx(5.0, abs=0.5)

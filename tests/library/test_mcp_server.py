@@ -17,6 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import stepline as package
+from stepline.errors import StoreError
 from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT
 from stepline.library import SearchIndex
 from stepline.library import mcp_server as module
@@ -135,11 +136,17 @@ def test_where_the_whisk_is_used(tools):
     assert "whisk" in best["sentence"]
 
 
-def test_what_is_only_said_is_reported_as_that(tools):
+def test_what_is_only_said_is_reported_as_that(tools, library):
     found = call(tools, "search_moments", query="sharpen the mower's blade")
     assert found["moments"][0]["status"] == "said_only"
     assert found["moments"][0]["clock"] == "0:03 – 0:06"
     assert "does not show" in found["note"]
+    lawn = read_record(library / "lawn.json")
+    lost = Step(id="1", text="sharpen the blade", status="not_found")
+    write_record(lawn.model_copy(update={"steps": (lost, lawn.steps[1])}), library / "lawn.json")
+    found = call(tools, "search_moments", query="sharpen the blade")
+    assert found["moments"][0]["status"] == "not_found"
+    assert found["note"].endswith("a step that its video neither says nor shows")
 
 
 def test_a_doubt_about_the_best_answer_is_told_and_none_where_there_is_none(tools):
@@ -219,6 +226,11 @@ def test_a_clip_is_cut_into_the_library(tools, library, video):
         clip = call(tools, "cut_clip", video=name, start=start, end=end)
         assert (clip["video"], clip["end"]) == (video["video"], min(end, video["seconds"]))
         assert probe(library / clip["file"]).duration == pytest.approx(2.0, abs=0.1)
+    record = read_record(library / "demo.json")
+    film = shutil.copy(FILM, library / "other.mp4")
+    other = record.video.model_copy(update={"sha256": "0" * 64, "path": str(film)})
+    write_record(record.model_copy(update={"video": other}), library / "demo.json")
+    assert call(tools, "cut_clip", video="demo", start=start, end=end)["file"] != clip["file"]
     assert "600 s at most" in refused(tools, "cut_clip", video=video["video"], start=0, end=601)
     assert "before the end" in refused(tools, "cut_clip", video=video["video"], start=3, end=3)
 
@@ -244,12 +256,14 @@ def test_a_record_gives_away_no_other_file(tools, library, tmp_path):
 
 
 def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_path, monkeypatch):
-    let_go, started = threading.Event(), threading.Event()
+    let_go, started, faults = threading.Event(), threading.Event(), ["no room left"]
 
     def run_video(request, settings, output, *, progress):
-        started.set()
         progress("listening", 2.0, 9.0)
+        started.set()
         assert let_go.wait(60)
+        if faults:
+            raise StoreError(faults.pop())
         made = Record(id=request.id, video=Video(id=request.id))
         write_record(made, output.out / f"{request.id}.json")
 
@@ -267,11 +281,18 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     assert (running["stage"], running["second"], running["seconds"]) == ("listening", 2.0, 9.0)
     let_go.set()
     monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 60.0)
+    shutil.copy(FILM, library / "next.mp4")
+    assert call(tools, "process_video", path="next.mp4")["state"] == "done"
+    # the other run failed meanwhile, which is reported before it begins again
+    assert "no room left" in refused(tools, "process_video", path="new.mp4")
     done = call(tools, "process_video", path="new.mp4")
     assert done["state"] == "done"
     assert call(tools, "get_steps", video=done["video"])["steps"] == []
     with closing(LibraryTools(library, allow=[tmp_path])) as allowing:
         assert call(allowing, "process_video", path=str(outside))["state"] == "done"
+    (library / "new.json").unlink()
+    assert call(tools, "process_video", path="new.mp4")["video"] == done["video"]
+    assert (library / "new.json").is_file()
 
 
 def test_the_command_answers_over_stdio(library):

@@ -7,8 +7,9 @@ import av
 import numpy as np
 import pytest
 from made_videos import index_of, make_video, tone
+from video_frames import frames_at
 
-from stepline.media import AudioBlock, Frame, MediaReader, MediaSettings, frames_at, probe
+from stepline.media import AudioBlock, Frame, MediaReader, MediaSettings, probe
 
 RATE = 16_000  # Hz of what is read
 

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_videos import make_video, tone
 from PIL import Image
+from video_frames import frames_at
 
 from stepline.errors import MediaError, SteplineError
-from stepline.media import MediaReader, cut_clip, frames_at, probe
+from stepline.media import MediaReader, cut_clip, probe
 from stepline.media.clock import Damage, StreamClock
 from stepline.records import Span
 

@@ -4,8 +4,9 @@ import av
 import numpy as np
 import pytest
 from made_videos import make_high_range_video
+from video_frames import frames_at
 
-from stepline.media import cut_clip, frames_at, probe
+from stepline.media import cut_clip, probe
 from stepline.media.hdr import (
     HLG_TRANSFER,
     PQ_TRANSFER,

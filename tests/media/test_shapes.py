@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from made_shapes import BEEP, CONTAINERS, SECONDS, Shape, make_shape, shapes
 from made_videos import index_of
+from video_frames import frames_at
 
-from stepline.media import AudioBlock, Frame, MediaReader, frames_at, probe
+from stepline.media import AudioBlock, Frame, MediaReader, probe
 
 # containers whose pictures come at any time, and those that count a frame rate
 FREE = "mp4 m4v f4v fragments.mp4 mov 3gp mkv webm ts mts flv nut".split()

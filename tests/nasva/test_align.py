@@ -49,11 +49,12 @@ def test_windows_are_tans():
 
 @pytest.mark.parametrize("rows", [21, 24, 25, 31, 32, 33, 100])
 def test_every_row_is_in_a_window(rows):
-    covered = np.zeros(rows, dtype=bool)
-    for part in split_into_windows(rows, SMALL):
-        assert part.stop - part.start <= SMALL.window
-        covered[part] = True
-    assert covered.all()
+    for settings in (SMALL, SMALL.model_copy(update={"whole": 20, "window": 64})):
+        covered = np.zeros(rows, dtype=bool)
+        for part in split_into_windows(rows, settings):
+            assert part.stop - part.start <= settings.window
+            covered[part] = True
+        assert covered.all()
 
 
 def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():

@@ -154,9 +154,9 @@ def test_nothing_left_is_an_error_that_says_why(tmp_path):
         made.get_widths()
 
 
-def test_a_video_is_held_out_with_all_its_texts(tmp_path):
+def test_a_video_is_held_out_with_all_its_texts(tmp_path, monkeypatch):
     ids = [f"v{number}" for number in range(40)]
-    given = [told(id, (0, 2), kind=kind) for id in ids for kind in ("narration", "step")]
+    given = [told(id, (0, 2), kind=kind) for kind in ("narration", "step") for id in ids]
     made = gather(tmp_path, *given, counts=dict.fromkeys(ids, 4))
     kept, held = made.split(0.25)
     assert len(kept) + len(held) == 80
@@ -164,6 +164,9 @@ def test_a_video_is_held_out_with_all_its_texts(tmp_path):
     assert not set(kept.videos) & set(held.videos)
     assert made.split(0.25)[1].videos == held.videos
     assert len(made.split(0.0)[1]) == 0
+    monkeypatch.setattr("stepline.models.training.batches.MAX_HELD_OUT", 5)
+    few = made.split(0.25)[1]
+    assert (len(few) <= 5, few.kinds) == (True, {"narration", "step"})
 
 
 def record(id="v"):
@@ -310,9 +313,8 @@ def test_a_text_shown_twice_has_both_and_one_shown_nowhere_has_none():
 
 
 def test_a_sample_needs_spans_for_every_text():
-    made = make_labelled_sample(
-        "v", features(), np.ones((1, 3), np.float32), [[Span(0.0, 2.0)]], ordered=True
-    )
+    texts = np.ones((1, 3), np.float32)
+    made = make_labelled_sample("v", features(), texts, [[Span(0.0, 2.0)]])
     assert made.positive.sum() == 2
     with pytest.raises(ShapeError, match="v: 2 text vectors need as many lists of spans, not 1"):
-        make_labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]], ordered=True)
+        make_labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]])

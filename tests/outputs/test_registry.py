@@ -7,6 +7,7 @@ import opentimelineio
 import pytest
 from output_samples import make_step, make_video, picture_of, record_of
 from PIL import Image
+from small_video import draw_video
 from test_chapters import read_chapters
 from test_page import read_page
 from test_subtitles import read_cues
@@ -171,6 +172,33 @@ def test_chapters_stand_in_a_copy_whose_streams_are_the_videos_own(form, film, t
         assert picture_times(copy) == picture_times(source)
     (again,) = write_outputs(record, tmp_path / "again", media=video, formats=[form])
     assert again.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("form", ["mp4", "mkv"])
+@pytest.mark.parametrize("name", ["late.ts", "late.mp4", "reordered.mkv"])
+def test_a_copy_with_chapters_begins_at_0_and_lacks_no_picture(name, form, tmp_path):
+    # mkv has no decoding stamp for the first pictures of a video with B-frames
+    late = 0 if name == "reordered.mkv" else 600
+    with av.open(str(draw_video(tmp_path / "v.mp4", seconds=8))) as source:
+        shown = picture_times(source)
+    with av.open(str(tmp_path / "v.mp4")) as source, av.open(str(tmp_path / name), "w") as moved:
+        streams = [moved.add_stream_from_template(stream) for stream in source.streams]
+        streams[1].metadata["language"] = "ger"
+        for packet in source.demux():
+            if packet.size:
+                packet.pts += round(late / packet.time_base)
+                packet.dts += round(late / packet.time_base)
+                packet.stream = streams[packet.stream_index]
+                moved.mux(packet)
+
+    record = record_of(make_step(1, "cut", ((1.0, 3.0),)), duration=8.0)
+    (path,) = write_outputs(record, tmp_path / "out", media=tmp_path / name, formats=[form])
+    assert read_media_chapters(path) == [0.0, 1.0]
+    with av.open(str(path)) as copy:
+        assert copy.streams.audio[0].language == "ger"
+        assert next(copy.demux(video=0)).is_keyframe
+        copy.seek(0)
+        assert picture_times(copy) == pytest.approx(shown, abs=0.002)
 
 
 def test_a_stream_that_a_copy_cannot_hold_is_an_error_that_names_the_other_kind(film, tmp_path):

@@ -213,6 +213,9 @@ def test_captions_are_never_overwritten(small_video, captions_file, tmp_path, st
     assert result.exit_code == 1
     assert "would be written over this file" in result.stderr
     assert mine.read_bytes() == before
+    given = ("--captions", mine, "--backbone", "none", "--out", tmp_path, "--format", "chapters")
+    assert stepline("steps", small_video, *given).exit_code == 0  # writes no .srt
+    assert mine.read_bytes() == before
 
 
 def test_a_name_that_is_not_utf8_is_one_line_and_the_rest_goes_on(

@@ -10,6 +10,7 @@ from small_video import draw_video
 import stepline as package
 from stepline.cli.options import parse_time
 from stepline.media import MediaReader
+from stepline.media.clips import join_tracks
 from stepline.media.container import OpenMedia
 from stepline.pipeline.part import crop_features, to_whole_video_times
 from stepline.records import (
@@ -95,6 +96,26 @@ def test_the_steps_of_a_part_are_those_of_the_whole_there(
         "transcribe", small_video, "--captions", captions_file, "--from", "7", "--format", "srt"
     )
     assert said.stdout.startswith("1\n00:00:07,000 --> ")
+
+
+def test_what_is_said_after_the_picture_ends_is_kept_and_its_end_counts_from_the_video(
+    tmp_path, captions_file, stepline
+):
+    picture, sound = (
+        draw_video(tmp_path / f"{seconds}.mp4", seconds=seconds, gop=20) for seconds in (10, 40)
+    )
+    join_tracks(picture, sound, tmp_path / "v.mkv")
+    (tmp_path / "v.srt").write_text(
+        captions_file.read_text().replace("00:00:11,000 --> 00:00:14", "00:00:31,000 --> 00:00:34")
+    )
+    given = ("steps", tmp_path / "v.mkv", "--captions", tmp_path / "v.srt", "--format", "json")
+    for number, part in enumerate([(), ("--from", "3")]):
+        result = stepline(*given, *part, "--out", tmp_path / str(number))
+        assert "the picture ends at 10 s, before the sound" in result.stderr
+        record = read_record(tmp_path / str(number) / "v.json")
+        assert record.video.duration == pytest.approx(40.0, abs=0.1)
+        assert record.steps[-1].said.start == pytest.approx(31.0, abs=2.0)
+        assert (record.steps[-1].status, record.dropped) == ("said_only", ())
 
 
 @pytest.mark.parametrize(

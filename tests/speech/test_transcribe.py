@@ -178,7 +178,7 @@ def test_long_speech_without_words_is_a_warning():
     ]
     assert find_unrecognised_speech(np.zeros(0, np.float32), []) == []
     # Two windows of 16 s of speech, which overlap by 6 s, with a sentence of 4 s at the beginning.
-    collector = SentenceCollector(AsrSettings())
+    collector = SentenceCollector(AsrSettings(), 100.0)  # of the video, where this part begins
     sentence = Sentence(text="Cut the bread.", span=Span(0.0, 4.0))
     samples, voice = np.zeros(16 * 16_000, np.float32), np.ones(500, np.float32)
     for start, sentences in ((0.0, [sentence]), (10.0, [])):
@@ -186,7 +186,7 @@ def test_long_speech_without_words_is_a_warning():
         collector.add(sentences, [window], [WindowTranscript((), "en", -0.1)])
     recogniser = SimpleNamespace(advice="the cure", english_only=True, name="fake")
     assert collector.result(recogniser).warnings == (
-        "22 s of speech, from second 4 on, are not understood; the cure",
+        "22 s of speech, from second 104 on, are not understood; the cure",
     )
 
 

@@ -320,8 +320,12 @@ def test_an_upload_goes_on_where_it_broke_off(folder, small_video, sleepy):
             )
             assert reply.status == 400, offset
         assert server.status("PATCH", f"/api/uploads/{id}", data, Upload_Offset="1000") == 413
-        upload(server, data, offset=1000, id=id)
+        told = upload(server, data, offset=1000, id=id)
         assert (folder / "videos" / "f.mp4").read_bytes() == data
+        # the reply to the last piece did not arrive
+        last = server.ask("PATCH", f"/api/uploads/{id}", b"", Upload_Offset=str(len(data)))[1]
+        assert json.loads(last) == told
+        assert len(list((folder / "videos").iterdir())) == server.read("/api/jobs")["total"] == 1
 
 
 def test_a_whole_upload_that_was_not_in_its_place_is_put_there(folder, small_video, sleepy):

@@ -167,6 +167,30 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
     assert page.complaints() == []
 
 
+def test_an_upload_goes_on_after_the_studio_was_started_anew(visit, browser, server, tmp_path):
+    film = tmp_path / "film.mp4"
+    film.write_bytes(os.urandom(5 * MB))
+    page = visit()
+    token = server.access.token
+    page.run(
+        "(() => { const send = fetch; let first = true; window.fetch = async (path, options) => { "
+        "const reply = await send(path, options); if (options?.method === 'PATCH' && first) { first = false; "
+        "await new Promise((next) => { window.goOn = next; }); } return reply; }; })()"
+    )
+    page.drop(film)
+    page.wait_until("window.goOn")
+    leaving = "dispatchEvent(new Event('beforeunload', {cancelable: true}))"
+    assert not page.run(leaving)  # the browser asks first
+    server.access.token = "another"
+    page.run("goOn()")
+    page.wait_until("/film.mp4.*open the address/.test($('#refused').textContent)")
+    server.access.token = token
+    page.drop(film)
+    page.wait_until("$$('#jobs li').length === 1")
+    posted = [url for url in page.requests() if url.endswith("/api/uploads")]
+    assert len(posted) == 1  # the one that was begun goes on
+
+
 def test_what_is_not_a_video_is_refused_in_words(visit, tmp_path):
     (tmp_path / "list.txt").write_text("x")
     page = visit()
@@ -293,10 +317,10 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
 
     def shows_progress():  # the page may not listen yet, and the list of jobs be on its way
         server.broadcast.publish("job", told)
-        return page.run(f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')")
+        words = f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')"
+        return page.run(f"{words} && $('#jobs progress').value === 0.4")
 
     until(shows_progress)
-    page.wait_until("$('#jobs progress').value === 0.4")
     assert page.violations() == []
     page.run("$$('#jobs button').find((button) => button.textContent === 'Cancel').click()")
     page.wait_until(f"{FAILURES}[0]?.textContent.includes('cancelled') && {JOBS}.length === 0")
@@ -306,6 +330,10 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
     enter(page, "source", "../../etc/passwd")
     page.click("#link button")
     page.wait_until("$('#trouble').textContent.includes('--allow')")
+    enter(page, "wanted", "🍋")
+    page.wait_until("$('#trouble').textContent.includes('no word in it') && $('#found').hidden")
+    enter(page, "wanted", "pour")
+    page.wait_until("$('#trouble').hidden && !$('#found').hidden")
 
 
 @pytest.mark.parametrize("look", [pytest.param("narrow", marks=pytest.mark.slow), "dark"])

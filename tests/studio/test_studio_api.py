@@ -1,24 +1,29 @@
 """The studio's API as a page or a program uses it."""
 
+import asyncio
 import io
 import json
 import os
 import socket
 import time
 import zipfile
+from threading import Thread
 
 import pytest
 from http_client import ask, status_of
 from studio_server import library, serving
 
-from stepline.library.corrected_library import video_id
+from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import DATABASE_FILE
+from stepline.library.search import SearchIndex
 from stepline.outputs import OUTPUTS
 from stepline.pipeline.output_files import extract_keyframes
+from stepline.progress import StoppedError
 from stepline.records import Step
 from stepline.storage import from_json, read_record, write_record
 from stepline.studio import video_api
 from stepline.studio.api import api_routes
+from stepline.studio.search import LibrarySearch
 from stepline.studio.sharing import OUTPUT_NAMES
 from stepline.writing import WrittenSteps
 
@@ -295,6 +300,24 @@ def test_a_search_gives_the_text_second_and_link_of_a_moment(server):
         ("Slice the lemons", 3.5, f"/video/{video_id(name)}#t=3.5")
         for name in ("v0.json", "v1.json")
     ]
+
+
+def test_a_search_that_is_closed_reads_no_further_record(tmp_path, small_video, monkeypatch):
+    search = LibrarySearch(CorrectedLibrary(library(tmp_path / "library", small_video, "a" * 20)))
+    closing = Thread(target=search.close)
+    names = []
+
+    def add(_index, name, _stamp):
+        names.append(name)
+        if len(names) == 1:
+            closing.start()
+        time.sleep(0.1)
+
+    monkeypatch.setattr(SearchIndex, "_add", add)
+    with pytest.raises(StoppedError):
+        asyncio.run(search.search("slice", 1, None))
+    closing.join()
+    assert 1 <= len(names) < 20
 
 
 def test_what_people_corrected_is_found_by_every_door(own, stepline, monkeypatch):

@@ -95,7 +95,7 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
     labelled = gather_clips(world.records[:10], store, words, PLAIN)
     further = ClipStream(bare(world.records[10:]), store, kept_in(tmp_path / "vectors"), PLAIN)
     made = train_detector_run(
-        DetectorClips(labelled, lambda: further, "world", "words"), tmp_path, SMALL
+        DetectorClips(labelled, lambda _: further, "world", "words"), tmp_path, SMALL
     )
     assert [one.number for one in made.rounds] == [0, 1]
     assert made.rounds[1].pseudo_labelled == pytest.approx(0.2 * len(further), abs=1)
@@ -118,7 +118,7 @@ def test_a_folder_holds_one_run(world, store, tmp_path):
     np.testing.assert_array_equal(*scores)
     with pytest.raises(SettingsError, match="another run"):
         other = SMALL.model_copy(update={"labels": LabelSettings(kind="mc")})
-        clips = DetectorClips(labelled, lambda: pytest.fail("gathered for a run that is refused"))
+        clips = DetectorClips(labelled, lambda _: pytest.fail("gathered for a run that is refused"))
         train_detector_run(clips, tmp_path, other)
 
 
@@ -144,6 +144,29 @@ def test_evaluation_videos_are_left_out(world, store):
         record.video.id for record in world.records[1:3]
     }
     assert count_reasons(gathered.omitted) == {EXCLUDED_REASON: 1}
+
+
+def test_a_video_of_several_sources_is_in_one_split_and_withheld_everywhere(
+    world, store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("stepline.models.wys2.train.load_text_encoder", lambda _: words)
+    # CrossTask names a record by its task and its video.
+    by_task = [one.model_copy(update={"id": f"23521_{one.id}"}) for one in world.records[:5]]
+    named = {"tasks": by_task, "first": world.records[:8], "more": bare(world.records)}
+    paths = {name: str(tmp_path / f"{name}.parquet") for name in named}
+    for name, records in named.items():
+        write_parquet(records, paths[name])
+    sources = DetectorSources(
+        (paths["tasks"], paths["first"]), store.folder, unlabelled=(paths["more"],)
+    )
+    folder = tmp_path / "run"
+    clips = sources.prepare_clips(folder, SMALL, lambda _: None)
+    run = train_detector_run(clips, folder, SMALL)
+    splits = json.loads((folder / "videos.json").read_text())
+    split_ids = [id for ids in splits.values() for id in ids]
+    assert sorted(split_ids) == sorted(one.id for one in world.records[:8])
+    withheld = {row.id for row in run.unlabelled_omitted if row.reason == EXCLUDED_REASON}
+    assert withheld == {*splits["validation"], *splits["test"]}
 
 
 def test_narration_may_come_from_another_source(world, store):

@@ -10,7 +10,6 @@ are given to another one, which finds there what was finished of them.
 """
 
 import contextlib
-import logging
 import os
 import sys
 from collections import Counter, deque
@@ -202,8 +201,6 @@ class ActorGroup:
                     "check the memory of their nodes, or leave it out"
                 )
 
-
-log = logging.getLogger(__name__)
 
 # Of every process of Ray: its servers log nothing on stderr, an actor without a GPU sees what
 # CUDA_VISIBLE_DEVICES says, and nothing is reported to Ray's makers.

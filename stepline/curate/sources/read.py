@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TextIO, TypeVar, cast
 
@@ -57,6 +57,7 @@ from stepline.files.remote.settings import RemoteSettings
 from stepline.limits import parse_json_text
 from stepline.records import Rejected
 from stepline.sieve_swap.videos import (
+    LENGTHS_COLUMNS,
     LENGTHS_FILE,
     TITLES_FILE,
     VIDEOS_FILE,
@@ -103,7 +104,7 @@ def read_howto100m(
             continue
         task_id = row["task_id"]
         task = titles.get(task_id, task_id) or None
-        length = lengths.find(id) if lengths is not None else None
+        length = lengths.find(id)
         duration = parse_seconds(length[0]) if length else None
         item = VideoItem(id, title=task, task=task, category=category, duration=duration)
         yield side_folders.make_entry(item, NO_FILE)
@@ -128,17 +129,14 @@ def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
         ) from error
 
 
-def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
-    """Return the video lengths by id, None without them, and the task titles by task id."""
+def _read_tables(folder: RemotePath) -> tuple[CsvTable, dict[str, str]]:
+    """Return the video lengths by id, and the task titles by task id. Each table may be missing."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():
                 (folder / name).fetch(Path(scratch) / name)
-        table = None
-        lengths = Path(scratch) / LENGTHS_FILE
-        if lengths.is_file():
-            table = CsvTable(lengths, (("vid", 16), ("vlen", 12)))
-        return table, read_titles(Path(scratch) / TITLES_FILE)
+        lengths = CsvTable(Path(scratch) / LENGTHS_FILE, LENGTHS_COLUMNS)
+        return lengths, read_titles(Path(scratch) / TITLES_FILE)
 
 
 T = TypeVar("T")
@@ -168,14 +166,13 @@ def read_list(
     Raises DatasetError for an unreadable list or a missing column.
     """
     with ExitStack() as exit_stack:
-        # The columns that the settings name, as far as the list has them.
         names, rows = _open_list(source, exit_stack, settings.columns.model_dump().values())
-        fields = _find_columns(source, names, settings.columns)
+        _check_columns(source, names, settings.columns)
         # A list from elsewhere may have no end.
         for number, row in enumerate(_limit_count(source, rows, "rows"), start=1):
-            # An empty cell counts as one that is not there.
+            # An empty cell counts as one that is not there. A JSON object may lack any key.
             cells = {}
-            for field, column in fields.items():
+            for field, column in settings.columns.model_dump().items():
                 cell = row.get(column)
                 cells[field] = "" if cell is None else str(cell).strip()
             # Without an id of its own, a row is named by its video's file.
@@ -224,24 +221,18 @@ def _make_entry(
     return side_folders.make_entry(item, no_file)
 
 
-def _find_columns(
-    source: RemotePath, names: Sequence[str], columns: ColumnsSettings
-) -> dict[str, str]:
-    """Return the columns that the list has, as field of ColumnsSettings -> column name.
-
-    Raises DatasetError if a column is missing that the settings rename, or if there is neither an
+def _check_columns(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> None:
+    """Raise DatasetError if a column is missing that the settings rename, or if there is neither an
     id nor a video.
     """
     usual = ColumnsSettings().model_dump()
-    present = {}
-    required = []
-    for field, column in columns.model_dump().items():
-        # A column that the settings rename has to be there. Others may be missing.
-        if column in names:
-            present[field] = column
-        elif column != usual[field]:
-            required.append((field, column))
-    if not required and not {"id", "video"} & present.keys():
+    # A column that the settings rename has to be there. Others may be missing.
+    required = [
+        (field, column)
+        for field, column in columns.model_dump().items()
+        if column not in names and column != usual[field]
+    ]
+    if not required and not {columns.id, columns.video} & {*names}:
         required.append(("video", columns.video))
     if required:
         field, column = required[0]
@@ -250,7 +241,6 @@ def _find_columns(
         if matches:
             cure = f"did you mean source.columns.{field}={matches[0]}?"
         raise DatasetError(f"{source.display_url}: it lacks the column {column!r}; {cure}")
-    return present
 
 
 def _open_list(
@@ -300,9 +290,9 @@ def _open_table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
         # A tab in the first line is that of a table. Commas may be within its cells.
         if "\t" in head:
             delimiter = "\t"
-        names = next(csv.reader([head], delimiter=delimiter), [])
+        names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
         rows = csv.DictReader(lines, names, delimiter=delimiter)
-        return [name.strip() for name in names], _check_rows(source, rows, len(names))
+        return names, _check_rows(source, rows, len(names))
 
 
 def _check_rows(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
@@ -318,10 +308,10 @@ def _check_rows(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> 
 
 
 def _open_json_lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
-    """Return the keys of the first object as columns, and the rows."""
+    """Return the keys of the first BATCH_ROWS objects as columns, and all rows."""
     rows = _read_json_lines(source, text)
-    first = next(rows, {})
-    return (list(first), chain([first], rows)) if first else ([], rows)
+    head = list(islice(rows, BATCH_ROWS))
+    return list(dict.fromkeys(chain.from_iterable(head))), chain(head, rows)
 
 
 def _read_json_lines(source: RemotePath, text: TextIO) -> Rows:

@@ -7,7 +7,7 @@ visible    narrations whose picture shows what they say, as a dataset of their o
 export     the records of the stage before it, as files that people can load
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stepline.curate.export.dataset import DatasetContents, export_dataset
@@ -62,20 +62,31 @@ def run_clean(dataset: DatasetContext) -> None:
     settings = dataset.recipe.clean
     left_out = read_stage_failures(preceding_stage_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
-    grounded = {record.id: record.steps for record in gathered}
-    # Two places of a step can be compared only where both stages are in the recipe.
-    placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
-    records = []
-    for record in preceding_stage_records(dataset):
-        grounded_steps: Sequence[Step] = grounded[record.id] if placed_twice else ()
-        cleaned = clean_record(record, grounded_steps, settings)
-        if cleaned.steps:
-            records.append(cleaned)
-        else:
-            left_out[record.id] = StageFailure(record.id, "clean", "left out", TOO_FEW_STEPS)
-    write_dataset(dataset.folder, records, left_out)
-    steps = sum(len(record.steps) for record in records)
-    dataset.say(f"{steps} clean steps in {len(records)} videos")
+    # Two places of a step can be compared only where both stages are in the recipe, and no other
+    # step has its id since.
+    placed_twice = (
+        "refine" in dataset.folders
+        and "ground" in dataset.recipe.stages
+        and "sieve-swap" not in dataset.folders
+    )
+    step_count = 0
+
+    def clean_records() -> Iterator[Record]:
+        nonlocal step_count
+        for record in preceding_stage_records(dataset):
+            grounded: Sequence[Step] = ()
+            if placed_twice:
+                # Both are sorted by id, so that one record of either is in memory.
+                grounded = next(other.steps for other in gathered if other.id == record.id)
+            cleaned = clean_record(record, grounded, settings)
+            if cleaned.steps:
+                step_count += len(cleaned.steps)
+                yield cleaned
+            else:
+                left_out[record.id] = StageFailure(record.id, "clean", "left out", TOO_FEW_STEPS)
+
+    count = write_dataset(dataset.folder, clean_records(), left_out)
+    dataset.say(f"{step_count} clean steps in {count} videos")
 
 
 def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettings) -> Record:
@@ -179,23 +190,27 @@ def run_visible(dataset: DatasetContext) -> None:
     what = "narrations with a step"
     if dataset.recipe.steps.nasva.aligner.path is None:
         what += " (nothing judged the picture)"
-    records = []
-    for record in read_parquet(source / RECORDS_FILE):
-        visible = select_shown_sentences(record, settings)
-        # A video without steps is left out for that, not for its pictures.
-        if any(each.shown is not None for each in record.sentences):
-            what, reason = "visual narrations", FEW_SHOWN
-        else:
-            reason = NO_STEP_OF_VIDEO if record.steps else no_step_text(record)
-            if any(step.doubt == NOT_CALIBRATED for step in record.steps):
-                reason = f"{NO_STEP_OF_VIDEO}: each is {NOT_CALIBRATED}; {CALIBRATE_ADVICE}"
-        if visible.steps:
-            records.append(visible)
-        else:
-            left_out[record.id] = StageFailure(record.id, "visible", "left out", reason)
-    write_dataset(dataset.folder, records, left_out)
-    narrations = sum(len(record.steps) for record in records)
-    dataset.say(f"{narrations} {what} in {len(records)} videos")
+    narration_count = 0
+
+    def visible_records() -> Iterator[Record]:
+        nonlocal what, narration_count
+        for record in read_parquet(source / RECORDS_FILE):
+            visible = select_shown_sentences(record, settings)
+            # A video without steps is left out for that, not for its pictures.
+            if any(each.shown is not None for each in record.sentences):
+                what, reason = "visual narrations", FEW_SHOWN
+            else:
+                reason = NO_STEP_OF_VIDEO if record.steps else no_step_text(record)
+                if any(step.doubt == NOT_CALIBRATED for step in record.steps):
+                    reason = f"{NO_STEP_OF_VIDEO}: each is {NOT_CALIBRATED}; {CALIBRATE_ADVICE}"
+            if visible.steps:
+                narration_count += len(visible.steps)
+                yield visible
+            else:
+                left_out[record.id] = StageFailure(record.id, "visible", "left out", reason)
+
+    count = write_dataset(dataset.folder, visible_records(), left_out)
+    dataset.say(f"{narration_count} {what} in {count} videos")
 
 
 def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:

@@ -62,7 +62,7 @@ def write_dataset(
 
     Args:
         folder: folder of the stage.
-        records: the records, sorted by id.
+        records: the records, sorted by id. They are read one at a time, and may add to `left_out`.
         left_out: first failure of each video that is left out, by id.
     """
     count = write_parquet(records, folder / RECORDS_FILE)

@@ -6,6 +6,7 @@ train        the grounding network, trained on where steps are said (NaSVA, the 
 refine       self-training, then the final places of the steps by the network that it ends with (NaSVA, section 3.3)
 """
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -63,20 +64,22 @@ def run_sieve_swap(dataset: DatasetContext) -> None:
     run_job(SieveSwapJob(source, base, out, swap, report=dataset.say))
     # What was left out before stays so, with its reason.
     left_out = read_stage_failures(gathered)
-    # The split is in each record's settings.
+    # The split is in each record's settings. Within a split, records are sorted by id.
     splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
-    files = [file for split in splits for file in sorted((out / split).glob("*.parquet"))]
-    records = []
-    # A video without any swapped step is left out, with the reason of the sieve.
-    for record in chain.from_iterable(map(read_parquet, files)):
-        if record.steps:
-            records.append(record)
-            continue
-        reasons = [dropped.reason for dropped in record.dropped if dropped.what == "video"]
-        reason = next(iter(reasons), NO_SWAPPED_STEP)
-        left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
-    records.sort(key=lambda record: record.id)
-    write_dataset(dataset.folder, records, left_out)
+    files = (sorted((out / split).glob("*.parquet")) for split in splits)
+    sorted_records = (chain.from_iterable(map(read_parquet, paths)) for paths in files)
+
+    def swapped_records() -> Iterator[Record]:
+        # A video without any swapped step is left out, with the reason of the sieve.
+        for record in heapq.merge(*sorted_records, key=lambda record: record.id):
+            if record.steps:
+                yield record
+                continue
+            reasons = (dropped.reason for dropped in record.dropped if dropped.what == "video")
+            reason = next(reasons, NO_SWAPPED_STEP)
+            left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
+
+    write_dataset(dataset.folder, swapped_records(), left_out)
 
 
 def run_train(dataset: DatasetContext) -> None:

@@ -128,7 +128,7 @@ def split_into_windows(rows: int, settings: AlignerSettings) -> list[slice]:
     if rows <= settings.whole:
         return [slice(0, rows)]
     length = settings.window
-    starts = range(0, rows - length // 2, settings.stride)
+    starts = range(0, max(1, rows - length // 2), settings.stride)
     return [slice(start, min(rows, start + length)) for start in starts]
 
 

@@ -146,7 +146,8 @@ class GatheredSamples(LazySamples[S], Generic[P, S]):
         return count_reasons(self.omitted)
 
     def split_parts(self, fraction: float) -> tuple[list[P], list[P]]:
-        """Return the parts of the training samples, and those of at most MAX_HELD_OUT held-out ones.
+        """Return the parts of the training samples, and those of at most MAX_HELD_OUT held-out ones,
+        evenly spaced over all that are held out.
 
         A video is held out by its id only.
 
@@ -154,7 +155,7 @@ class GatheredSamples(LazySamples[S], Generic[P, S]):
         """
         training = [part for part in self.parts if not is_held_out(part.video, fraction)]
         held_out = [part for part in self.parts if is_held_out(part.video, fraction)]
-        return training, held_out[:MAX_HELD_OUT]
+        return training, held_out[:: max(1, -(-len(held_out) // MAX_HELD_OUT))]
 
 
 def is_held_out(video: str, fraction: float) -> bool:

@@ -96,17 +96,17 @@ def parse_dataset_source(source: str) -> tuple[str, str] | None:
     return (name, path) if colon and name in DATASETS else None
 
 
-def read_transcripts(*sources: str, videos: Container[str] | None = None) -> dict[str, Transcript]:
+def read_transcripts(*sources: str, videos: Container[str]) -> dict[str, Transcript]:
     """Return the transcripts of the records of sources, by video id.
 
     Args:
         sources: sources of `read_records`.
-        videos: ids of the videos whose transcripts are returned. None: all.
+        videos: ids of the videos whose transcripts are returned.
     """
     transcripts = {}
     for record in read_records(*sources):
         video = record.video.id
-        if record.transcript is not None and (videos is None or video in videos):
+        if record.transcript is not None and video in videos:
             transcripts[video] = record.transcript
     return transcripts
 

@@ -96,7 +96,7 @@ def cut_into_clips(record: Record, settings: ClipSettings = ClipSettings()) -> l
                 candidates += tuple(nearest[: settings.candidates - 1])
             clips.append(
                 NarratedClip(
-                    video=record.id,
+                    video=record.video.id,
                     span=_make_clip_span(middle, duration, settings.seconds),
                     sentence_index=row,
                     text=texts[row],

@@ -14,7 +14,7 @@ C width of features.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,7 @@ class ClipDataset:
 
     def get_pairs_with_own_text(self) -> list[ClipTextPair]:
         """Return the pairs with one text each: the sentence spoken in the clip."""
-        return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
+        return [replace(pair, text=pair.text[:1]) for pair in self.pairs]
 
 
 def gather_clips(
@@ -185,21 +185,14 @@ def _number_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
-def compute_key_step_similarity(
-    clips: Sequence[NarratedClip], encode: TextEncoder | None = None
-) -> Array:
-    """Return the similarity of narration and key-step of each of N clips, (N,) in [0, 1]. It is NaN
-    for a clip without a key-step.
-
-    Args:
-        clips: the clips.
-        encode: turns texts into unit vectors. None: MiniLM.
+def compute_key_step_similarity(clips: Sequence[NarratedClip]) -> Array:
+    """Return the similarity of narration and key-step of each of N clips by MiniLM, (N,) in [0, 1].
+    It is NaN for a clip without a key-step.
     """
     # every text once
     pairs = [(clip.text, clip.key_step) for clip in clips if clip.key_step is not None]
     texts = sorted({text for pair in pairs for text in pair})
-    vectors = encode(texts) if encode else embed(texts)
-    vector_of = dict(zip(texts, vectors.astype(np.float64), strict=True))
+    vector_of = dict(zip(texts, embed(texts).astype(np.float64), strict=True))
     # Rows of length 1, so that the products below are cosines.
     cosine = np.full(len(clips), np.nan)
     for index, clip in enumerate(clips):

@@ -45,7 +45,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from stepline.datasets.excluded import read_excluded
+from stepline.datasets.excluded import ExcludedVideos, read_excluded
+from stepline.datasets.record_builder import strip_id_prefix
 from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore, open_video_store
@@ -226,7 +227,7 @@ class ClipStream:
                 "start the command again"
             )
         # The stored vectors are of these very sentences.
-        lines = None if self._vectors is None else self._vectors.texts(video)
+        lines = self._require_vectors().texts(video)
         if lines is None or lines.texts != _get_sentence_texts(record):
             raise DatasetError(
                 f"{record.id}: its stored vectors are of other sentences; give another --out"
@@ -487,8 +488,9 @@ class DetectorClips:
 
     Attributes:
         labelled: clips of videos with key-steps.
-        gather_unlabelled: returns the clips of videos without key-steps, which can take hours.
-            None: training without pseudo-labels.
+        gather_unlabelled: returns the clips of videos without key-steps, which can take hours, given
+            the ids of the validation and test videos, which are left out. None: training without
+            pseudo-labels.
         video_encoder: name of the feature extractor, stored in the detector's file.
         text_encoder: name of the text encoder, stored in the detector's file.
         s3d_weights: file of released S3D weights, from which a detector of frames starts. None: fresh
@@ -496,7 +498,7 @@ class DetectorClips:
     """
 
     labelled: ClipDataset
-    gather_unlabelled: Callable[[], ClipStream] | None = None
+    gather_unlabelled: Callable[[frozenset[str]], ClipStream] | None = None
     video_encoder: str = ""
     text_encoder: str = ""
     s3d_weights: Path | None = None
@@ -553,16 +555,16 @@ class DetectorSources:
         # clips without, which are read only where they are used
         vectors_folder = folder / "vectors" / "narration"
 
-        def store_vectors(texts: Iterable[LabelledTexts]) -> FeatureStore:
-            return store_text_vectors(texts, encode, vectors_folder, name=self.text_encoder)
-
-        def gather_unlabelled() -> ClipStream:
+        def gather_unlabelled(withheld: frozenset[str]) -> ClipStream:
+            names = dict.fromkeys(map(strip_id_prefix, withheld), ("withheld",))
             clips = ClipStream(
                 self._read_records(self.unlabelled),
                 features,
-                store_vectors,
+                lambda texts: store_text_vectors(
+                    texts, encode, vectors_folder, name=self.text_encoder
+                ),
                 settings.clips,
-                excluded=excluded,
+                excluded=ExcludedVideos({**excluded.datasets, **names}),
             )
             on_omitted(count_reasons(clips.omitted))
             return clips
@@ -717,7 +719,9 @@ def _train_on_clips(
             report=report,
         )
 
-    unlabelled = clips.gather_unlabelled() if clips.gather_unlabelled is not None else None
+    # A video that judges is not learnt from, whatever source holds it too.
+    gather = clips.gather_unlabelled
+    unlabelled = gather(splits[1] | splits[2]) if gather is not None else None
     trained = train_with_pseudo_labels(
         list(compress(training.pairs, is_positive.tolist())),
         unlabelled,

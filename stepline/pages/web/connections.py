@@ -14,8 +14,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 64  # at a time. A browser opens six
-# timeout for a whole TLS handshake, and for a whole request
+# timeout for a whole TLS handshake, and for a whole request without a long body
 MAX_READING_SECONDS = 10.0
+MIN_READ_BYTES = 65536  # in MAX_READING_SECONDS, by which a long body gets as much time again
 MAX_CLOSING_SECONDS = 3.0  # timeout for a client's answer to the end of TLS
 MAX_HEAD_BYTES = 65536  # of a request's line and headers
 MAX_WAITING_CLIENTS = 128  # backlog of the socket
@@ -79,6 +80,7 @@ class LimitedProtocol(H11Protocol):
     max_connections: int | None = None
     tls: ssl.SSLContext | None = None
     _timeout: asyncio.TimerHandle | None = None
+    _read_bytes = 0  # since the timeout began
     _handshake: "asyncio.Task[None] | None" = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -130,8 +132,7 @@ class LimitedProtocol(H11Protocol):
             self.data_received(early_data)
 
     def _close_excess_connection(self) -> None:
-        limit = MAX_CONNECTIONS if self.max_connections is None else self.max_connections
-        if len(self.connections) > limit:
+        if len(self.connections) > (self.max_connections or MAX_CONNECTIONS):
             connections = [
                 other for other in self.connections if isinstance(other, LimitedProtocol)
             ]
@@ -141,6 +142,7 @@ class LimitedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes, or hold them until the TLS handshake is complete."""
+        self._read_bytes += len(data)
         if self._early_data is None:
             super().data_received(data)
         else:
@@ -160,7 +162,14 @@ class LimitedProtocol(H11Protocol):
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._cancel_timeout()
         elif self._timeout is None:
-            self._timeout = self.loop.call_later(MAX_READING_SECONDS, self.transport.abort)
+            self._timeout = self.loop.call_later(MAX_READING_SECONDS, self._end_slow_request)
+            self._read_bytes = 0
+
+    def _end_slow_request(self) -> None:
+        if self._read_bytes < MIN_READ_BYTES:
+            self.transport.abort()
+        self._cancel_timeout()
+        self._update_timeout()
 
     def _cancel_timeout(self) -> None:
         if self._timeout is not None:
@@ -168,6 +177,5 @@ class LimitedProtocol(H11Protocol):
             self._timeout = None
 
     def _is_busy(self) -> bool:
-        if self.cycle is None or self.cycle.response_complete:
-            return False
-        return not self.flow.write_paused
+        is_idle = self.cycle is None or self.cycle.response_complete
+        return not (is_idle or self.flow.write_paused)

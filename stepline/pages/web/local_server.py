@@ -9,6 +9,7 @@ import asyncio
 import re
 import shutil
 import socket
+import sqlite3
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -153,8 +154,9 @@ def application_options(routes: Sequence[BaseRoute], guards: RequestGuards) -> d
     """Return the options of a Starlette application with these routes behind the guards.
 
     A SteplineError of a route becomes a response with its message: 400 for a SettingsError, as the
-    request asked for something unknown, else 409. So does a NotFoundError (404). Any of
-    INVALID_REQUEST_ERRORS becomes a response that says that the request is invalid (400).
+    request asked for something unknown, 503 for an error of the database, which may pass, else 409.
+    So does a NotFoundError (404). Any of INVALID_REQUEST_ERRORS becomes a response that says that
+    the request is invalid (400).
     """
     return {
         "routes": routes,
@@ -172,6 +174,9 @@ async def _failure_response(request: Request, error: Exception) -> Response:
         status = HTTPStatus.NOT_FOUND
     elif isinstance(error, SettingsError):
         status = HTTPStatus.BAD_REQUEST
+    elif isinstance(error.__cause__, sqlite3.Error):
+        # A full or locked disk, for example: the same request may succeed later.
+        status = HTTPStatus.SERVICE_UNAVAILABLE
     elif isinstance(error, SteplineError):
         status = HTTPStatus.CONFLICT
     elif isinstance(error, INVALID_REQUEST_ERRORS):

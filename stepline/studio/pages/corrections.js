@@ -112,6 +112,7 @@ export class Corrections {
     this.history = [];
     this.sent = [];
     this.waiting = [];
+    this.others = new Set();   /* ids of what other windows changed while this one was open, which its undo leaves alone */
     this.sending = false;
     this.missed = 0;   /* the revision that others made while this window was sending */
     this.steps = [];
@@ -157,6 +158,8 @@ export class Corrections {
       this.heardSentences = (reply.record.transcript?.sentences || []).map((each, at) => ({ ...each, id: reply.sentences[at] }));
     }
     this.base = reply.revision;
+    const own = new Set([...this.sent, ...this.waiting].map(({ id }) => id));
+    if (this.store) for (const { id } of more.corrections) if (!own.has(id)) this.others.add(id);
     this.history = [...this.history, ...more.corrections];
     const known = new Set(this.history.map(({ id }) => id));
     this.sent = this.sent.filter(({ id }) => !known.has(id));
@@ -191,6 +194,9 @@ export class Corrections {
 
   /* The saved corrections of steps and sentences that stand. */
   get stepCorrections() { return standing(this.history).filter(({ edits }) => edits?.some((each) => !isLabel(each))); }
+
+  /* What stands of this person. Two people may not have told their names, and are both "me". */
+  get ownStanding() { return standing(this.all).filter(({ by, id }) => by === this.by && !this.others.has(id)); }
 
   /* The edits that made sentences into steps which are still there. */
   get madeSteps() {
@@ -235,8 +241,7 @@ export class Corrections {
       } while (this.waiting.length || this.missed > this.base);   /* what was changed while the studio answered */
       this.state("saved");
     } catch (error) {
-      if (error instanceof RequestError && error.status < 500) this.refused(error.message);
-      this.state("offline");
+      this.state("offline", error instanceof RequestError ? error.message : undefined);
       setTimeout(() => this.send(), PAUSE);
     } finally {
       this.sending = false;
@@ -262,9 +267,9 @@ export class Corrections {
   }
 
   /* The last change of this person that stands, and the last undo that no change came after. */
-  lastChange() { return standing(this.all).findLast(({ by, undoes }) => by === this.by && !undoes); }
+  lastChange() { return this.ownStanding.findLast(({ undoes }) => !undoes); }
   lastUndo() {
-    const stand = standing(this.all).filter(({ by }) => by === this.by);
+    const stand = this.ownStanding;
     /* What was made for an earlier record stays undone. */
     const plain = new Set(this.all.filter(({ undoes, record }) => !undoes && (!record || record === this.stamp)).map(({ id }) => id));
     const undo = stand.findLast(({ undoes }) => plain.has(undoes));

@@ -51,7 +51,7 @@ const tagEditor = (tags, choices) => {
     show();
   };
   input.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !input.value.trim()) return;
+    if (event.key !== "Enter" || event.isComposing || !input.value.trim()) return;
     event.preventDefault();   /* else it would save the box */
     add();
   });
@@ -99,7 +99,7 @@ const askRemoval = async (box, video, removed) => {
   const more = corrections ? `, ${plural(corrections, "correction")}` : "";
   const title = make("h2", { id: "details-title" }, "Delete ", make("bdi", { textContent: `“${video.title}”` }), "?");
   box.replaceChildren(title,
-    make("p", { textContent: `This cannot be undone. The title, tags and metadata go${more} and ${plural(files.length, "file")} that Stepline wrote:` }),
+    make("p", { textContent: `This cannot be undone. It deletes the title, tags and metadata${more} and ${plural(files.length, "file")} that Stepline wrote:` }),
     make("ul", { className: "files" }, ...files.map((name) => make("li", {}, make("bdi", { textContent: name })))),
     make("p", { textContent: "The video itself stays where it is." }), trouble,
     make("div", { className: "row ends" }, keep, go));

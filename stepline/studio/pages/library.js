@@ -23,10 +23,11 @@ const card = (video) => {
       make("div", {}, make("bdi", { textContent: video.title }), make("p", { textContent: video.damage }), make("p", {}, make("span", { className: "badge", textContent: "damaged" }))));
   }
   const id = encodeURIComponent(video.id), named = (words) => `${words}: ${video.title}`;
+  const unjudged = video.steps - video.seen - video.placed - video.said_only - video.not_found;
   const facts = [
     video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`,
     video.placed > video.doubtful && `${video.placed - video.doubtful} placed`, video.doubtful && `${video.doubtful} placed?`,
-    video.said_only && `${video.said_only} said only`, video.not_found && `${video.not_found} not found`,
+    video.said_only && `${video.said_only} said only`, video.not_found && `${video.not_found} not found`, unjudged && `${unjudged} not judged`,
     video.state === "new" ? "" : video.state, video.corrections && plural(video.corrections, "correction"),
   ].filter(Boolean).map((textContent) => make("span", { textContent }));
   const [why] = (video.no_steps_reason || "").split("; ");   /* the review says the cure */
@@ -161,17 +162,19 @@ const load = async () => {
   document.body.classList.toggle("without-videos", !videos.length && !narrowed);
   part("facts").textContent = plural(videos.length, "video");
   part("empty").hidden = videos.length > 0;
-  part("empty").textContent = narrowed ? "No video matches. Take fewer words, another tag or all states." : "No videos yet.";
+  part("empty").textContent = narrowed ? "No video matches. Try fewer words, another tag or all states." : "No videos yet.";
   part("tour").hidden = Boolean(videos.length || narrowed);
 };
 
 /* ---- live runs ---- */
 
 const loadLive = async () => {
-  const { runs } = await ask("/api/live");
-  part("live").replaceChildren(...runs.map(({ name, finished }) => make("li", {},
+  const { runs } = await ask("/api/live"), looks = JSON.stringify(runs);
+  if (part("live").dataset.looks === looks) return;   /* a link made anew under the mouse takes no click */
+  part("live").dataset.looks = looks;
+  part("live").replaceChildren(...runs.map(({ name, finished, running }) => make("li", {},
     make("a", { href: `/live/${encodeURIComponent(name)}` }, make("bdi", { textContent: name })),
-    make("p", { textContent: finished ? "ended" : "live" }))));
+    make("p", { textContent: finished ? "ended" : running ? "live" : "interrupted" }))));
 };
 
 /* ---- search ---- */
@@ -182,7 +185,12 @@ const search = async () => {
   history.replaceState(null, "", query ? `?q=${encodeURIComponent(query)}` : location.pathname);
   if (!query) return;
   const tag = part("tag").value;
-  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`);
+  part("found-title").textContent = "Searching";   /* the first search of a large library takes a while */
+  const { moments } = await ask(`/api/search?${new URLSearchParams({ q: query, most: 10, tag })}`).catch((error) => {
+    part("found").hidden = true;
+    throw error;
+  });
+  trouble(null);
   if (query !== part("wanted").value.trim()) return;
   const tagged = tag ? ` in videos tagged “${tag}”` : "";
   const videos = new Set(moments.map(({ id }) => id)).size;
@@ -304,11 +312,9 @@ const upload = async (file) => {
       tries = 0;
       if (offset >= file.size) break;
     } catch (error) {
-      if (error instanceof RequestError && error.status < 500 && error.status !== 409) {
-        kept.remove(key);
-        return refuse(error.message);
-      }
-      state.textContent = "the studio does not answer, trying again";
+      /* What is there of it stays for the next try, also after a login that a new start of the studio asks for. */
+      if (error instanceof RequestError && error.status < 500 && error.status !== 409) return refuse(error.message);
+      state.textContent = error instanceof RequestError ? browserCure(error.message) : "the studio does not answer, trying again";
       await new Promise((wake) => setTimeout(wake, PATIENCE * Math.min(15, ++tries)));
       offset = await offsetOf(id).catch(() => offset);
     }
@@ -337,6 +343,7 @@ const begun = async (key, file) => {
   kept.set(key, reply.upload);
   return { id: reply.upload, offset: reply.offset };
 };
+addEventListener("beforeunload", (event) => { if (part("uploads").children.length) event.preventDefault(); });   /* else a click on a card ends them */
 const uploadAll = async (files) => { for (const file of files) await upload(file).catch(trouble); };
 
 let typing = 0;
@@ -389,6 +396,7 @@ addEventListener("drop", (event) => {
   uploadAll([...event.dataTransfer.files]);
 });
 const loadAll = guarded(async () => {
+  trouble(null);
   await load();
   await loadJobs();
   await loadLive();

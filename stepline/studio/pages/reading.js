@@ -17,7 +17,7 @@ export const readingFields = async () => {
   };
   const selects = Object.entries(named).map(([name, values]) => make("select", { name },
     make("option", { value: "", textContent: "default" }), ...values.map(([value, textContent]) => make("option", { value, textContent }))));
-  const missing = "Whisper base, which knows 99 languages, is not installed. Whoever started this studio adds it with `stepline weights get whisper-base`.";
+  const missing = "Whisper base, for 99 languages, is not installed. Whoever started this studio can add it with `stepline weights get whisper-base`.";
   const note = choices.recognisers.includes("whisper-base") ? [] : [make("p", { className: "lead", textContent: missing })];
   return {
     nodes: [...selects.map((select) => make("label", {}, LABELS[select.name], " ", select)), ...note],

@@ -36,8 +36,8 @@ const named = (id) => (index(id) < 0 ? "a step" : `step ${index(id) + 1}`);
 
 const edited = new Corrections(pageId(), {
   changed: () => render(),
-  state: (name) => {
-    part("saved").textContent = SAVED[name];
+  state: (name, why) => {
+    part("saved").textContent = why ? `Not saved yet: ${browserCure(why)}` : SAVED[name];
     part("saved").className = `saved ${name}`;
   },
   saved: ({ kept, written }, { edits = [] }) => {
@@ -48,7 +48,7 @@ const edited = new Corrections(pageId(), {
     ];
     if (told.length) part("told-words").textContent = told.join("; ");
   },
-  refused: (message) => trouble(`Not taken: ${message}`),
+  refused: (message) => trouble(`Not saved: ${message}`),
   conflict: (mine, reply) => new Promise((decide) => {
     const dialog = part("clash"), words = (edits) => edits.map((edit) => inWords(edit, named)).join("; ");
     part("clash-by").textContent = reply.by;
@@ -241,7 +241,7 @@ const makeRow = (id) => {
     lengths: make("span", { className: "times lengths" }),
     mark: make("select", { className: "mark", onchange: () => mark(id, row.mark.value) }),
     avoid: make("button", { type: "button", className: "avoid-switch", textContent: "Avoid" }),
-    machine: make("ul", { className: "machine", ariaLabel: "What the machine said" }),
+    machine: make("ul", { className: "machine", ariaLabel: "What Stepline found" }),
     scrub: make("div", { className: "scrub controls", role: "group", ariaLabel: "Picture of the step", hidden: true }),
     tools: make("div", { className: "controls tools", role: "group", hidden: true }),
   };
@@ -263,7 +263,7 @@ const makeRow = (id) => {
   row.text.addEventListener("blur", save);
   row.text.addEventListener("focus", () => choose(id, false));
   row.text.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey) return;
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;   /* an input method's Enter takes its words */
     event.preventDefault();
     save();
     row.number.focus();
@@ -341,9 +341,9 @@ const machineRow = (id, field, value) => {
     at: () => `picture of ${value === null ? "no second" : tenths(value)}`,
   }[field];
   if (field === "at" && steps()[index(id)].at === null) return [];   /* the place was moved away from it */
-  const back = make("button", { type: "button", textContent: "Take back", ariaLabel: `Take back the machine's ${field} of ${named(id)}` });
+  const back = make("button", { type: "button", textContent: "Restore", ariaLabel: `Restore Stepline's ${field} of ${named(id)}` });
   back.onclick = () => change(id, { [field]: value });
-  return [make("li", {}, make("span", {}, "Machine: ", make("bdi", { textContent: words() })), " ", ...(value === null ? [] : [back]))];
+  return [make("li", {}, make("span", {}, "Stepline: ", make("bdi", { textContent: words() })), " ", ...(value === null ? [] : [back]))];
 };
 const updateRow = (row, each, at) => {
   const looks = JSON.stringify([each, at, each.id === current, edited.machine[each.id], total(), Boolean(timeline)]);
@@ -389,10 +389,15 @@ const saveTitle = () => {
   if (title && title !== before) edited.edit({ do: "title", title });
   else showTitle(before);
 };
+/* Whether a part shows something else by now; a button made anew under the mouse takes no click. */
+const isOutdated = (id, ...shown) => {
+  const looks = JSON.stringify(shown), isOther = part(id).dataset.looks !== looks;
+  part(id).dataset.looks = looks;
+  return isOther;
+};
 const showLabels = () => {
-  const { tags, metadata } = edited.labels, looks = JSON.stringify([tags, metadata]);
-  if (part("labels").dataset.looks === looks) return;
-  part("labels").dataset.looks = looks;
+  const { tags, metadata } = edited.labels;
+  if (!isOutdated("labels", tags, metadata)) return;
   part("labels").replaceChildren(...(tags.length ? [tagList(tags)] : []), ...(Object.keys(metadata).length ? [metadataList(metadata)] : []));
   part("labels").hidden = !part("labels").children.length;
 };
@@ -420,6 +425,8 @@ const render = () => {
   if (!ids.has(current)) current = null;
   for (const [id, row] of rows) {
     if (ids.has(id)) continue;
+    const { value } = row.text;
+    if (document.activeElement === row.text && value !== row.shown) trouble(`The step that you write was deleted. Your words were: “${value}”`);
     row.node.remove();
     rows.delete(id);
   }
@@ -462,20 +469,18 @@ const citing = () => {
 const renderDeleted = (ids) => {
   const gone = Object.entries(edited.machine).filter(([id]) => !ids.has(id));
   const stand = standing(edited.history);
-  const looks = JSON.stringify([gone, stand.map(({ id }) => id)]);
-  if (part("deleted-list").dataset.looks === looks) return;   /* a button made anew under the mouse takes no click */
-  part("deleted-list").dataset.looks = looks;
+  if (!isOutdated("deleted-list", gone, stand.map(({ id }) => id))) return;
   part("deleted").hidden = !gone.length;
   part("deleted-count").textContent = gone.length;
   part("deleted-list").replaceChildren(...gone.map(([id, said]) => {
     const by = stand.findLast(({ edits }) => (edits || []).some((edit) => edit.step === id || (edit.steps || []).includes(id)));
-    const words = by?.edits.some((edit) => edit.do === "merge" && edit.steps.includes(id)) ? "Undo the merge" : "Bring back";
+    const words = by?.edits.some((edit) => edit.do === "merge" && edit.steps.includes(id)) ? "Undo the merge" : "Restore";
     const back = make("button", { type: "button", textContent: words, ariaLabel: `${words}: “${said.text}”`, onclick: () => edited.revert(by.id) });
     return make("li", {}, make("span", { className: "what-kind", textContent: by ? by.by : "" }), make("bdi", { textContent: said.text }), ...(by ? [back] : []));
   }));
 };
 const renderHistory = () => {
-  if (part("history").hidden) return;
+  if (part("history").hidden || !isOutdated("changes", edited.history.length, steps().map(({ id }) => id))) return;
   const stand = new Set(standing(edited.history).map(({ id }) => id)), all = new Map(edited.history.map((each) => [each.id, each]));
   part("changes").replaceChildren(...[...edited.history].reverse().map((each) => {
     let target = each, undone = 0;
@@ -512,9 +517,11 @@ const begin = async () => {
   showTitle(card.title);
   part("title").addEventListener("blur", saveTitle);
   part("title").addEventListener("keydown", (event) => {
-    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
-    if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); part("title").blur(); }
     event.stopPropagation();   /* its letters are no keys of the page */
+    if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
+    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
+    event.preventDefault();
+    part("title").blur();
   });
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;
@@ -532,7 +539,7 @@ const begin = async () => {
   const cure = offered ? "“Read again” with Whisper base" : "Whisper base, once it is installed (`stepline weights get whisper-base`),";
   part("warnings").replaceChildren(...warnings.map((text) => make("li", { textContent: browserCure(text.replace(larger, cure)) })));
   part("warnings").hidden = !warnings.length;
-  if (!card.media) trouble("The video's file is not where the record says, or is still compared with it. There is nothing to watch yet, but its steps can be corrected.");
+  if (!card.media) trouble("The video's file is not where the record says, or is still being compared with the record. You cannot watch it yet, but you can correct its steps.");
   transcript = new Transcript({
     seek, addStep, play: (second) => { seek(second); player.play().catch(() => {}); },
     take: (edits, base = edited.base) => edited.take({ edits, base }),
@@ -567,6 +574,8 @@ for (const kind of ["timeupdate", "seeking", "seeked", "loadedmetadata"]) player
 player.addEventListener("play", tick);
 player.addEventListener("ended", () => { if (loop) playStep(loop); });
 addEventListener("hashchange", jump);
+/* What was typed last is kept, however soon the page is left; the transcript has a draft. */
+addEventListener("pagehide", () => { if (document.activeElement.matches("#list textarea, #title")) document.activeElement.blur(); });
 const faster = bindSpeed(player, part("speed"));
 const toggleLoop = () => setLoop(loop ? null : current ?? steps()[0]?.id);
 const toggleHistory = () => {

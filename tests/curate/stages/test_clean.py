@@ -107,3 +107,45 @@ def test_without_a_detector_no_reason_and_no_message_is_about_the_picture(tmp_pa
     assert left_out["b"].reason == "no placed step without a doubt rests on its sentences"
     assert f"each is {NOT_CALIBRATED}; `stepline train calibrate` fits" in left_out["c"].reason
     assert messages == ["1 narrations with a step (nothing judged the picture) in 1 videos"]
+
+
+@pytest.mark.parametrize(
+    ("run", "reader"),
+    [(clean.run_clean, "preceding_stage_records"), (clean.run_visible, "read_parquet")],
+)
+def test_records_are_written_one_at_a_time(run, reader, tmp_path, monkeypatch):
+    said = transcript("Chop the onion.")
+    (tmp_path / "gather").mkdir()
+    write_dataset(tmp_path / "gather", [record(id, SHOWN, said=said) for id in "abc"], {})
+    read, written = [], []
+
+    def read_and_note(_):
+        for one in read_parquet(tmp_path / "gather" / RECORDS_FILE):
+            read.append(one.id)
+            yield one
+
+    def write(_, records, __):
+        for one in records:
+            written.append(one.id)
+            assert read == written
+        return len(written)
+
+    monkeypatch.setattr(clean, reader, read_and_note)
+    monkeypatch.setattr(clean, "write_dataset", write)
+    run(gathered(tmp_path / "out", Recipe(), {"gather": tmp_path / "gather"}))
+    assert written == [*"abc"]
+
+
+@pytest.mark.parametrize(("further", "end"), [((), 14.0), (("sieve-swap",), 4.0)])
+def test_steps_that_were_swapped_are_no_longer_those_of_the_grounding(further, end, tmp_path):
+    said = transcript("Chop the onion.")
+    other = SHOWN.model_copy(update={"spans": (Span(0.0, 14.0),)})
+    for name, step in (("gather", other), ("refine", SHOWN)):
+        (tmp_path / name).mkdir()
+        write_dataset(tmp_path / name, [record("a", step, said=said)], {})
+    folders = {name: tmp_path / name for name in ("gather", "refine")}
+    folders |= dict.fromkeys(further, tmp_path / "refine")
+    recipe = Recipe(stages=("ground",), clean=CleanSettings(placed=0.2))
+    clean.run_clean(gathered(tmp_path / "clean", recipe, folders))
+    (kept,) = read_parquet(tmp_path / "clean" / RECORDS_FILE)
+    assert kept.steps[0].spans == (Span(0.0, end),)

@@ -227,11 +227,13 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
         for one, title in (
             (record("a", said=transcript(*SAID)), "Easy garlic toast"),
             (record("b", said=transcript("hammer the nail")), "Fix a roof"),
+            (record("c", said=transcript(*SAID)), "More garlic toast"),
         )
     ]
     (tmp_path / "gather").mkdir()
     gather.write_dataset(tmp_path / "gather", videos, {})
     train.run_sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
-    (made,) = read_parquet(tmp_path / "swap" / gather.RECORDS_FILE)
+    made, again = read_parquet(tmp_path / "swap" / gather.RECORDS_FILE)
+    assert (made.id, again.id) == ("a", "c")
     assert [(step.text, step.licence) for step in made.steps] == [(one, "CC0") for one in STEPS[:2]]
     assert gather.read_stage_failures(tmp_path / "swap")["b"].reason == "no document goes with it"
