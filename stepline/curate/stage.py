@@ -339,7 +339,7 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
     Raises SettingsError for a stage that is unknown, repeated, or named before one that it reads.
     """
     # Each stage is checked against those before it.
-    resolved = {}
+    resolved: dict[str, Stage] = {}
     for name in recipe.stages:
         if name not in stages:
             raise SettingsError(f"recipe: no stage {name!r}; {_nearest_stage(name, stages)}")
