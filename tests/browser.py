@@ -18,7 +18,7 @@ FLAGS = (
     "--disable-dev-shm-usage --mute-audio --autoplay-policy=no-user-gesture-required "
     "--remote-debugging-pipe"
 ).split()
-PATIENCE = 30.0  # s after which an unanswered command is an error
+PATIENCE = 60.0  # s after which an unanswered command, or a state that never comes, is an error
 # What Chromium answers for a page that is about to be another.
 GOING = ("navigated or closed", "context was destroyed", "Cannot find context")
 COMPLAINTS = ("error", "warning", "assert")
@@ -98,7 +98,15 @@ class Browser:
             if reply.get("id") == self._last:
                 assert "error" not in reply, f"{method}: {reply['error']}"
                 return reply["result"]
-            if reply.get("sessionId") in self._pages:
+            if reply.get("method") == "Page.javascriptDialogOpening":  # may this page be left?
+                leave = {
+                    "id": 0,
+                    "method": "Page.handleJavaScriptDialog",
+                    "params": {"accept": True},
+                }
+                leave["sessionId"] = reply["sessionId"]
+                os.write(self._write, json.dumps(leave).encode() + b"\0")
+            if "method" in reply and reply.get("sessionId") in self._pages:
                 self._pages[reply["sessionId"]].events.append(reply)
 
     def _receive(self):
@@ -181,10 +189,24 @@ class Page:
             return False
 
     def click(self, selector):
-        """Click with the mouse in the middle of the first element that matches."""
-        x, y = self._middle(selector)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, x=x, y=y)
+        """Click with the mouse in the middle of the first element that matches, and wait until the
+        page has handled it. An element that the page made again between press and release takes no
+        click, so the new one is clicked."""
+        for _ in range(3):
+            x, y = self._middle(selector)
+            # a click comes in the task of its pointerup, and what listens to it after this listener
+            self.run(
+                "{ window.clicked = null; let seen = false; const once = {capture: true, once: true}; "
+                "window.addEventListener('click', () => { seen = true; }, once); window.addEventListener("
+                "'pointerup', () => setTimeout(() => { window.clicked = seen; }), once); }"
+            )
+            for kind in ("mousePressed", "mouseReleased"):
+                at = {"button": "left", "clickCount": 1, "x": x, "y": y}
+                self.send("Input.dispatchMouseEvent", type=kind, **at)
+            self.wait_until("window.clicked !== null")  # undefined where it led to another page
+            if not self._is_true("window.clicked === false"):
+                return
+        raise AssertionError(f"no click reached {selector}")
 
     def _middle(self, selector):
         """The middle of the first element that matches, once it is in sight and stands still."""

@@ -25,7 +25,8 @@ for variable in [name for name in os.environ if name.startswith("STEPLINE_") and
     del os.environ[variable]
 
 # No example has a time limit: a busy machine takes seconds for what takes a quiet one microseconds.
-hypothesis.settings.register_profile("untimed", deadline=None)
+SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("untimed")
 
 

@@ -64,7 +64,7 @@ class Answers:
 
     @staticmethod
     def stalls(handler):
-        handler.server.over.wait(30)
+        handler.server.over.wait()
 
     @staticmethod
     def drips(handler):

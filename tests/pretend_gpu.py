@@ -5,8 +5,8 @@
         network(rows)                     # AssertionError: rows lie on the CPU
 
 As on CUDA, an operation whose tensors lie on two devices fails (single numbers and indices may lie
-anywhere), and `.numpy()` needs `.cpu()` first. The device is called "meta", the only one beside the
-CPU for which every build of torch records gradients.
+anywhere), and `.numpy()` needs `.cpu()` first. As on Apple's GPUs, there is no float64. The device
+is called "meta", the only one beside the CPU for which every build of torch records gradients.
 """
 
 from contextlib import contextmanager, nullcontext
@@ -34,6 +34,7 @@ class OnGpu(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner):
+        assert inner.dtype != torch.float64, "Apple's GPUs have no float64"
         place = {
             "strides": inner.stride(),
             "storage_offset": inner.storage_offset(),

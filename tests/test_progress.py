@@ -36,7 +36,7 @@ def test_items_are_made_by_another_thread_no_further_ahead_than_asked():
 
     items = read_ahead(make(), 3)
     assert next(items) == 0
-    assert far.wait(10)  # 1 to 3 are made while nobody asks
+    assert far.wait(60)  # 1 to 3 are made while nobody asks
     assert len(made) <= 4
     assert list(items) == list(range(1, 20))
     assert threads
@@ -77,7 +77,7 @@ def test_it_may_be_ended_in_the_thread_that_reads_ahead():
 
     def make():
         yield 1
-        suspended.wait(30)
+        suspended.wait(60)
         items.close()
         threads.append(current_thread().name)
         ended.set()
@@ -86,5 +86,5 @@ def test_it_may_be_ended_in_the_thread_that_reads_ahead():
     items = read_ahead(make(), 1)
     assert next(items) == 1
     suspended.set()
-    assert ended.wait(30)
+    assert ended.wait(60)
     assert threads[0].startswith("read-ahead")

@@ -23,7 +23,7 @@ def annotate() -> None:
 
 
 @annotate.command("vnd")
-@click.argument("clips", type=PATH_TYPE)
+@click.argument("clips", type=PATH_TYPE, nargs=-1, required=True)
 @out_option("Folder of answers and exports.")
 @path_option("--qualification", help="Clips with known answers, asked first.")
 @click.option(
@@ -40,15 +40,15 @@ def annotate() -> None:
 @click.option(
     "--export", "only_export", is_flag=True, help="Write the set as annotated so far, and end."
 )
-def vnd(clips: Path, out: Path, **options: Any) -> None:
+def vnd(clips: tuple[Path, ...], out: Path, **options: Any) -> None:
     """Serve clips to annotators and keep those they agree on.
 
     \b
     Example:
       stepline annotate vnd out/demo.json --out vnd --port 8080
 
-    CLIPS are records or a list of clips. A relative path of a video is read from the working folder.
-    The page is served on this machine.
+    CLIPS are records or lists of clips, such as all shards of a dataset. A relative path of a video is
+    read from the working folder. The page is served on this machine.
     """
     from stepline.review import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
     from stepline.review.answers import LABELS_FILE, export_annotations
@@ -66,7 +66,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     questions = options["qualification"]
     qualifying = check_qualifying(read_clips(questions), questions) if questions else []
     queue = AnnotationQueue(
-        read_clips(clips),
+        read_clips(*clips),
         AnswerLog(out / "answers.jsonl"),
         qualifying=qualifying,
         right=options["right"],

@@ -324,11 +324,10 @@ def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
         )
     agreements = annotator_agreements(sample, verdict_list)
     for agreement in agreements:
-        name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.kappa_author]
         people = ", ".join(agreement.annotators)
         print_data(
-            f"{agreement.question}: {name} kappa {agreement} over {agreement.texts} texts by "
-            f"{people}"
+            f"{agreement.question}: {agreement.kappa_author} kappa {agreement} over "
+            f"{agreement.texts} texts by {people}"
         )
     if not agreements:
         print_data("agreement: not known until two people have checked the same texts")

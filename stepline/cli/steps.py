@@ -103,8 +103,8 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     Example:
       stepline steps stepline/cli/demo/demo.mp4 --out out
 
-    VIDEOS are files, folders or links. With --describe, they may be files of ready features. In a
-    folder, each video gets a line instead of a table, and finished videos are skipped. If one fails,
+    VIDEOS are files, folders or links. With --describe, they may be files of ready features. With
+    several videos, each gets a line instead of a table, and finished ones are skipped. If one fails,
     the others continue and the exit code is 1.
 
     VIDEOS may also be captions without a video (srt, vtt, sbv, csv, json). Their steps are only

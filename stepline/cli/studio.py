@@ -1,12 +1,14 @@
 """The commands on a library of videos: served to people and assistants, searched, compared, exported as
 training data, and the keys of programs."""
 
+import json
 import os
 import secrets
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -280,7 +282,6 @@ def search(
     from stepline.library.corrected_library import open_corrections
     from stepline.library.record_files import record_files
     from stepline.library.search import index_path, open_index
-    from stepline.library.search import moments_as_json as to_json
 
     # the index, brought up to date. A folder that never had a record gets none.
     corrections = open_corrections(folder)
@@ -314,7 +315,7 @@ def search(
     moments = index.search(" ".join(words), most, names)
     index.close()
     if as_json:
-        print_data(to_json(moments))
+        print_data(json.dumps(list(map(asdict, moments)), ensure_ascii=False, indent=2))
     else:
         print_data(_moment_table(moments, folder), end="")
     if corrections is not None:

@@ -91,8 +91,8 @@ def align_videos(
     # A second look, with the groups of all others known.
     for _ in range(settings.rounds):
         for video in videos:
-            groups = _remove_video(groups, video)
-            groups = _add_video(groups, video, vectors, settings)
+            others = [[step for step in group if step.video != video] for group in groups]
+            groups = _add_video(list(filter(None, others)), video, vectors, settings)
     return groups
 
 
@@ -105,11 +105,6 @@ def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Mat
     """
     means = [np.mean([vectors[video][step] for video, step in group], axis=0) for group in groups]
     return unit_rows(np.array(means, dtype=np.float32))
-
-
-def _remove_video(groups: Iterable[StepGroup], video: int) -> list[StepGroup]:
-    remaining = [[step for step in group if step.video != video] for group in groups]
-    return [group for group in remaining if group]
 
 
 def _add_video(

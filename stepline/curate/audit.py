@@ -174,8 +174,8 @@ class AnnotatorAgreement:
 
     @property
     def kappa_author(self) -> str:
-        """Author of the kappa coefficient: "Cohen" for two annotators, "Fleiss" for more."""
-        return "Cohen" if len(self.annotators) == 2 else "Fleiss"
+        """Author of the kappa coefficient: "Cohen's" for two annotators, "Fleiss'" for more."""
+        return "Cohen's" if len(self.annotators) == 2 else "Fleiss'"
 
     def __str__(self) -> str:
         """Return kappa with its interval as text: 0.61 [0.48, 0.72]."""

@@ -28,7 +28,6 @@ from stepline.errors import StoreError
 from stepline.records import Rejected
 from stepline.version import minor_version, package_version
 
-NO_LIBRARIES: Mapping[str, str] = {}
 # major.minor of the libraries that keys without any stand for. They are those of the day when
 # libraries came into keys, so that all results from before are still known. A patch release changes
 # no key.
@@ -63,7 +62,7 @@ def task_key(
     item: VideoItem,
     settings: JsonValue,
     needs: Mapping[str, str],
-    libraries: Mapping[str, str] = NO_LIBRARIES,
+    libraries: Mapping[str, str] | None = None,
 ) -> str:
     """Return the key of the result of a task: a sha256 of everything that decides the result.
 
@@ -73,7 +72,7 @@ def task_key(
         settings: settings that decide the result (`Stage.result_settings`).
         needs: key of each result that the stage reads, by name of the earlier stage.
         libraries: versions of libraries that differ from KEYED_VERSIONS. They do not count if the
-            stage only reads ready captions or features.
+            stage only reads ready captions or features. None: all are those.
     """
     # All that decides the result, in a fixed order.
     parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings]
@@ -168,7 +167,7 @@ class Plan:
             if not keys.keys() >= set(stage.needs):
                 continue
             needs = {need: keys[need] for need in stage.needs}
-            libraries = self.libraries.get(name, NO_LIBRARIES)
+            libraries = self.libraries.get(name)
             keys[name] = task_key(stage, item, self.settings[name], needs, libraries)
             tasks.append(StageTask(item, name, keys[name], needs))
         return tuple(tasks)

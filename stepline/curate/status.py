@@ -1,6 +1,7 @@
 """The progress of a run, from its files alone: anyone may ask while it works, or after it was
 killed."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -110,7 +111,8 @@ def run_status(out: RemotePath, stages: StageTable) -> RunStatus:
 
     # The time that it took, from the log of this run and of earlier ones.
     began = 0.0
-    ends = []  # when tasks ended, and whether a GPU gave out for them
+    # when tasks ended, and those for which a GPU gave out. There may be ten million
+    ends, fallbacks = array("d"), array("d")
     for line in read_timings(out):
         at = read_number(line, "at")
         event = line.get("event")
@@ -120,9 +122,11 @@ def run_status(out: RemotePath, stages: StageTable) -> RunStatus:
         # Only stages of the recipe: another one on OUT may have had others.
         elif event in ("end", "dataset") and status_of_line is not None:
             status_of_line.cpu_seconds += read_number(line, "cpu")
-            ends.append((at, bool(line.get("gpu_fallbacks"))))
-    ends = [(at, is_fallback) for at, is_fallback in ends if at >= began]
-    rate = len(ends) / max(max(ends)[0] - began, 1e-9) * SECONDS_PER_HOUR if ends else None
+            ends.append(at)
+            if line.get("gpu_fallbacks"):
+                fallbacks.append(at)
+    count = sum(at >= began for at in ends)
+    rate = count / max(max(ends) - began, 1e-9) * SECONDS_PER_HOUR if count else None
     waiting = sum(status.waiting for status in statuses.values())
     return RunStatus(
         videos=len(items),
@@ -133,7 +137,7 @@ def run_status(out: RemotePath, stages: StageTable) -> RunStatus:
         tasks_per_hour=rate,
         seconds_left=waiting / rate * SECONDS_PER_HOUR if rate and waiting else None,
         unused_results=folders.unused_folders(plan.dataset_keys),
-        gpu_fallbacks=sum(is_fallback for _, is_fallback in ends),
+        gpu_fallbacks=sum(at >= began for at in fallbacks),
     )
 
 

@@ -1,7 +1,7 @@
 """HT-Step: recall at 1 (R@1) of the steps of wikiHow articles.
 
 The reference is the release's folder (annotations.json, taxonomy.csv). Predictions are JSON by video
-id: one second per step, in the order of the taxonomy's steps of the video's variation, or
+id: one second per step of the video's variation, in the order of the global_step_index, or
 {step id or headline: second}. `stepline predict ht-step --out result.json` writes such a file.
 
 The CSV of article grounding holds windows, not seconds. The official program scores it:
@@ -44,8 +44,7 @@ class AnnotatedVideo:
 
 
 def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
-    """Return the global_step_index of every step of the method or part that a video follows, in the
-    order of the taxonomy.
+    """Return the sorted global_step_index of every step of the method or part that a video follows.
 
     Args:
         video: the annotation of the video.
@@ -64,11 +63,11 @@ def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
         raise DatasetError(
             f"a video of {video.activity!r} mixes the variations {sorted(variations)}; correct it"
         )
-    return [
+    return sorted(
         number
         for number, step in taxonomy.items()
         if step.activity == video.activity and step.variation in variations
-    ]
+    )
 
 
 def _read_annotations(
@@ -77,8 +76,7 @@ def _read_annotations(
     videos = {}
     for id, node in entries_by_id(file).items():
         subset = node.get("subset")
-        is_in_subset = subset is not None and subset.value == scoring.subset
-        if scoring.subset is not None and not is_in_subset:
+        if scoring.subset is not None and (subset is None or subset.value != scoring.subset):
             continue
         rows = list(node["annotations"].rows())
         spans = span_array([row["segment"].pair() for row in rows], node.location)
@@ -164,7 +162,7 @@ def _predicted_seconds(
     steps = candidate_steps(video, taxonomy)
     unknown_names = []
     if not isinstance(node.value, dict):
-        # One second per step of the variation, as `predict ht-step` writes them.
+        # One second per step of the variation, in the order of the ids.
         numbers = read_numbers(node, len(steps), "steps of the article's variation").tolist()
         pairs = list(zip(steps, numbers, strict=True))
     else:

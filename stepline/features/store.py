@@ -197,13 +197,6 @@ def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
     }
 
 
-def read_shard_digest(folder: Path, shard: int) -> str | None:
-    """Return the sha256 that a shard file had when it was written. None: its index states none."""
-    with _open_index(folder, shard) as table:
-        digest = (table.schema.metadata or {}).get(DIGEST_KEY.encode())
-    return None if digest is None else digest.decode(errors="replace")
-
-
 def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of an index file, with only the given columns."""
     with _open_index(folder, shard) as table:
@@ -452,9 +445,13 @@ class FeatureStore(Mapping[str, FeatureLocation]):
                 yield Rejected("features", TURNED, id=id, location=str(path))
 
     def _is_changed(self, shard: int) -> bool:
-        """Return whether the bytes of a shard file are others than those that were written."""
-        digest = read_shard_digest(self.folder, shard)
-        return digest is not None and digest != sha256(self._shard_file(shard))
+        """Return whether the bytes of a shard file are others than those that were written.
+
+        False without the sha256 of those bytes in its index.
+        """
+        with _open_index(self.folder, shard) as table:
+            digest = (table.schema.metadata or {}).get(DIGEST_KEY.encode())
+        return digest is not None and digest != sha256(self._shard_file(shard)).encode()
 
 
 def is_transposed(values: npt.NDArray[np.floating], backbone: str) -> bool:

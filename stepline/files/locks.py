@@ -133,6 +133,16 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
     return True
 
 
+def read_owner(lock: Path) -> bytes | None:
+    """Return the content of a lock file that a process holds, None if it is free."""
+    try:
+        with lock.open("rb") as file:
+            # A shared lock can be taken only while no one holds the exclusive one.
+            return None if lock_file_now(file, shared=True) else file.read()
+    except FileNotFoundError:
+        return None
+
+
 def owner_note(name: str = "") -> bytes:
     """Return the content of a lock file: host, process id and time, as JSON.
 

@@ -331,7 +331,7 @@ def ground_window(
             settings,
             basis="image_text" if by_similarity else None,
             probability=probability,
-            doubt=report.doubt,
+            doubt=step.doubt or report.doubt,
         )
         steps.append(placed)
     p_possible = np.where(speech.is_said, probability, 1.0)  # (K,)

@@ -496,19 +496,19 @@ def said_features(features: Array, log_never: Array) -> Array:
         features: (K, S, F) features from `line_features`.
         log_never: (K,) log P(line k is never said).
     """
-    lines, sentences, _ = features.shape
     never = np.clip(np.exp(log_never), MIN_NEVER_PROBABILITY, 1 - MIN_NEVER_PROBABILITY)
     best = dict(zip(FEATURE_NAMES, features.max(axis=1).T, strict=True))  # name -> (K,)
     cosine = features[..., FEATURE_NAMES.index("cosine")]
-    columns = [-logit(never), best["cosine"], best["words"]]
-    list_features = [
+    columns = np.broadcast_arrays(
+        -logit(never),
+        best["cosine"],
+        best["words"],
         best["cosine"].mean(),
         best["words"].mean(),
         cosine.mean(),
         best["near_words"].mean(),
-        np.log(sentences),
-    ]
-    columns += [np.full(lines, value) for value in list_features]
+        np.log(features.shape[1]),
+    )
     return np.stack(columns, axis=1)
 
 

@@ -80,14 +80,14 @@ class VideoCard(FrozenModel):
     duration: float | None
     state: VideoState
     picture: str | None
-    steps: int
-    seen_steps: int = Field(serialization_alias="seen")
-    placed_steps: int = Field(serialization_alias="placed")
-    doubtful_steps: int = Field(serialization_alias="doubtful")
-    said_only: int
-    not_found: int
-    revision: int
-    corrections: int
+    steps: int = 0
+    seen_steps: int = Field(0, serialization_alias="seen")
+    placed_steps: int = Field(0, serialization_alias="placed")
+    doubtful_steps: int = Field(0, serialization_alias="doubtful")
+    said_only: int = 0
+    not_found: int = 0
+    revision: int = 0
+    corrections: int = 0
     warnings: int
     no_steps_reason: str | None = None
     written: float = Field(serialization_alias="made")
@@ -539,14 +539,6 @@ def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
         duration=None,
         state="new",
         picture=None,
-        steps=0,
-        seen_steps=0,
-        placed_steps=0,
-        said_only=0,
-        not_found=0,
-        doubtful_steps=0,
-        revision=0,
-        corrections=0,
         warnings=1,
         written=video.stamp[0] / 1e9,
         damage=damage,

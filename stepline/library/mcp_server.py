@@ -433,20 +433,11 @@ def _title(record: Record) -> str:
 
 
 def _video_summary(card: VideoCard) -> VideoSummary:
-    return VideoSummary(
-        video=card.id,
-        title=shorten(card.title, MAX_QUOTE_CHARS),
-        seconds=card.duration,
-        steps=card.steps,
-        seen=card.seen_steps,
-        placed=card.placed_steps,
-        doubtful=card.doubtful_steps,
-        tags=list(card.tags),
-        metadata={name: shorten(value, MAX_QUOTE_CHARS) for name, value in card.metadata.items()},
-        warnings=card.warnings,
-        no_steps_reason=card.no_steps_reason,
-        damage=card.damage,
-    )
+    fields = card.model_dump(by_alias=True)
+    metadata = {name: shorten(value, MAX_QUOTE_CHARS) for name, value in card.metadata.items()}
+    title = shorten(card.title, MAX_QUOTE_CHARS)
+    fields |= {"video": card.id, "title": title, "seconds": card.duration, "metadata": metadata}
+    return VideoSummary.model_validate(fields)
 
 
 def _cite_step(video: str, record: Record, step: Step) -> Citation:
@@ -479,14 +470,20 @@ def _times(span: Span | None) -> dict[str, Any]:
     }
 
 
+# status of the best moment -> the note that the assistant gets
+UNSHOWN_NOTES: dict[str | None, str] = {
+    "said_only": "the most likely of these is said only: the picture does not show it",
+    "not_found": "the most likely of these is a step that its video neither says nor shows",
+}
+
+
 def _citation_note(citations: Sequence[Citation]) -> str | None:
     """Return a note for the assistant about the moments it is given. None if there is none."""
     if not citations:
         return "nothing of the library answers this"
     best = citations[0]
-    if best.status == "said_only":
-        return "the most likely of these is said only: the picture does not show it"
-    return best.doubt and f"the most likely of these may not be shown there: {best.doubt}"
+    doubt = best.doubt and f"the most likely of these may not be shown there: {best.doubt}"
+    return UNSHOWN_NOTES.get(best.status, doubt)
 
 
 def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":

@@ -16,7 +16,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, Literal
@@ -171,11 +171,6 @@ def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
             if text:
                 rows.append((moment("screen", text, None), [number]))
     return rows
-
-
-def moments_as_json(answers: Sequence[Moment]) -> str:
-    """Return moments as a JSON list of objects, one per moment with all its fields."""
-    return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)
 
 
 @dataclass(frozen=True)

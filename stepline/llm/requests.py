@@ -170,9 +170,9 @@ def run_in_threads(
                 finished.put((index, None, error))
 
     # what has come by the deadline
-    for _ in range(min(workers, len(items))):
-        threading.Thread(target=worker, daemon=True, name="stepline-chat").start()
     try:
+        for _ in range(min(workers, len(items))):
+            threading.Thread(target=worker, daemon=True, name="stepline-chat").start()
         results: dict[int, Result] = {}
         while len(results) < len(items):
             try:

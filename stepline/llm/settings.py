@@ -67,7 +67,7 @@ class ChatSettings(ChatServerSettings):
     timeout: Positive = 60.0
     """seconds for one request"""
     deadline: Positive = 300.0
-    """seconds for all requests. Later ones are not sent (the extractive writer replaces them)"""
+    """seconds for all requests. Later ones are not sent"""
     threads: Threads | None = None
     """CPU threads of a GGUF. None: one fewer than the cores, at least 1"""
     context: Annotated[int, Field(ge=512, le=2**20)] = 4096

@@ -153,7 +153,9 @@ def join_tracks(video_path: Path, audio_path: Path, out: Path) -> None:
             for media, stream in ((video, video.video_stream), (audio, audio.audio_stream)):
                 target = joined.add_stream_from_template(stream)
                 packets.append(_packets_of_stream(media, stream, target))
-            for packet in heapq.merge(*packets, key=_decoding_time):
+            for packet in heapq.merge(
+                *packets, key=lambda item: Fraction(item.dts * item.time_base)
+            ):
                 joined.mux(packet)
 
 
@@ -169,10 +171,6 @@ def _packets_of_stream(media: OpenMedia, stream: Any, target: Any) -> Iterator[A
         if packet.stream.index == stream.index and packet.dts is not None:
             packet.stream = target
             yield packet
-
-
-def _decoding_time(packet: Any) -> Fraction:
-    return Fraction(packet.dts * packet.time_base)
 
 
 def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], out: Path) -> None:

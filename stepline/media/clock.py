@@ -267,7 +267,9 @@ class PacketClock:
     def correct(self, packets: Iterable[Any]) -> Iterator[Any]:
         """Yield the packets in their order, with corrected stamps."""
         self._source = iter(packets)
-        while (packet := self._next_packet()) is not None:
+        while (
+            packet := self._ahead.popleft() if self._ahead else next(self._source, None)
+        ) is not None:
             timing = self._timings.get(packet.stream_index)
             pts = packet.pts
             dts = packet.dts
@@ -286,9 +288,6 @@ class PacketClock:
                 continue
             self._correct_packet(packet, timing)
             yield packet
-
-    def _next_packet(self) -> Any:
-        return self._ahead.popleft() if self._ahead else next(self._source, None)
 
     def _look_ahead(self) -> Iterator[Any]:
         """Yield the next packets of the source in advance. They stay in the queue."""

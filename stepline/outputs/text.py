@@ -147,8 +147,9 @@ def seconds_text(low: float, high: float | None) -> str:
     if low == high:
         return _duration_text(low)
     first, last = _duration_text(low), _duration_text(high)
-    same_unit = first.split()[1:] == last.split()[1:]
-    return f"{first.split()[0] if same_unit and len(first.split()) == 2 else first}-{last}"
+    count, *unit = first.split()
+    is_same = len(unit) == 1 and unit == last.split()[1:]
+    return f"{count if is_same else first}-{last}"
 
 
 def _duration_text(seconds: float) -> str:
@@ -167,9 +168,12 @@ def _duration_text(seconds: float) -> str:
 
 def step_lengths(step: Step) -> str:
     """Return how long a step is in the film, and how long it lets a thing wait: "15 s + 8-10 min
-    wait (the cookies)". "" without either."""
+    wait (the cookies)". "" without either.
+
+    The film's is the difference of both times in whole seconds, as people read them, 1 s at least.
+    """
     span = shown_span(step)
-    parts = [] if span is None else [seconds_text(span.duration, span.duration)]
+    parts = [] if span is None else [_duration_text(max(1, int(span.end) - int(span.start)))]
     wait = step.wait
     if wait is not None:
         thing = f" ({one_line(wait.what)})" if wait.what else ""

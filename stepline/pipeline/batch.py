@@ -465,7 +465,12 @@ def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
         id: the id of the video's record.
         out: the folder of the outputs.
     """
-    return lock_output(out / f".{safe_stem(id)}.lock", out / safe_stem(id), wait=True)
+    return lock_output(video_lock(id, out), out / safe_stem(id), wait=True)
+
+
+def video_lock(id: str, out: Path) -> Path:
+    """Return the path of the lock file of a video's outputs. Arguments as for `lock_video`."""
+    return out / f".{safe_stem(id)}.lock"
 
 
 def _load_earlier_result(

@@ -190,7 +190,9 @@ def read_screen_recording(
     if vision.screen == "off" or not weights_fetched(TEXT_WEIGHTS):
         return None
     if vision.screen == "auto":
-        if not (vision.screen_text and statistics.is_candidate and _has_screen_shape(info)):
+        shorter = min(info.width, info.height)
+        has_screen_shape = max(info.width, info.height) <= MAX_ASPECT_RATIO * shorter
+        if not (vision.screen_text and statistics.is_candidate and has_screen_shape):
             return None
         # The middles of equal pieces of the video.
         seconds = [
@@ -202,9 +204,3 @@ def read_screen_recording(
     reading = read_screen(request.path, info, settings.media, request.part)
     log.info("a screen recording; it changes %d times", len(reading.events))
     return reading
-
-
-def _has_screen_shape(info: MediaInfo) -> bool:
-    """Return whether the aspect ratio is that of a screen."""
-    shorter = min(info.width, info.height)
-    return max(info.width, info.height) <= MAX_ASPECT_RATIO * shorter

@@ -472,7 +472,9 @@ def propose_steps(
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
-        return place_user_lines(request.texts, transcript, settings, request.graph)
+        return place_user_lines(
+            request.texts, transcript, settings, request.graph, start=request.start
+        )
     title = (request.origin and request.origin.title) or ""
     return write_steps(
         transcript, settings.writing, title=title, narration=narration, progress=progress
@@ -484,8 +486,12 @@ def place_user_lines(
     transcript: Transcript,
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
+    *,
+    start: float = 0.0,
 ) -> WrittenSteps:
     """Return the user's lines as steps, in their order. A line that the speech says has `said`.
+
+    A note names the first line that is said out of order.
 
     Args:
         lines: K lines.
@@ -493,6 +499,7 @@ def place_user_lines(
         settings: settings of all stages of finding steps.
         graph: the comparison of videos from which the lines come. It gives each step's kind. None:
             the lines come from elsewhere.
+        start: second of the video from which the times of the transcript count.
     """
     from stepline.writing.extractive.writer import transcript_step_probabilities
 
@@ -504,8 +511,12 @@ def place_user_lines(
         embed(lines),
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
         graph=graph,
+        start=start,
     )
-    return WrittenSteps(placed)
+    moved = [f"line {step.id} is {step.doubt}" for step in placed if step.doubt]
+    more = f" (and {len(moved) - 1} more)" if moved[1:] else ""
+    cure = "write the lines in the order of the video"
+    return WrittenSteps(placed, notes=tuple(f"{line}{more}; {cure}" for line in moved[:1]))
 
 
 def _find_materials_and_tools(

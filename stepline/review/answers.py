@@ -26,7 +26,7 @@ from stepline.settings import NonNegative
 Confidence = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
 AnswerValue = Literal["aligned", "misplaced", "not shown", "unsure"]
 EARLIER_NAMES = {"clip": "item", "asked": "item", "said": "answer"}
-AnnotatorName = Annotated[str, Field(pattern=r"^[\w][\w .@-]{0,59}$")]
+AnnotatorName = Annotated[str, Field(pattern=r"^\w[\w .,@'’()&-]{0,59}$")]
 Counts: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
 
 
@@ -239,7 +239,7 @@ def export_annotations(
     if not labelled:
         raise DatasetError(
             f"no clip yet has {rule.annotators} answers with {rule.majority} that agree; "
-            "annotate on, or ask fewer"
+            "get more answers, or lower --asked and --needed"
         )
 
     # what the report says

@@ -36,18 +36,22 @@ class AnnotationClip(FrozenModel):
     shown: bool | None = None
 
 
-def read_clips(path: Path) -> list[AnnotationClip]:
-    """Return the clips of a JSON list, or one clip per sentence of records.
+def read_clips(path: Path, *others: Path) -> list[AnnotationClip]:
+    """Return the clips of JSON lists, or one clip per sentence of records.
 
     path: a list of clips (.json), a record (.json) or records (.parquet).
+    others: more such files, as the shards of a dataset.
 
-    Raises DatasetError for any other file, for one without clips, and for repeated ids.
+    Raises DatasetError for any other file, for files without clips, and for repeated ids.
     """
-    # A list of clips, else records with sentences.
-    clips = _clip_list(path) if path.suffix == ".json" else None
-    if clips is None:
-        records = read_parquet(path) if path.suffix == ".parquet" else [read_record(path)]
-        clips = [clip for record in records for clip in record_clips(record)]
+    clips: list[AnnotationClip] = []
+    for file in (path, *others):
+        # A list of clips, else records with sentences.
+        clips_of_file = _clip_list(file) if file.suffix == ".json" else None
+        if clips_of_file is None:
+            records = read_parquet(file) if file.suffix == ".parquet" else [read_record(file)]
+            clips_of_file = [clip for record in records for clip in record_clips(record)]
+        clips += clips_of_file
     if not clips:
         raise DatasetError(
             f"{path}: no sentence with a video to watch; "

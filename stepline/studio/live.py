@@ -9,7 +9,9 @@ from pathlib import Path
 from starlette.concurrency import run_in_threadpool
 
 from stepline.errors import NotFoundError
-from stepline.live.run import EVENTS_SUFFIX
+from stepline.files.locks import read_owner
+from stepline.live.run import EVENTS_SUFFIX, RECORDING_SUFFIX
+from stepline.pipeline.batch import video_lock
 from stepline.records import FrozenModel
 from stepline.studio.events import HEARTBEAT_EVENT, HEARTBEAT_SECONDS, POLL_SECONDS
 
@@ -25,10 +27,12 @@ class LiveRun(FrozenModel):
     Attributes:
         name: name of the run.
         finished: whether it has finished.
+        running: whether a process still follows the source. A run that is neither was interrupted.
     """
 
     name: str
     finished: bool
+    running: bool
 
 
 def list_live_logs(folder: Path) -> list[LiveRun]:
@@ -40,10 +44,13 @@ def list_live_logs(folder: Path) -> list[LiveRun]:
         if path.is_file() and not path.is_symlink()
     ]
     logs.sort(key=lambda path: (-path.stat().st_mtime, path.name))
-    return [
-        LiveRun(name=path.name.removesuffix(EVENTS_SUFFIX), finished=_is_finished(path))
-        for path in logs
-    ]
+    runs = []
+    for path in logs:
+        name = path.name.removesuffix(EVENTS_SUFFIX)
+        owner = read_owner(video_lock(f"{name}{RECORDING_SUFFIX}", folder))
+        finished = _is_finished(path)
+        runs.append(LiveRun(name=name, finished=finished, running=owner is not None))
+    return runs
 
 
 def find_live_log(folder: Path, name: str) -> Path:

@@ -85,10 +85,14 @@ def check_clips(clips: Clips, *, even: bool = False) -> None:
     check_images(clips.reshape(-1, *clips.shape[2:]))
 
 
-def still_clips(images: Images, frame_count: int) -> Clips:
-    """Return clips (B, frame_count, H, W, 3) that each repeat one of the images (B, H, W, 3)."""
-    check_images(images)
-    return np.broadcast_to(images[:, None], (len(images), frame_count, *images.shape[1:]))
+class StillClipEncoder:
+    """A video-text network that sees an image as a clip that repeats it."""
+
+    def encode_images(self: VideoClipBackbone, images: Images) -> Matrix:
+        """Return the vectors (B, D) of images (B, H, W, 3), each repeated as a clip."""
+        check_images(images)
+        shape = (len(images), self.clip_frames, *images.shape[1:])
+        return self.encode_clips(np.broadcast_to(images[:, None], shape))
 
 
 def square_clips(clips: "Tensor", crop_side: int, side: int) -> "Tensor":

@@ -21,7 +21,7 @@ from stepline.errors import ModelError, SettingsError, first_line
 from stepline.networks.device import current_device
 from stepline.networks.state_dict import check_weights, read_tensors
 from stepline.records import Matrix
-from stepline.vision.encode import Clips, Images, check_clips, square_clips, still_clips
+from stepline.vision.encode import Clips, StillClipEncoder, check_clips, square_clips
 from stepline.vision.internvideo_network import InternVideoNetwork, network_sizes
 from stepline.vision.settings import VisionSettings
 
@@ -136,7 +136,7 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
     return network
 
 
-class InternVideoBackbone:
+class InternVideoBackbone(StillClipEncoder):
     """InternVideo-MM: video clips and texts as vectors of one space."""
 
     name = "internvideo"
@@ -170,10 +170,6 @@ class InternVideoBackbone:
         inputs = prepare(pixels, self._network.sizes.side).to(self._device.name)
         with torch.inference_mode(), self._device.autocast():
             return self._rows(self._network.encode_clips(inputs))
-
-    def encode_images(self, images: Images) -> Matrix:
-        """Return vectors (B, D) of images (B, H, W, 3), each repeated as a clip."""
-        return self.encode_clips(still_clips(images, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return vectors (K, D) of K texts. A text over the network's limit is truncated."""

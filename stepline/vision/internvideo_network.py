@@ -109,15 +109,6 @@ class QuickGELU(nn.Module):  # type: ignore[misc]
         return x * torch.sigmoid(1.702 * x)
 
 
-def _mlp(width: int) -> nn.Sequential:
-    layers = OrderedDict(
-        c_fc=nn.Linear(width, MLP_FACTOR * width),
-        gelu=QuickGELU(),
-        c_proj=nn.Linear(MLP_FACTOR * width, width),
-    )
-    return nn.Sequential(layers)
-
-
 class ResidualBlock(nn.Module):  # type: ignore[misc]
     """Transformer block: self-attention and MLP, each after a LayerNorm, with residuals."""
 
@@ -125,7 +116,12 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.attn = nn.MultiheadAttention(width, width // HEAD_WIDTH, batch_first=True)
         self.ln_1 = nn.LayerNorm(width)
-        self.mlp = _mlp(width)
+        layers = OrderedDict(
+            c_fc=nn.Linear(width, MLP_FACTOR * width),
+            gelu=QuickGELU(),
+            c_proj=nn.Linear(MLP_FACTOR * width, width),
+        )
+        self.mlp = nn.Sequential(layers)
         self.ln_2 = nn.LayerNorm(width)
 
     def forward(

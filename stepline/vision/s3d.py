@@ -21,7 +21,7 @@ from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.networks.device import current_device
 from stepline.networks.state_dict import check_weights, read_tensors
 from stepline.records import Matrix
-from stepline.vision.encode import Clips, Images, check_clips, square_clips, still_clips
+from stepline.vision.encode import Clips, StillClipEncoder, check_clips, square_clips
 from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D
 from stepline.vision.settings import VisionSettings
 
@@ -175,7 +175,7 @@ CLIP_FRAMES = 16  # at one row per second that is 16 frames/s, the rate of those
 DICTIONARY_FILE = "s3d_dict.npy"
 
 
-class S3DBackbone:
+class S3DBackbone(StillClipEncoder):
     """S3D: video clips and texts as unit vectors of width 512.
 
     The authors' score does not normalise the vectors.
@@ -230,10 +230,6 @@ class S3DBackbone:
             if self._pooled:
                 return np.asarray(self._video.pooled(inputs).float().cpu())
             return _normalized_rows(self._video(inputs))
-
-    def encode_images(self, images: Images) -> Matrix:
-        """Return the vectors of images (B, H, W, 3), each repeated as a clip."""
-        return self.encode_clips(still_clips(images, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors (K, 512) of K texts. Words not in the dictionary do not count."""

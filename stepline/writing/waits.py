@@ -69,7 +69,9 @@ def find_wait(text: str) -> Wait | None:
             low, high = low + shortest, high + longest
             around = " ".join(words[max(0, index - 4) : index + 3])
             is_minimum |= bool(MINIMUM_PATTERN.search(around))
-            what = what or _waiting_thing(clause)
+            # what waits is named behind the verb
+            name = takewhile(lambda word: word not in WORDS_AFTER_NAME, clause[1:])
+            what = what or " ".join(name) or None
     return Wait(low=low, high=None if is_minimum else high, what=what) if low else None
 
 
@@ -96,9 +98,3 @@ def _is_wait(clause: list[str]) -> bool:
         word in ("in", "into") and not WAITING_APPLIANCES.isdisjoint(others[index + 1 : index + 4])
         for index, word in enumerate(others)
     )
-
-
-def _waiting_thing(clause: list[str]) -> str | None:
-    """Return the name of the thing that waits: what comes behind the verb of a clause."""
-    name = takewhile(lambda word: word not in WORDS_AFTER_NAME, clause[1:])
-    return " ".join(name) or None

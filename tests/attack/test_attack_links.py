@@ -18,7 +18,7 @@ from stepline.media.links import fetch_link, find_links
 from stepline.media.page_videos import limited_youtube_dl
 from stepline.media.settings import LinkSettings
 
-OURS = LinkSettings(private=True, pause=0.001, seconds=5.0, attempts=2)
+OURS = LinkSettings(private=True, pause=0.001, seconds=60.0, attempts=2)
 PUBLIC = OURS.model_copy(update={"private": False})
 
 # Ways to name this machine or what lies next to it, with the port of a server that listens there.

@@ -148,8 +148,10 @@ def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
         StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s")
         for id, second in (("a", "2"), ("b", "3.5"))
     ]
-    (_, probe, _) = count_stage_losses(reasons, 1, ("probe", "export"))
-    assert (probe.entered, probe.passed, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
+    reasons += [StageFailure(id, "gather", "left out", f"it is a copy of {id * 3}") for id in "cd"]
+    (_, probe, gather, _) = count_stage_losses(reasons, 1, ("probe", "gather", "export"))
+    assert (probe.entered, probe.passed, probe.dropped) == (5, 3, {"no mp4, cut off at # s": 2})
+    assert gather.dropped == {"it is a copy of #": 2}
 
 
 def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
@@ -181,12 +183,12 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     from stepline.files.remote import filesystems
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    settings = RemoteSettings(pause=0.001, seconds=1.0)
+    settings = RemoteSettings(pause=0.001, seconds=2.0)
     folder, _ = export(tmp_path)
     with s3_server(monkeypatch) as faults:
         forget_file_systems()
         filesystems.filesystem_of("s3://bucket", settings).mkdir("bucket")
-        faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 1.5
+        faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 4.0
         place = RemotePath("s3://bucket/run/dataset", settings)
         publish_folder(folder, place)
         for found in place.list():

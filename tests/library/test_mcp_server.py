@@ -136,11 +136,17 @@ def test_where_the_whisk_is_used(tools):
     assert "whisk" in best["sentence"]
 
 
-def test_what_is_only_said_is_reported_as_that(tools):
+def test_what_is_only_said_is_reported_as_that(tools, library):
     found = call(tools, "search_moments", query="sharpen the mower's blade")
     assert found["moments"][0]["status"] == "said_only"
     assert found["moments"][0]["clock"] == "0:03 – 0:06"
     assert "does not show" in found["note"]
+    lawn = read_record(library / "lawn.json")
+    lost = Step(id="1", text="sharpen the blade", status="not_found")
+    write_record(lawn.model_copy(update={"steps": (lost, lawn.steps[1])}), library / "lawn.json")
+    found = call(tools, "search_moments", query="sharpen the blade")
+    assert found["moments"][0]["status"] == "not_found"
+    assert found["note"].endswith("a step that its video neither says nor shows")
 
 
 def test_a_doubt_about_the_best_answer_is_told_and_none_where_there_is_none(tools):
@@ -253,8 +259,8 @@ def test_a_video_is_processed_only_where_that_is_allowed(tools, library, tmp_pat
     let_go, started, faults = threading.Event(), threading.Event(), ["no room left"]
 
     def run_video(request, settings, output, *, progress):
-        started.set()
         progress("listening", 2.0, 9.0)
+        started.set()
         assert let_go.wait(60)
         if faults:
             raise StoreError(faults.pop())

@@ -397,7 +397,7 @@ def test_a_file_runs_to_its_end_and_leaves_what_steps_leaves(
 
 
 def test_a_stream_that_is_cut_leaves_what_steps_leaves_of_what_came(stream, tmp_path):
-    quick = ["vision.backbone=none", "links.pause=0.001", "links.attempts=2", "links.seconds=3.0"]
+    quick = ["vision.backbone=none", "links.pause=0.001", "links.attempts=2", "links.seconds=60.0"]
     settings = load_settings(StepsSettings, None, quick)
     page, _ = cut_stream(stream.read_bytes(), 4)
     with serve() as server:

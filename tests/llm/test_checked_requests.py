@@ -48,7 +48,7 @@ def write(server, **settings):
     sentence = Sentence(text="Cut the onion.", span=Span(0, 4))
     (chunk,) = split_into_chunks(Transcript(sentences=(sentence,)), 10)
     named = LlmSettings(**QUICK, **settings)
-    limits = (RequestLimits(), time.monotonic() + 5)
+    limits = (RequestLimits(), time.monotonic() + 60)
     writer = ChunkWriter(server, named, open_cache(named.cache), *limits, nasva_prompt())
     return bool(writer.write(chunk).steps)
 

@@ -16,7 +16,7 @@ from stepline.media.settings import LinkSettings
 from stepline.pipeline.sources import is_link
 
 # the tests' own server is on this machine
-OURS = LinkSettings(private=True, pause=0.001, seconds=5.0, attempts=3)
+OURS = LinkSettings(private=True, pause=0.001, seconds=60.0, attempts=3)
 PAGE = """<html><head><title>Whisking, explained</title></head>
 <body><video src="/whisk.mp4"><track kind="subtitles" srclang="en" src="/whisk.vtt"></video></body></html>"""
 

@@ -313,9 +313,8 @@ def test_a_text_shown_twice_has_both_and_one_shown_nowhere_has_none():
 
 
 def test_a_sample_needs_spans_for_every_text():
-    made = make_labelled_sample(
-        "v", features(), np.ones((1, 3), np.float32), [[Span(0.0, 2.0)]], ordered=True
-    )
+    texts = np.ones((1, 3), np.float32)
+    made = make_labelled_sample("v", features(), texts, [[Span(0.0, 2.0)]])
     assert made.positive.sum() == 2
     with pytest.raises(ShapeError, match="v: 2 text vectors need as many lists of spans, not 1"):
-        make_labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]], ordered=True)
+        make_labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]])

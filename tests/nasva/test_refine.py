@@ -24,7 +24,7 @@ from stepline.models.nasva.refine import (
     make_refined_records,
     refine_dataset,
 )
-from stepline.models.nasva.settings import RefineRunSettings
+from stepline.models.nasva.settings import AlignerDataSettings, RefineRunSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import load_settings
 from stepline.storage import read_parquet, write_parquet
@@ -264,3 +264,9 @@ def test_a_data_set_whose_steps_people_placed_is_refused_by_that_name(tmp_path):
         DatasetError, match="people placed its steps already; `stepline train nasva`"
     ):
         refine_dataset(sources, tmp_path / "out")
+
+
+def test_videos_that_are_to_be_held_out_are_refused_as_no_network_is_chosen_by_them(tmp_path):
+    settings = RefineRunSettings(data=AlignerDataSettings(held_out=0.1))
+    with pytest.raises(SettingsError, match="data.held_out: refine trains on every video"):
+        refine_dataset(RefineSources(str(tmp_path), tmp_path), tmp_path / "out", settings)

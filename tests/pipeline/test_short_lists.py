@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import stepline
+from stepline.grounding.speech import OUT_OF_ORDER
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
@@ -77,12 +78,36 @@ def test_each_line_is_next_to_its_words(seed):
     transcript, said, duration = told_recipe(rng)
     for _ in range(3):
         for step in place(draw_list(rng, RECIPE), transcript, duration, VisualFeatures()):
+            assert OUT_OF_ORDER not in (step.doubt or ""), step
             if step.text not in said:
                 assert step.status == "not_found", step
                 continue
             words = said[step.text]
             assert step.said is not None, step
             assert words.start - 3 <= step.at <= words.end + 10, step
+
+
+@pytest.mark.parametrize("number", [2, 9])
+def test_a_line_out_of_order_is_marked_with_the_second_at_which_it_is_said(number):
+    transcript, said, duration = told_recipe(random.Random(number))
+    lines = [*RECIPE[:number], *RECIPE[number + 1 :]]
+    lines.insert(0 if number > 5 else 11, RECIPE[number])
+    written = place_user_lines(lines, transcript, SETTINGS, start=60.0)
+    minutes, second = divmod(int(said[RECIPE[number]].start + 60), 60)
+    doubt = f"said at {minutes}:{second:02d}, {OUT_OF_ORDER}"
+    marked = {step.id: step.doubt for step in written.steps if step.doubt}
+    assert list(marked.values()) == [doubt]
+    (id,) = marked
+    assert lines[int(id) - 1] == RECIPE[number]
+    cure = "write the lines in the order of the video"
+    assert written.notes == (f"line {id} is {doubt}; {cure}",)
+    # where it is placed nonetheless, the step has the doubt
+    steps = [
+        step.model_copy(update={"said": step.said or Span(1.0, 2.0)}) for step in written.steps
+    ]
+    visual = VisualFeatures()
+    placed = ground_steps(steps, duration, transcript, visual, SETTINGS, written=False).steps
+    assert (placed[int(id) - 1].status, placed[int(id) - 1].doubt) == ("placed", doubt)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import failure_reason, retry_reason
 from stepline.files.remote.settings import RemoteSettings
 
-QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1)
+QUICK = RemoteSettings(pause=0.001, seconds=60.0, block=1)
 MISSING = "there is no such bucket; make it first"
 
 

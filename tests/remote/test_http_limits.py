@@ -18,7 +18,7 @@ from stepline.files.remote.settings import RemoteSettings
 
 pytest.importorskip("aiohttp", reason="needs aiohttp")
 
-QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1, attempts=2)
+QUICK = RemoteSettings(pause=0.001, seconds=60.0, block=1, attempts=2)
 OURS = QUICK.model_copy(update={"private": True})  # the tests' own server is on this machine
 
 

@@ -12,7 +12,7 @@ from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import RemoteSettings
 
-QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1)
+QUICK = RemoteSettings(pause=0.001, seconds=60.0, block=1)
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: three blocks
 
 
@@ -114,10 +114,10 @@ def test_injected_500s_and_503s_are_tried_again(kind, every, failed, tmp_path, r
 
 
 def test_a_slow_read_is_given_up_and_asked_for_again(bucket, tmp_path):
-    settings = RemoteSettings(pause=0.001, seconds=0.5, block=1)
+    settings = RemoteSettings(pause=0.001, seconds=2.0, block=1)
     file = RemotePath("s3://bucket/slow.bin", settings)
     file.write(BIG)
-    bucket.slow_every, bucket.slow_seconds = 3, 2.0
+    bucket.slow_every, bucket.slow_seconds = 3, 6.0
     file.fetch(tmp_path / "slow.bin")
     assert (tmp_path / "slow.bin").read_bytes() == BIG
     assert bucket.slowed >= 1

@@ -206,6 +206,9 @@ def test_clips_are_read_as_written_and_ids_occur_once(tmp_path):
     clips = [clip("a", shown=False), clip("b")]
     write_clips(clips, tmp_path / "clips.json")
     assert read_clips(tmp_path / "clips.json") == clips
+    write_clips([clip("c")], tmp_path / "shard.json")
+    both = read_clips(tmp_path / "clips.json", tmp_path / "shard.json")
+    assert both == [*clips, clip("c")]
     with pytest.raises(DatasetError, match="'b' has no known answer"):
         check_qualifying(clips, tmp_path / "clips.json")
     write_clips([clip("a"), clip("a")], tmp_path / "clips.json")
@@ -232,7 +235,9 @@ def test_the_set_is_scored_as_any_other_reference(tmp_path, stepline):
 
 def test_nothing_agreed_is_an_error_of_one_line(tmp_path, stepline):
     write_clips([clip("a")], tmp_path / "clips.json")
-    done = stepline("annotate", "vnd", tmp_path / "clips.json", "--out", tmp_path, "--export")
+    files = (tmp_path / "clips.json", tmp_path / "shard.json")
+    write_clips([clip("b")], files[1])
+    done = stepline("annotate", "vnd", *files, "--out", tmp_path, "--export")
     assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1)
     done = stepline("annotate", "vnd", tmp_path / "clips.json", "--out", tmp_path, "--needed", "3")
     assert "more than half" in done.stderr

@@ -10,3 +10,13 @@ LOOKS = {
 }
 PLAYER = "$('#player')"
 SAVED = "$('#saved').textContent === 'All changes saved'"
+
+
+def wait_until_closed(browser, server):
+    """Wait until the browser has ended the windows that were closed: the unsent changes of each are
+    locked until then."""
+    page = browser.open(f"{server.address}api/docs")
+    held = "(async () => (await navigator.locks.query()).held.length)()"
+    while page.run(held):
+        pass
+    page.close()

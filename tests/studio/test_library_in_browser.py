@@ -179,6 +179,8 @@ def test_an_upload_goes_on_after_the_studio_was_started_anew(visit, browser, ser
     )
     page.drop(film)
     page.wait_until("window.goOn")
+    leaving = "dispatchEvent(new Event('beforeunload', {cancelable: true}))"
+    assert not page.run(leaving)  # the browser asks first
     server.access.token = "another"
     page.run("goOn()")
     page.wait_until("/film.mp4.*open the address/.test($('#refused').textContent)")
@@ -315,10 +317,10 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
 
     def shows_progress():  # the page may not listen yet, and the list of jobs be on its way
         server.broadcast.publish("job", told)
-        return page.run(f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')")
+        words = f"{JOBS}[0].textContent.includes('runs · pictures · 1:15 left')"
+        return page.run(f"{words} && $('#jobs progress').value === 0.4")
 
     until(shows_progress)
-    page.wait_until("$('#jobs progress').value === 0.4")
     assert page.violations() == []
     page.run("$$('#jobs button').find((button) => button.textContent === 'Cancel').click()")
     page.wait_until(f"{FAILURES}[0]?.textContent.includes('cancelled') && {JOBS}.length === 0")

@@ -7,6 +7,7 @@ import pytest
 from studio_server import serving
 
 from stepline.live.events import LiveLog
+from stepline.pipeline.batch import lock_video
 from stepline.records import Sentence, Span
 
 ROWS = "$$('#steps li:not([hidden])').map((row) => row.innerText.replace(/\\s+/g, ' '))"
@@ -35,7 +36,7 @@ def read_stream(server, path, count):
     """The first events of a stream."""
     import http.client
 
-    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     line.request("GET", path, headers={"Authorization": f"Bearer {server.access.token}"})
     reply, found = line.getresponse(), []
     while len(found) < count:
@@ -48,7 +49,10 @@ def read_stream(server, path, count):
 
 def test_a_run_is_told_from_its_first_event_on(server):
     log = begun(server)
-    assert server.read("/api/live") == {"runs": [{"name": "camera-1", "finished": False}]}
+    run = {"name": "camera-1", "finished": False}
+    assert server.read("/api/live") == {"runs": [run | {"running": False}]}
+    with lock_video("camera-1.live", log.path.parent):  # as run_live does
+        assert server.read("/api/live") == {"runs": [run | {"running": True}]}
     first = read_stream(server, "/api/live/camera-1/events", 3)
     assert [json.loads(line[5:])["event"] for line in first] == ["started", "heard", "step_said"]
     log.add("finished", 9.0, seconds=9.0, reason="stopped")
@@ -69,6 +73,7 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     browser.open(server.link).close()
     library = browser.open(server.address)
     library.wait_until("$('#live a')?.getAttribute('href') === '/live/camera-1'")
+    assert library.run("$('#live p').textContent") == "interrupted"
     library.close()
     page = browser.open(f"{server.address}live/camera-1", width=390, height=700)
     page.wait_until(f"{ROWS}.length === 1")
@@ -92,5 +97,5 @@ def test_steps_come_to_the_page_while_the_run_goes_on(browser, server):
     assert page.run("$('#steps').offsetWidth === $('main').clientWidth")
     log.path.unlink()
     begun(server)
-    page.wait_until(f"{FACTS} === '0:03 · 1 steps'")
+    page.wait_until(f"{FACTS} === '0:03 · 1 step'")
     page.close()

@@ -213,7 +213,9 @@ def test_every_operation_of_a_running_studio_answers_as_described(tmp_path, smal
         assert call("remove_job", id=job)[1] == {"job": job}
 
         # streams, whose answers have no end
-        assert call("list_live_runs")[1] == {"runs": [{"name": "run", "finished": True}]}
+        assert call("list_live_runs")[1] == {
+            "runs": [{"name": "run", "finished": True, "running": False}]
+        }
         for name in ("stream_events", "stream_live_events"):
             _, path, row = OPERATIONS[name]
             kind, line = first_of_stream(server, path.replace("{name}", "run"))

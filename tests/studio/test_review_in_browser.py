@@ -4,8 +4,9 @@ finger and keys."""
 import json
 import shutil
 
+import av
 import pytest
-from studio_pages import LOOKS, PLAYER, SAVED
+from studio_pages import LOOKS, PLAYER, SAVED, wait_until_closed
 from studio_server import let_in, library, serving, until
 
 from stepline.library.corrected_library import video_id
@@ -338,24 +339,27 @@ def test_a_doubt_is_shown_with_its_reason_until_a_person_judges_the_step(
     doubt = {"status": "placed", "basis": None, "doubt": DOUBT}
     first, second, last = record.steps
     lost = last.model_copy(update={"status": "not_found"})
-    unsure = (first.model_copy(update=doubt), second, lost)
+    unjudged = last.model_copy(update={"id": "4", "status": None})
+    unsure = (first.model_copy(update=doubt), second, lost, unjudged)
     write_record(record.model_copy(update={"steps": unsure}), folder / "v0.json")
     reason = "$('#step-1 .machine').textContent.includes"
     facts = "$$('.card .facts span').map((fact) => fact.textContent).join()"
     with serving(folder) as running:
         let_in(browser, running)
         cards = browser.open(running.address)
-        cards.wait_until(f"{facts} === '0:16,3 steps,1 seen,1 placed?,1 not found'")
+        cards.wait_until(f"{facts} === '0:16,4 steps,1 seen,1 placed?,1 not found,1 not judged'")
         page = ready(browser.open(f"{running.address}video/{ID}"))
         page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
         pick(page, "a")
         press(page, "1")
         page.wait_until(f"!{reason}('Speaks') && {reason}('placed')")
-        cards.wait_until(f"{facts} === '0:16,3 steps,2 seen,1 not found,corrected,1 correction'")
+        cards.wait_until(
+            f"{facts} === '0:16,4 steps,2 seen,1 not found,1 not judged,corrected,1 correction'"
+        )
         page.wait_until("$('#facts').textContent.includes('1 correction')")
         press(page, "z")
         page.wait_until(f"{reason}('Speaks against it: {DOUBT}')")
-        cards.wait_until(f"{facts} === '0:16,3 steps,1 seen,1 placed?,1 not found'")
+        cards.wait_until(f"{facts} === '0:16,4 steps,1 seen,1 placed?,1 not found,1 not judged'")
         page.wait_until("$('#facts').textContent.includes('0 corrections')")
         page.close()
         cards.close()
@@ -398,10 +402,10 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     assert page.run("$('#changes li b').textContent") == "me"
     assert page.run("$$('#changes time').length") == 9
     page.click("#deleted summary")
-    page.run(
-        "window.button = $('#deleted-list button'); $('#by').dispatchEvent(new Event('change'))"
-    )
-    assert page.run("$('#deleted-list button') === button")  # else it takes no click meanwhile
+    buttons = "$$('#deleted-list button, #changes button')"
+    page.run(f"window.buttons = {buttons}; $('#by').dispatchEvent(new Event('change'))")
+    # else they take no click meanwhile
+    assert page.run(f"buttons.length && {buttons}.every((each, at) => each === buttons[at])")
     page.click("#deleted-list button")
     page.wait_until("$$('#list .step').length === 3")
     assert list(steps(server, page)) == ["a", "b", "c"]
@@ -445,6 +449,19 @@ def test_another_window_shows_what_this_one_changes(review, browser, server):
     press(page, "z")
     assert texts(server, page) == ["Slice the lemons", "Half typed", "Whisk the sugar"]
     assert page.run("$('#undo').disabled")
+
+
+def test_half_typed_words_outlive_a_reload_and_are_told_where_their_step_is_deleted(review, server):
+    page = review()
+    write = "$('#list textarea').focus(); document.activeElement.value = "
+    page.run(f"{write} 'Cut lemons'; window.before = true")
+    page.send("Page.reload")
+    page.wait_until("!window.before && $('#list textarea')?.value === 'Cut lemons'")
+    assert texts(server, page)[0] == "Cut lemons"
+    page.run(f"{write} 'Half typed'")
+    theirs = {"by": "bob", "base": 1, "edits": [{"do": "delete", "step": "a"}]}
+    assert server.status("POST", f"/api/videos/{ID}/corrections", theirs) == 200
+    page.wait_until("$('#trouble').textContent.endsWith('“Half typed”')")
 
 
 def test_what_changes_before_a_window_listens_is_shown_once_it_listens(review, browser, server):
@@ -539,6 +556,20 @@ def test_two_windows_that_change_the_same_are_asked(review, server, button, kept
     assert history[0] == "Slice limes"  # nothing that was saved is lost
 
 
+def test_keys_of_input_methods_and_of_other_alphabets(review, server):
+    page = review()
+    page.run("$('#list textarea').focus(); document.activeElement.value = 'きる'")
+    enter = "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true, cancelable: true})"
+    for field in ("$('#list textarea')", "$('#title')"):  # which the words that are chosen stay in
+        assert page.run(f"{field}.focus(), {field}.dispatchEvent({enter})")
+        assert page.run(f"document.activeElement === {field}")
+    page.run("document.activeElement.blur()")
+    for code, key in (("KeyJ", "о"), ("KeyX", "ч")):  # as on a Russian keyboard
+        pressed = f"{{key: '{key}', code: '{code}', bubbles: true}}"
+        page.run(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {pressed}))")
+    assert texts(server, page) == ["きる", "Whisk the sugar"]
+
+
 def test_what_a_full_disk_refuses_is_kept_and_sent_again(review, server, limited_file_size):
     page = review()
     with limited_file_size(1000):
@@ -559,7 +590,8 @@ def test_what_could_not_be_sent_outlives_the_window(review, browser, server):
     page.run("scrollTo(0, document.body.scrollHeight)")
     told = "$('#saved').getBoundingClientRect()"
     assert page.run(f"{told}.top > 0 && {told}.bottom < innerHeight")  # wherever one looks
-    page.send("Page.navigate", url="about:blank")
+    page.close()
+    wait_until_closed(browser, server)
     other = browser.open(f"{server.address}video/{ID}")
     other.wait_until("$$('#list .step').length === 2")
     assert list(steps(server, other)) == ["b", "c"]
@@ -603,6 +635,7 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
     with serving(first) as again:
         assert again.port == server.port
         let_in(browser, again)
+        wait_until_closed(browser, again)
         page = browser.open(f"{again.address}video/{ID}")
         page.wait_until("$$('#list .step').length === 2")
         assert list(steps(again, page)) == ["b", "c"]
@@ -683,6 +716,23 @@ def test_a_video_whose_file_is_gone_is_corrected_anyway(browser, server):
     assert steps(server, page)["a"]["status"] == "said_only"
     assert page.run("$$('img[src]').length") == 0
     assert page.complaints() == []
+    page.close()
+
+
+@pytest.mark.parametrize("page_name", ["video", "follow"])
+def test_a_video_that_the_browser_cannot_play_says_so(browser, server, page_name):
+    path = server.studio.library.folder / "v0.mp4"
+    with av.open(str(path), "w") as out:
+        film = out.add_stream("mpeg4", rate=10, width=160, height=120, pix_fmt="yuv420p")
+        for _ in range(20):
+            out.mux(film.encode(av.VideoFrame(160, 120, "yuv420p")))
+        out.mux(film.encode())
+    let_in(browser, server)
+    page = browser.open(f"{server.address}{page_name}/{ID}")
+    page.wait_until("/cannot play .* another browser/.test($('#trouble').textContent)")
+    path.unlink()
+    page.run("$('#player').load()")
+    page.wait_until("/cannot be read any more/.test($('#trouble').textContent)")
     page.close()
 
 

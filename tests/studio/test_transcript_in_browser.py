@@ -2,7 +2,7 @@
 the steps. And the picture of a step, chosen on a scrubber."""
 
 import pytest
-from studio_pages import LOOKS, PLAYER, SAVED
+from studio_pages import LOOKS, PLAYER, SAVED, wait_until_closed
 from studio_server import let_in, library, serving
 
 from stepline.library.corrected_library import video_id
@@ -312,7 +312,8 @@ def test_an_edit_that_could_not_be_sent_outlives_the_window(review, browser, ser
     enter(page)
     page.wait_until("$('#saved').classList.contains('offline')")
     assert page.run(TEXTS)[1] == "First, slice the limes."  # shown all the same
-    page.send("Page.navigate", url="about:blank")
+    page.close()
+    wait_until_closed(browser, server)
     other = review()
     assert said(server, other)[1] == "First, slice the limes."
 

@@ -57,7 +57,7 @@ def test_an_interrupted_writing_asks_again_only_for_what_was_not_answered(
         Answers.says(REPLIES[form][word])(handler)
 
     with FakeServer(serve) as server:
-        settings = LlmSettings(base_url=server.url, form=form)
+        settings = LlmSettings(base_url=server.url, form=form, timeout=300.0)
         with pytest.raises(KeyboardInterrupt):
             write_llm(SPEECH, settings)
         assert asked == ["flour in a", "milk"]

@@ -99,6 +99,10 @@ def test_film_and_waiting_are_summed_apart_and_an_overlap_counts_once():
     record = Record(id="v", video=Video(id="v"), steps=steps)
     assert total_times(record) == "20 s of film and 8-10 min of waiting"
     assert step_lengths(steps[1]) == "15 s + 8-10 min wait (the cookies)"
+    # 0:12 to 0:16, and 0:12 to 0:12
+    spans = {Span(12.6, 16.1): "4 s", Span(12.2, 12.9): "1 s"}
+    for span, length in spans.items():
+        assert step_lengths(steps[0].model_copy(update={"spans": (span,)})) == length
     assert "8-10 min wait" in record.to_markdown()
     assert "8-10 min wait (the cookies)" in record.to_html()
     assert from_json(to_json(record)) == record

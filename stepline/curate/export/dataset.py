@@ -91,22 +91,18 @@ def dataset_card(
         undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     environment.filters["pairs"] = format_counts
+    # ISO 639 codes of language tags, such as "en" for "en-GB"
+    codes = {language.partition("-")[0] for language in dataset["languages"]}
     return environment.from_string(template).render(
         name=_escape_markdown(settings.name),
         licence=settings.licence,
-        codes=_language_codes(dataset["languages"]),
+        codes=sorted(filter(LANGUAGE_PATTERN.fullmatch, codes)),
         size=next(name for limit, name in SIZE_NAMES if dataset["videos"] < limit),
         dataset=dataset,
         columns=RECORD_COLUMNS,
         settings=_format_settings(dataset["settings"] or {}, stages),
         papers=papers or list(PAPERS_BY_STAGE.values())[:1],
     )
-
-
-def _language_codes(languages: Iterable[str]) -> list[str]:
-    """Return the sorted ISO 639 codes of language tags, such as "en" for "en-GB"."""
-    codes = {language.partition("-")[0] for language in languages}
-    return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
 
 
 def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:

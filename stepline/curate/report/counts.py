@@ -59,7 +59,7 @@ class DatasetCounts:
         steps_with_span: steps with a span.
         successive_pairs: pairs of successive steps with a span.
         reversed_pairs: pairs of `successive_pairs` whose second step is shown first.
-        left_out: videos that are left out, by reason.
+        left_out: videos that are left out, by reason, # for each number and repeated video.
         dropped_sentences: dropped sentences by reason, # for each number.
         dropped_steps: dropped steps by reason, likewise.
         statuses: steps by status, such as "placed".
@@ -103,7 +103,7 @@ class DatasetCounts:
         # A video that is left out counts by its reason alone.
         for rejected in record.dropped:
             if rejected.what == "video":
-                self.left_out[rejected.reason] += 1
+                self.left_out[VARYING_PATTERN.sub("#", rejected.reason)] += 1
                 return False
         self.kept_videos += 1
         video = record.video
@@ -114,7 +114,7 @@ class DatasetCounts:
             self.tasks[video.task] += 1
         self.warnings.update(record.warnings)
         for rejected in record.dropped:
-            reason = NUMBER_PATTERN.sub("#", rejected.reason)
+            reason = VARYING_PATTERN.sub("#", rejected.reason)
             if rejected.what == "sentence":
                 self.dropped_sentences[reason] += 1
             elif rejected.what == "step":
@@ -155,7 +155,11 @@ class DatasetCounts:
 
 
 SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
-NUMBER_PATTERN = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
+# Of a reason, what differs between videos: the video that another one repeats, and numbers, but no
+# part of a word, as in mp4.
+VARYING_PATTERN = re.compile(
+    r"(?<=it is a copy of ).+|(?<=it says the same as ).+|(?<![A-Za-z\d])\d+(?:[.,:]\d+)*"
+)
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,8 @@ def count_stage_losses(
 ) -> list[StageLosses]:
     """Return the videos that each stage left out, in the order of the recipe.
 
-    Numbers in reasons are replaced by #, so that equal reasons count together.
+    Numbers in reasons, and the videos that others repeat, are replaced by #, so that equal reasons
+    count together.
 
     Args:
         left_out: failures of the videos that are left out.
@@ -194,7 +199,7 @@ def count_stage_losses(
     for failure in left_out:
         # As the reason reads for every video: without the video's id.
         reason = failure.reason.removeprefix(f"{failure.id}: ")
-        lost[failure.stage][NUMBER_PATTERN.sub("#", reason)] += 1
+        lost[failure.stage][VARYING_PATTERN.sub("#", reason)] += 1
     losses = []
     # Each stage sees what the ones before it let through.
     entered = videos + sum(map(Counter.total, lost.values()))

@@ -62,8 +62,13 @@ def run_clean(dataset: DatasetContext) -> None:
     settings = dataset.recipe.clean
     left_out = read_stage_failures(preceding_stage_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
-    # Two places of a step can be compared only where both stages are in the recipe.
-    placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
+    # Two places of a step can be compared only where both stages are in the recipe, and no other
+    # step has its id since.
+    placed_twice = (
+        "refine" in dataset.folders
+        and "ground" in dataset.recipe.stages
+        and "sieve-swap" not in dataset.folders
+    )
     step_count = 0
 
     def clean_records() -> Iterator[Record]:

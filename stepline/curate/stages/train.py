@@ -75,8 +75,8 @@ def run_sieve_swap(dataset: DatasetContext) -> None:
             if record.steps:
                 yield record
                 continue
-            reasons = [dropped.reason for dropped in record.dropped if dropped.what == "video"]
-            reason = next(iter(reasons), NO_SWAPPED_STEP)
+            reasons = (dropped.reason for dropped in record.dropped if dropped.what == "video")
+            reason = next(reasons, NO_SWAPPED_STEP)
             left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
 
     write_dataset(dataset.folder, swapped_records(), left_out)

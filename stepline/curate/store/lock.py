@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from stepline.errors import StoreError
 from stepline.files.locks import (
-    lock_file_now,
     lock_output,
     locked_error,
     owner_fields,
     owner_name,
     owner_note,
+    read_owner,
 )
 
 if TYPE_CHECKING:
@@ -142,13 +142,8 @@ def lock_owner(out: "RemotePath") -> str | None:
         file = out / LOCK_NAME
         note = file.read() if file.exists() else b""
         return owner_name(note) if _is_fresh(note) else None
-    try:
-        with (out.local / LOCK_NAME).open("rb") as local_file:
-            # A shared lock can be taken only while no one holds the exclusive one.
-            is_free = lock_file_now(local_file, shared=True)
-            return None if is_free else owner_name(local_file.read())
-    except FileNotFoundError:
-        return None
+    owner = read_owner(out.local / LOCK_NAME)
+    return None if owner is None else owner_name(owner)
 
 
 def _is_fresh(note: bytes) -> bool:

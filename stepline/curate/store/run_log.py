@@ -121,14 +121,14 @@ def read_timings(out: RemotePath) -> Iterator[LogLine]:
     """Yield the complete lines of all logs of an output folder, in the order of the file names."""
     folder = out / TIMINGS_FOLDER
     for name in sorted(entry.name for entry in list_files(folder)):
-        *lines, _ = (folder / name).read().split(b"\n")  # what follows the last end was cut off
-        for line in lines:
-            try:
-                fields = parse_json(line)
-            except ValueError:  # a line that a full disk cut short
-                continue
-            if isinstance(fields, dict):
-                yield fields
+        with (folder / name).open() as file:
+            for line in file:
+                try:
+                    fields = parse_json(line)
+                except ValueError:  # a line that a full disk or a kill cut short
+                    continue
+                if isinstance(fields, dict):
+                    yield fields
 
 
 def write_inventory(out: RemotePath, recipe: Recipe, collection: Collection, source: str) -> None:

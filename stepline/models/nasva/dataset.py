@@ -32,21 +32,15 @@ from stepline.records import FeatureSequence, Matrix, Rejected, Span
 
 
 def make_labelled_sample(
-    name: str,
-    features: FeatureSequence,
-    vectors: Matrix,
-    spans: Sequence[Sequence[Span]],
-    *,
-    ordered: bool,
+    name: str, features: FeatureSequence, vectors: Matrix, spans: Sequence[Sequence[Span]]
 ) -> Sample:
-    """Return a video with its texts as a training sample.
+    """Return a video with its texts, in spoken order, as a training sample.
 
     Args:
         name: name of the sample, for messages.
         features: feature rows of the video.
         vectors: (K, C) text vectors.
         spans: for each text, the spans of its label in seconds. Empty for a text without a label.
-        ordered: True if the texts are in spoken order.
 
     Raises ShapeError when they do not fit together.
     """
@@ -54,7 +48,7 @@ def make_labelled_sample(
         raise ShapeError(
             f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
         )
-    return Sample(name, features.values, vectors, make_label_matrix(spans, features), ordered)
+    return Sample(name, features.values, vectors, make_label_matrix(spans, features), ordered=True)
 
 
 def make_label_matrix(

@@ -227,7 +227,7 @@ def make_step_samples(
         texts = [k for k, _ in rows]
         spans_of_text = [[] if span is None else [span] for _, span in rows]
         features, vectors = video.read_inputs()
-        return make_labelled_sample(video.id, features, vectors[texts], spans_of_text, ordered=True)
+        return make_labelled_sample(video.id, features, vectors[texts], spans_of_text)
 
     lengths = [video.rows for video, _ in labelled]
     return LazySamples(make_sample, lengths, [video.shard for video, _ in labelled])

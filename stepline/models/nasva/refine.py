@@ -407,7 +407,7 @@ def refine_dataset(
         progress: called with the name of the network and its progress after each training step.
 
     Raises ShapeError when no video is left or hardly any text keeps a label, SettingsError when the
-    folder holds another run, and what the sources raise.
+    folder holds another run or videos are to be held out, and what the sources raise.
     """
     dataset = parse_dataset_source(sources.dataset)
     if dataset is not None and DATASETS[dataset[0]].record_field == "reference":
@@ -415,6 +415,8 @@ def refine_dataset(
             f"{sources.dataset}: people placed its steps already; `stepline train nasva` learns "
             "from them; give records with steps to place"
         )
+    if settings.data.held_out:
+        raise SettingsError("data.held_out: refine trains on every video; leave the setting out")
     start_processes(settings.train.device)
     features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)

@@ -174,8 +174,8 @@ def propose(
     boxes = output.predictions.boxes[-1].float()
     spans = boxes_to_spans(boxes).clamp(0.0, 1.0)  # (B, N, 2)
     counts = output.predictions.counts[-1].argmax(dim=1)  # (B,)
-    confidences = logits.sigmoid().double().cpu().numpy()
-    fractions = spans.double().cpu().numpy()
+    confidences = logits.sigmoid().cpu().double().numpy()
+    fractions = spans.cpu().double().numpy()
     videos = []
     for row, duration in enumerate(durations):
         seconds = fractions[row] * duration

@@ -225,8 +225,8 @@ def fit(
         )
     if settings.patience and scorer is None:
         raise SettingsError(
-            f"train.patience={settings.patience}: nothing is held out to score; "
-            "set data.held_out, or leave the setting out"
+            f"train.patience={settings.patience}: nothing is held out to score; leave the setting "
+            "out, or let `train nasva` or `train procx` hold videos out by data.held_out"
         )
     optimizer = _make_optimizer(model, settings)
     start = state = _resume(model, optimizer, settings, folder, count)
@@ -413,8 +413,11 @@ def _score_held_out(model: nn.Module, scorer: HeldOutScorer[SampleT], best: floa
             samples = [scorer.samples[index] for index in indices[first : first + scorer.batch]]
             sums += torch.tensor(scorer.score(model, samples), dtype=torch.float64)
     model.train()
-    # Every process gets the same score, so that all stop at the same step.
-    total, count = sum_over_processes(sums.to(device_of(model))).tolist()
+    # Every process gets the same score, so that all stop at the same step. A single one stays on the
+    # CPU, as Apple's GPUs have no float64.
+    if size > 1:
+        sums = sum_over_processes(sums.to(device_of(model)))
+    total, count = sums.tolist()
     score = float(total) / max(float(count), 1.0)
     if rank == 0 and math.isfinite(score) and (best is None or score > best):
         scorer.keep(model)

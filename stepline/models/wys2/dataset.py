@@ -14,7 +14,7 @@ C width of features.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,7 @@ class ClipDataset:
 
     def get_pairs_with_own_text(self) -> list[ClipTextPair]:
         """Return the pairs with one text each: the sentence spoken in the clip."""
-        return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
+        return [replace(pair, text=pair.text[:1]) for pair in self.pairs]
 
 
 def gather_clips(

@@ -555,15 +555,14 @@ class DetectorSources:
         # clips without, which are read only where they are used
         vectors_folder = folder / "vectors" / "narration"
 
-        def store_vectors(texts: Iterable[LabelledTexts]) -> FeatureStore:
-            return store_text_vectors(texts, encode, vectors_folder, name=self.text_encoder)
-
         def gather_unlabelled(withheld: frozenset[str]) -> ClipStream:
             names = dict.fromkeys(map(strip_id_prefix, withheld), ("withheld",))
             clips = ClipStream(
                 self._read_records(self.unlabelled),
                 features,
-                store_vectors,
+                lambda texts: store_text_vectors(
+                    texts, encode, vectors_folder, name=self.text_encoder
+                ),
                 settings.clips,
                 excluded=ExcludedVideos({**excluded.datasets, **names}),
             )

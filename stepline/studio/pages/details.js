@@ -51,7 +51,7 @@ const tagEditor = (tags, choices) => {
     show();
   };
   input.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !input.value.trim()) return;
+    if (event.key !== "Enter" || event.isComposing || !input.value.trim()) return;
     event.preventDefault();   /* else it would save the box */
     add();
   });

@@ -23,10 +23,11 @@ const card = (video) => {
       make("div", {}, make("bdi", { textContent: video.title }), make("p", { textContent: video.damage }), make("p", {}, make("span", { className: "badge", textContent: "damaged" }))));
   }
   const id = encodeURIComponent(video.id), named = (words) => `${words}: ${video.title}`;
+  const unjudged = video.steps - video.seen - video.placed - video.said_only - video.not_found;
   const facts = [
     video.duration === null ? "" : clock(video.duration), plural(video.steps, "step"), video.seen && `${video.seen} seen`,
     video.placed > video.doubtful && `${video.placed - video.doubtful} placed`, video.doubtful && `${video.doubtful} placed?`,
-    video.said_only && `${video.said_only} said only`, video.not_found && `${video.not_found} not found`,
+    video.said_only && `${video.said_only} said only`, video.not_found && `${video.not_found} not found`, unjudged && `${unjudged} not judged`,
     video.state === "new" ? "" : video.state, video.corrections && plural(video.corrections, "correction"),
   ].filter(Boolean).map((textContent) => make("span", { textContent }));
   const [why] = (video.no_steps_reason || "").split("; ");   /* the review says the cure */
@@ -168,10 +169,12 @@ const load = async () => {
 /* ---- live runs ---- */
 
 const loadLive = async () => {
-  const { runs } = await ask("/api/live");
-  part("live").replaceChildren(...runs.map(({ name, finished }) => make("li", {},
+  const { runs } = await ask("/api/live"), looks = JSON.stringify(runs);
+  if (part("live").dataset.looks === looks) return;   /* a link made anew under the mouse takes no click */
+  part("live").dataset.looks = looks;
+  part("live").replaceChildren(...runs.map(({ name, finished, running }) => make("li", {},
     make("a", { href: `/live/${encodeURIComponent(name)}` }, make("bdi", { textContent: name })),
-    make("p", { textContent: finished ? "ended" : "live" }))));
+    make("p", { textContent: finished ? "ended" : running ? "live" : "interrupted" }))));
 };
 
 /* ---- search ---- */
@@ -340,6 +343,7 @@ const begun = async (key, file) => {
   kept.set(key, reply.upload);
   return { id: reply.upload, offset: reply.offset };
 };
+addEventListener("beforeunload", (event) => { if (part("uploads").children.length) event.preventDefault(); });   /* else a click on a card ends them */
 const uploadAll = async (files) => { for (const file of files) await upload(file).catch(trouble); };
 
 let typing = 0;

@@ -1,5 +1,5 @@
 /* A live run: its steps as they are told, the one at hand marked, and what was said last. */
-import { clock, look, make, pageId, part, sentenceCase, verdictWords } from "./studio.js";
+import { clock, look, make, pageId, part, plural, sentenceCase, verdictWords } from "./studio.js";
 
 const name = decodeURIComponent(pageId());
 part("title").textContent = name;
@@ -66,7 +66,7 @@ const begin = () => {
   part("heard").textContent = ended = broken = "";
 };
 const tellFacts = () => {
-  part("facts").textContent = [`${clock(at)}`, `${[...steps.values()].filter(({ row }) => !row.hidden).length} steps`, broken, ended].filter(Boolean).join(" · ");
+  part("facts").textContent = [`${clock(at)}`, plural([...steps.values()].filter(({ row }) => !row.hidden).length, "step"), broken, ended].filter(Boolean).join(" · ");
 };
 
 const source = new EventSource(`/api/live/${encodeURIComponent(name)}/events`);

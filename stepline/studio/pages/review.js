@@ -263,7 +263,7 @@ const makeRow = (id) => {
   row.text.addEventListener("blur", save);
   row.text.addEventListener("focus", () => choose(id, false));
   row.text.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey) return;
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;   /* an input method's Enter takes its words */
     event.preventDefault();
     save();
     row.number.focus();
@@ -389,10 +389,15 @@ const saveTitle = () => {
   if (title && title !== before) edited.edit({ do: "title", title });
   else showTitle(before);
 };
+/* Whether a part shows something else by now; a button made anew under the mouse takes no click. */
+const isOutdated = (id, ...shown) => {
+  const looks = JSON.stringify(shown), isOther = part(id).dataset.looks !== looks;
+  part(id).dataset.looks = looks;
+  return isOther;
+};
 const showLabels = () => {
-  const { tags, metadata } = edited.labels, looks = JSON.stringify([tags, metadata]);
-  if (part("labels").dataset.looks === looks) return;
-  part("labels").dataset.looks = looks;
+  const { tags, metadata } = edited.labels;
+  if (!isOutdated("labels", tags, metadata)) return;
   part("labels").replaceChildren(...(tags.length ? [tagList(tags)] : []), ...(Object.keys(metadata).length ? [metadataList(metadata)] : []));
   part("labels").hidden = !part("labels").children.length;
 };
@@ -420,6 +425,8 @@ const render = () => {
   if (!ids.has(current)) current = null;
   for (const [id, row] of rows) {
     if (ids.has(id)) continue;
+    const { value } = row.text;
+    if (document.activeElement === row.text && value !== row.shown) trouble(`The step that you write was deleted. Your words were: “${value}”`);
     row.node.remove();
     rows.delete(id);
   }
@@ -462,9 +469,7 @@ const citing = () => {
 const renderDeleted = (ids) => {
   const gone = Object.entries(edited.machine).filter(([id]) => !ids.has(id));
   const stand = standing(edited.history);
-  const looks = JSON.stringify([gone, stand.map(({ id }) => id)]);
-  if (part("deleted-list").dataset.looks === looks) return;   /* a button made anew under the mouse takes no click */
-  part("deleted-list").dataset.looks = looks;
+  if (!isOutdated("deleted-list", gone, stand.map(({ id }) => id))) return;
   part("deleted").hidden = !gone.length;
   part("deleted-count").textContent = gone.length;
   part("deleted-list").replaceChildren(...gone.map(([id, said]) => {
@@ -475,7 +480,7 @@ const renderDeleted = (ids) => {
   }));
 };
 const renderHistory = () => {
-  if (part("history").hidden) return;
+  if (part("history").hidden || !isOutdated("changes", edited.history.length, steps().map(({ id }) => id))) return;
   const stand = new Set(standing(edited.history).map(({ id }) => id)), all = new Map(edited.history.map((each) => [each.id, each]));
   part("changes").replaceChildren(...[...edited.history].reverse().map((each) => {
     let target = each, undone = 0;
@@ -512,9 +517,11 @@ const begin = async () => {
   showTitle(card.title);
   part("title").addEventListener("blur", saveTitle);
   part("title").addEventListener("keydown", (event) => {
-    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
-    if (event.key === "Enter" || event.key === "Escape") { event.preventDefault(); part("title").blur(); }
     event.stopPropagation();   /* its letters are no keys of the page */
+    if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
+    if (event.key === "Escape") showTitle(edited.title || fallbackTitle);
+    event.preventDefault();
+    part("title").blur();
   });
   frame = 1 / (card.frame_rate || 30);
   part("follow").href = `/follow/${pageId()}`;
@@ -567,6 +574,8 @@ for (const kind of ["timeupdate", "seeking", "seeked", "loadedmetadata"]) player
 player.addEventListener("play", tick);
 player.addEventListener("ended", () => { if (loop) playStep(loop); });
 addEventListener("hashchange", jump);
+/* What was typed last is kept, however soon the page is left; the transcript has a draft. */
+addEventListener("pagehide", () => { if (document.activeElement.matches("#list textarea, #title")) document.activeElement.blur(); });
 const faster = bindSpeed(player, part("speed"));
 const toggleLoop = () => setLoop(loop ? null : current ?? steps()[0]?.id);
 const toggleHistory = () => {

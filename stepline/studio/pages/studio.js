@@ -68,10 +68,19 @@ export const save = async (path, body) => {
   return name;
 };
 
-/* Pages of an upright video are set for one. */
-export const shapePage = (player) => player.addEventListener("loadedmetadata", () => {
-  document.body.classList.toggle("portrait", player.videoHeight > player.videoWidth);
-});
+/* Pages of an upright video are set for one, and say why a video does not play. */
+export const shapePage = (player) => {
+  player.addEventListener("loadedmetadata", () => {
+    document.body.classList.toggle("portrait", player.videoHeight > player.videoWidth);
+  });
+  player.addEventListener("error", async () => {
+    const { media } = await ask(`/api/videos/${pageId()}`).catch(() => ({}));
+    part("trouble").textContent = media
+      ? "This browser cannot play the video's file. Open the page in another browser, or convert the video to mp4 (H.264) and add that. Its steps can be corrected anyway."
+      : "The video's file cannot be read any more. Put it back where it was, then load the page again.";
+    part("trouble").hidden = false;
+  });
+};
 
 /* Server-sent events, by name. The browser connects again by itself. `opened` is called at each connection: what
    happened before it, also between the page's first requests and it, came as no event. */
@@ -156,10 +165,13 @@ export const bindKeys = (rows) => {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || document.querySelector("dialog[open]") || event.altKey) return;
     if (event.target.closest("input, textarea, select, [contenteditable]")) {
-      if (event.key === "Escape") event.target.blur();
+      if (event.key === "Escape" && !event.isComposing) event.target.blur();
       return;
     }
-    const name = (event.ctrlKey || event.metaKey ? "Ctrl+" : "") + (event.key === "Z" && event.ctrlKey ? "Shift+z" : event.key);
+    /* A keyboard of other letters, such as Greek, has the keys where the Latin one has them. */
+    const [, latin] = (event.key > "\u007f" && /^Key([A-Z])$/.exec(event.code)) || [];
+    const key = latin ? latin[event.shiftKey ? "toString" : "toLowerCase"]() : event.key;
+    const name = (event.ctrlKey || event.metaKey ? "Ctrl+" : "") + (key === "Z" && event.ctrlKey ? "Shift+z" : key);
     const act = acts[name];
     if (!act || ((event.key === " " || event.key === "Enter") && event.target.closest("button, a, summary, video"))) return;
     event.preventDefault();

@@ -126,12 +126,8 @@ def is_separate_action(child: "Token") -> bool:
     """
     if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ == "use":
         return False
-    return child.i > 0 and child.nbor(-1).text == "," and has_own_object(child)
-
-
-def has_own_object(verb: "Token") -> bool:
-    """Return whether a verb has a direct object and no subject."""
-    return _subject(verb) is None and has_child(verb, ("dobj",))
+    has_own_object = _subject(child) is None and has_child(child, ("dobj",))
+    return child.i > 0 and child.nbor(-1).text == "," and has_own_object
 
 
 def has_child(token: "Token", relations: Sequence[str]) -> bool:

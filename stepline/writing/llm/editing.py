@@ -278,7 +278,9 @@ class PassageEditor(CheckedRequests):
         retold: set[int] = set()
         told: set[int] = set()
         for step in kept:
-            if _first_word(step.text) not in said_verbs:
+            # the first word that is no adverb
+            step_words = map(bare_word, step.text.split())
+            if next(word for word in step_words if not _is_adverb(word)) not in said_verbs:
                 reason = UNSAID_VERB_REASON
                 retold.update(step.sources)
             else:
@@ -398,11 +400,6 @@ def _is_verb_at(words: Sequence[str], index: int) -> bool:
         return False
     word = words[index]
     return word in NEGATIONS or (word in verbs() and word not in NO_ACTION_VERBS)
-
-
-def _first_word(line: str) -> str:
-    """Return the first word of a line that is no adverb."""
-    return next(word for word in map(bare_word, line.split()) if not _is_adverb(word))
 
 
 def _is_adverb(word: str) -> bool:

@@ -68,7 +68,7 @@ LOST = {
     "bad": ["read", "error", "bad: nothing in it can be decoded"],
     "brood": MEMORY,
     "crash": ["read", "crash", "its process ended with signal SIGSEGV"],
-    "hang": ["read", "hang", "it took more than 6 s"],
+    "hang": ["read", "hang", "it took more than 12 s"],
     "hog": MEMORY,
     "odd": ["read", "error", "ZeroDivisionError: by nothing"],
     "quiet": ["read", "left out", "nobody speaks"],
@@ -80,7 +80,7 @@ LOST = {
 )
 def test_videos_that_break_a_process_are_isolated_and_listed(tmp_path, run):
     items = videos(tmp_path / "in", BROKEN)
-    limited = recipe(seconds=6.0, memory=400, workers=2)
+    limited = recipe(seconds=12.0, memory=400, workers=2)
     outcome = run(items, limited)
     (folder,) = (tmp_path / "out/stages/total").glob("*/")
     assert json.loads((folder / "total.json").read_text())["lost"] == LOST

@@ -134,3 +134,18 @@ def test_records_are_written_one_at_a_time(run, reader, tmp_path, monkeypatch):
     monkeypatch.setattr(clean, "write_dataset", write)
     run(gathered(tmp_path / "out", Recipe(), {"gather": tmp_path / "gather"}))
     assert written == [*"abc"]
+
+
+@pytest.mark.parametrize(("further", "end"), [((), 14.0), (("sieve-swap",), 4.0)])
+def test_steps_that_were_swapped_are_no_longer_those_of_the_grounding(further, end, tmp_path):
+    said = transcript("Chop the onion.")
+    other = SHOWN.model_copy(update={"spans": (Span(0.0, 14.0),)})
+    for name, step in (("gather", other), ("refine", SHOWN)):
+        (tmp_path / name).mkdir()
+        write_dataset(tmp_path / name, [record("a", step, said=said)], {})
+    folders = {name: tmp_path / name for name in ("gather", "refine")}
+    folders |= dict.fromkeys(further, tmp_path / "refine")
+    recipe = Recipe(stages=("ground",), clean=CleanSettings(placed=0.2))
+    clean.run_clean(gathered(tmp_path / "clean", recipe, folders))
+    (kept,) = read_parquet(tmp_path / "clean" / RECORDS_FILE)
+    assert kept.steps[0].spans == (Span(0.0, end),)
