@@ -94,10 +94,6 @@ class Span:
         """Return the seconds between both spans, 0 for spans that touch or overlap."""
         return max(0.0, other.start - self.end, self.start - other.end)
 
-    def gap(self, second: float) -> float:
-        """Return the distance in seconds from `second` to the span, 0 inside the span."""
-        return max(0.0, self.start - second, second - self.end)
-
 
 def covering_span(spans: Iterable[Span | None]) -> Span | None:
     """Return the shortest span that contains all the given spans. None if all are None."""
@@ -578,10 +574,6 @@ class FeatureSequence:
         """
         return _overlapping_rows(span, self.rate, len(self.values))
 
-    def time(self, row: int) -> float:
-        """Return the second in the middle of a row."""
-        return (row + 0.5) / self.rate
-
 
 @dataclass(frozen=True)
 class Alignment:
@@ -618,10 +610,6 @@ class Alignment:
         It is empty if the span lies after the last one.
         """
         return _overlapping_rows(span, self.rate, self.scores.shape[1])
-
-    def time(self, row: int) -> float:
-        """Return the second in the middle of a column."""
-        return (row + 0.5) / self.rate
 
     def spans(self, floor: float) -> list[list[Span]]:
         """Return, for each text, the maximal spans in which its score is at least a threshold.

@@ -119,7 +119,7 @@ class StreamClock:
 class FrameTiming:
     """Start times and durations of the frames of a video stream."""
 
-    def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool = False) -> None:
+    def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool) -> None:
         """Prepare the timing of a stream before its first frame.
 
         Args:
@@ -242,7 +242,7 @@ class PacketClock:
     """
 
     def __init__(
-        self, streams: Iterable[int], *, max_pause: float, damage: Damage, start: float = 0.0
+        self, streams: Iterable[int], *, max_pause: float, damage: Damage, start: float
     ) -> None:
         """Start the clock.
 

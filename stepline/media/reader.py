@@ -386,12 +386,9 @@ def skip_unreferenced_frames(video: Any, rate: float) -> None:
         video.codec_context.skip_frame = "NONREF"
 
 
-def read_sound(path: Path | str, settings: MediaSettings = MediaSettings()) -> Iterator[AudioBlock]:
-    """Yield the audio of a video in blocks of about one second. No audio yields no block.
-
-    settings: limits on the video.
-    """
-    for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
+def read_sound(path: Path | str) -> Iterator[AudioBlock]:
+    """Yield the audio of a video in blocks of about one second. No audio yields no block."""
+    for item in MediaReader(path, frame_rate=None, sound=True):
         if isinstance(item, AudioBlock):
             yield item
 
