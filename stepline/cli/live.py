@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 @click.option("--model", help="Recogniser, as of `stepline steps`.")
 @click.option("--language", help="Language of the speech, a code of ISO 639-1 such as es or de.")
 @click.option(
-    "--backbone", type=PluginChoice("backbones"), help="Encoder of the pictures. none: sound only."
+    "--backbone",
+    type=PluginChoice("backbones"),
+    help="Encoder of the pictures. none: sound only, so every step is only said.",
 )
 @settings_options("One setting, e.g. links.attempts=20.")
 @device_options

@@ -169,11 +169,12 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
         groups: N groups of steps.
         step_counts: number of steps of each video, by the index of the video.
     """
-
-    def mean_position(group: StepGroup) -> float:
-        return sum((step + 0.5) / step_counts[video] for video, step in group) / len(group)
-
-    ordered = sorted(groups, key=mean_position)
+    ordered = sorted(
+        groups,
+        key=lambda group: (
+            sum((step + 0.5) / step_counts[video] for video, step in group) / len(group)
+        ),
+    )
     # each pass is a pass of bubble sort. Majorities may go in circles, so passes are bounded.
     for _ in groups:
         if not _swap_neighbours(ordered):

@@ -315,12 +315,12 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
             f"{name}: no such recipe; name one of {', '.join(names)}, or a TOML file"
         )
     recipe = load_settings(Recipe, path, overrides, preset=preset)
+    steps = recipe.steps
     # A named vision-language model is checked once, for all videos.
-    if recipe.steps.vision.vlm.named:
+    if steps.vision.vlm.named:
         from stepline.pipeline.networks import check_vlm
 
-        check_vlm(recipe.steps.vision)
-    steps = recipe.steps
+        check_vlm(steps.vision)
     # What no run over many videos can do.
     if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
         raise SettingsError(
@@ -336,10 +336,10 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
         recipe: names the stages.
         stages: all known stages by name.
 
-    Raises SettingsError for a stage that is unknown, repeated, or named before one that it needs.
+    Raises SettingsError for a stage that is unknown, repeated, or named before one that it reads.
     """
     # Each stage is checked against those before it.
-    resolved = {}
+    resolved: dict[str, Stage] = {}
     for name in recipe.stages:
         if name not in stages:
             raise SettingsError(f"recipe: no stage {name!r}; {_nearest_stage(name, stages)}")
@@ -351,12 +351,17 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
                 raise SettingsError(
                     f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`"
                 )
+        for earlier in resolved:
+            if name in stages[earlier].takes:
+                raise SettingsError(
+                    f"recipe: stage {earlier!r} reads the result of {name!r}; name {name!r} first"
+                )
         # What a stage takes if it is there counts as a need from now on.
-        needs = (*stage.needs, *(take for take in stage.takes if take in resolved))
+        needs = stage.needs + tuple(take for take in stage.takes if take in resolved)
         reads = stage.reads
         if stage.reads_media is not None and stage.reads_media(recipe):
-            reads = (*reads, "media")
-        resolved[name] = replace(stage, needs=needs, takes=(), reads=reads)
+            reads += ("media",)
+        resolved[name] = replace(stage, needs=needs, reads=reads)
     if not resolved:
         raise SettingsError("recipe: it names no stage; list some in `stages`")
     return tuple(resolved.values())

@@ -331,10 +331,6 @@ def _replace_characters(table: Mapping[str, str]) -> Callable[[str], str]:
     return methodcaller("translate", str.maketrans(dict(table)))
 
 
-def _write_dash(text: str) -> str:
-    return "--" if len(text) in (3, 4) else text
-
-
 def _remove_soft_hyphens(text: str) -> str:
     return text.replace("\u00ad", "") or "-"
 
@@ -368,7 +364,7 @@ RULES_BY_ACTION: dict[int, TokenRule] = {
     **dict.fromkeys((1, 5, 7, 23), TokenRule(None)),
     **dict.fromkeys((3, 9, 19, 31, 45, 52), TokenRule(str)),
     **{action: TokenRule(_write_constant(written)) for action, written in _CONSTANT_TOKENS.items()},
-    4: TokenRule(_write_dash),
+    4: TokenRule(lambda text: "--" if len(text) in (3, 4) else text),
     **dict.fromkeys((6, 12, 29), TokenRule(_remove_soft_hyphens)),
     8: TokenRule(_write_closing),
     14: TokenRule(_replace_characters(_FRACTION_TOKENS)),

@@ -84,8 +84,11 @@ def rewrite_steps(
 
     edits = []
     machine_kinds = {step.id: step.kind for step in record.steps}
-    for step in steps:
+    for step in after.record.steps:
         new = written.get(step.id)
+        # Another step is written again only if one of its sentences went to a new text, or came.
+        if step not in steps and (new is None or new.sources == step.sources):
+            continue
         if step.id in after.person_texts:
             kept[step.id] = PERSON_REASON
         elif new is None:
@@ -122,6 +125,8 @@ def _write_again(
 ) -> dict[str, Step]:
     """Return step id -> the step that the writer makes of the same sentences.
 
+    It also has other steps that share a sentence with the new texts.
+
     Args:
         record: the corrected record.
         steps: the steps, each with a sentence.
@@ -135,14 +140,20 @@ def _write_again(
     with _writer_lock:
         written = write_steps(transcript, settings, title=(origin and origin.title) or "")
 
+    # all sentences of the new texts: one may take over an action of the next step
+    new_steps = [
+        new.model_copy(update={"sources": tuple(first + source for source in new.sources)})
+        for new in written.steps
+    ]
+    reached = sources.union(*(new.sources for new in new_steps if sources & set(new.sources)))
     # every pair that shares a sentence, the most similar texts first
-    pairs = []
-    others = [step for step in record.steps if sources & set(step.sources)]
-    for step in others:
-        for new in written.steps:
-            if {first + source for source in new.sources} & set(step.sources):
-                likeness = SequenceMatcher(None, step.text, new.text, autojunk=False).ratio()
-                pairs.append((likeness, step.id, new))
+    pairs = [
+        (SequenceMatcher(None, step.text, new.text, autojunk=False).ratio(), step.id, new)
+        for step in record.steps
+        if reached & set(step.sources)
+        for new in new_steps
+        if set(new.sources) & set(step.sources)
+    ]
     pairs.sort(key=lambda pair: -pair[0])
     matched: dict[str, Step] = {}
     taken = set()

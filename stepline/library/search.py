@@ -66,7 +66,12 @@ NULL_QUERY_COUNT = 256
 NULL_QUERY_SEED = 99
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_VERSION = 6  # version of the tables below. An index of another one is made again
+INDEX_VERSION = 7  # version of the tables below. An index of another one is made again
+
+# Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no spaces between words.
+SPACELESS_LETTER = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
 
 # Words are indexed by triggers, so that no moment is without them.
 INDEX_TABLES = """
@@ -75,14 +80,14 @@ CREATE TABLE file (
     first INTEGER NOT NULL, count INTEGER NOT NULL, vectors BLOB, least BLOB, damage TEXT, digest TEXT);
 CREATE TABLE moment (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES file(id), kind TEXT NOT NULL, text TEXT NOT NULL,
-    start REAL, end REAL, score REAL, status TEXT, basis TEXT, doubt TEXT, steps TEXT NOT NULL);
+    start REAL, end REAL, score REAL, status TEXT, basis TEXT, doubt TEXT, steps TEXT NOT NULL, spaced TEXT NOT NULL);
 CREATE INDEX moment_file ON moment(file);
 CREATE VIRTUAL TABLE words USING fts5(
-    text, content='moment', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+    spaced, content='moment', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
 CREATE TRIGGER moment_in AFTER INSERT ON moment BEGIN
-    INSERT INTO words(rowid, text) VALUES (new.id, new.text); END;
+    INSERT INTO words(rowid, spaced) VALUES (new.id, new.spaced); END;
 CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
-    INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text); END;
+    INSERT INTO words(words, rowid, spaced) VALUES ('delete', old.id, old.spaced); END;
 """
 
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
@@ -175,16 +180,14 @@ def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """How many files an update of the search index read and removed.
+    """What an update of the search index read.
 
     Attributes:
         read_count: number of new or changed JSON files that were read.
-        removed_count: number of deleted files that were taken out of the index.
         damaged: error messages of the records in the folder that cannot be read.
     """
 
     read_count: int
-    removed_count: int
     damaged: tuple[str, ...]
 
 
@@ -230,7 +233,7 @@ class SearchIndex:
         return self._embedder is not None
 
     def update(self, progress: Progress | None = None) -> IndexUpdate:
-        """Index new and changed records, remove deleted ones, and return how many files those were.
+        """Index new and changed records, remove deleted ones, and return what was read.
 
         progress: called with ("indexing", files read, files to read). None for no reports.
         """
@@ -257,7 +260,7 @@ class SearchIndex:
             rows = self._rows("SELECT damage FROM file WHERE damage IS NOT NULL ORDER BY name")
         if gone or changed:
             self._moment_rows = None
-        return IndexUpdate(len(changed), len(gone), tuple(str(damage) for (damage,) in rows))
+        return IndexUpdate(len(changed), tuple(str(damage) for (damage,) in rows))
 
     def _stamps(self) -> dict[str, str]:
         """Return file name -> version stamp of each JSON file in the folder.
@@ -405,7 +408,7 @@ class SearchIndex:
         ids = ", ".join(map(str, answers))
         rows = self._rows(f"SELECT id, text FROM moment WHERE id IN ({ids})")
         phrase = _joined_words(terms)
-        return {id for id, text in rows if phrase in _joined_words(re.findall(r"\w+", text))}
+        return {id for id, text in rows if phrase in _joined_words(_words(text))}
 
     def _load_moment(self, answer: int) -> Moment:
         (row,) = self._rows(
@@ -501,20 +504,15 @@ class SearchIndex:
             ).lastrowid
             for id, (moment, steps) in enumerate(rows, start=first):
                 self._database.execute(
-                    "INSERT INTO moment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        id,
-                        file,
-                        moment.kind,
-                        moment.text,
-                        moment.start,
-                        moment.end,
-                        moment.score,
-                        moment.status,
-                        moment.basis,
-                        moment.doubt,
-                        json.dumps([first + step for step in steps]),
-                    ),
+                    "INSERT INTO moment VALUES (:id, :file, :kind, :text, :start, :end, :score, "
+                    ":status, :basis, :doubt, :steps, :spaced)",
+                    vars(moment)
+                    | {
+                        "id": id,
+                        "file": file,
+                        "steps": json.dumps([first + step for step in steps]),
+                        "spaced": _with_spaces(moment.text),
+                    },
                 )
             digest = _rows_digest(self._database, file)
             self._database.execute("UPDATE file SET digest = ? WHERE id = ?", (digest, file))
@@ -574,8 +572,11 @@ def _rows_digest(database: sqlite3.Connection, file: object) -> str:
         file: id of the row.
     """
     digest = hashlib.sha256()
-    row = "SELECT name, stamp, video, title, first, count, vectors, least, damage FROM file"
-    for query in (f"{row} WHERE id = ?", "SELECT * FROM moment WHERE file = ? ORDER BY id"):
+    for query in (
+        "SELECT name, stamp, video, title, first, count, vectors, least, damage FROM file "
+        "WHERE id = ?",
+        "SELECT * FROM moment WHERE file = ? ORDER BY id",
+    ):
         for values in database.execute(query, (file,)):
             for value in values:
                 data = value if isinstance(value, bytes) else repr(value).encode()
@@ -649,10 +650,19 @@ def random_queries(count: int, seed: int) -> list[str]:
 
 def query_terms(query: str) -> list[str]:
     """Return the words of a query. Raises SettingsError for a query without words."""
-    terms = re.findall(r"\w+", query)
+    terms = _words(query)
     if not terms:
         raise SettingsError(f"search {query!r}: no word in it; say what is done")
     return terms
+
+
+def _with_spaces(text: str) -> str:
+    """Return a text in which each letter of a script without spaces is a word of its own."""
+    return SPACELESS_LETTER.sub(r" \g<0> ", text)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", _with_spaces(text))
 
 
 def _joined_words(words: Sequence[str]) -> str:

@@ -153,9 +153,6 @@ class EventStreams:
         self._is_stopping = is_stopping
         self._streams: list[OpenStream] = []
 
-    def __len__(self) -> int:
-        return len(self._streams)
-
     def response(
         self, user: str, events: Callable[[Callable[[], bool]], AsyncIterator[str]]
     ) -> StreamingResponse:

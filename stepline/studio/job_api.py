@@ -188,16 +188,17 @@ def begin_upload(api: Api, body: JsonBody[UploadBody]) -> UploadStart:
 @router.get("/api/uploads")
 def list_uploads(api: Api) -> UploadsReply:
     """The uploads that are not whole, the oldest first."""
-    uploads = [
-        UploadStatus(
-            upload=upload.id,
-            name=upload.name,
-            size=upload.size,
-            offset=api.uploads.received_bytes(upload),
+    return UploadsReply(
+        uploads=tuple(
+            UploadStatus(
+                upload=upload.id,
+                name=upload.name,
+                size=upload.size,
+                offset=api.uploads.received_bytes(upload),
+            )
+            for upload in api.studio.uploads.list_unfinished()
         )
-        for upload in api.studio.uploads.list_unfinished()
-    ]
-    return UploadsReply(uploads=tuple(uploads))
+    )
 
 
 @router.head(

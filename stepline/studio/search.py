@@ -32,8 +32,9 @@ class LibrarySearch:
             max_moments: maximal number of moments.
             names: the record files that are searched. None: all.
         """
-        search = self._thread.submit(self._search, query, max_moments, names)
-        return await asyncio.wrap_future(search)
+        return await asyncio.wrap_future(
+            self._thread.submit(self._search, query, max_moments, names)
+        )
 
     def _search(
         self, query: str, max_moments: int, names: frozenset[str] | None

@@ -374,7 +374,7 @@ def test_an_index_with_an_invalid_moment_is_made_again(tmp_path, small_video, co
     made = library(tmp_path / "library", small_video)
     with updated_index(made, None):
         pass
-    invalid = (f"UPDATE moment SET {column} = x'ff'", "UPDATE words SET text = 'lemons'")
+    invalid = (f"UPDATE moment SET {column} = x'ff'", "UPDATE words SET spaced = 'lemons'")
     run_sql(made / INDEX_FILE, *invalid)
     with updated_index(made, None) as index:
         assert "Slice the lemons" in [moment.text for moment in index.search("lemons")]

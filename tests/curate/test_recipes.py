@@ -31,8 +31,11 @@ def test_the_paper_s_stages_follow_its_settings():
     assert (recipe.refine.rounds.rounds, recipe.train.train.epochs) == (1, 12)
 
 
+BEFORE_GATHER = ("probe", "transcribe", "write", "encode", "coarse")
+
+
 def test_what_a_stage_takes_counts_where_the_recipe_has_it():
-    short = ("probe", "transcribe", "write", "encode", "coarse", "gather")
+    short = (*BEFORE_GATHER, "gather")
     with_filter = ("probe", "transcribe", "write", "filter", "encode", "coarse", "gather")
     assert "filter" not in resolve_stages(Recipe(stages=short), STAGE_TABLE)[-1].needs
     assert "filter" in resolve_stages(Recipe(stages=with_filter), STAGE_TABLE)[-1].needs
@@ -43,6 +46,11 @@ def test_what_a_stage_takes_counts_where_the_recipe_has_it():
     [
         (("probe", "transcibe"), STAGE_TABLE, "no stage 'transcibe'; did you mean 'transcribe'"),
         (("probe", "write"), STAGE_TABLE, "stage 'write' needs 'transcribe' before it"),
+        (
+            (*BEFORE_GATHER, "gather", "refine", "sieve-swap"),
+            STAGE_TABLE,
+            "stage 'refine' reads the result of 'sieve-swap'; name 'sieve-swap' first",
+        ),
         (("reed",), fake_stages.STAGES, "no stage 'reed'"),
         (("count", "read"), fake_stages.STAGES, "'count' needs 'read' before it"),
         (("read", "read"), fake_stages.STAGES, "'read' is named twice"),

@@ -104,6 +104,23 @@ def test_what_the_writer_wrote_is_written_again_and_one_undo_takes_words_and_ste
     assert apply_corrections(machine_record(), [done, undo]).record == machine_record()
 
 
+def test_an_action_that_moves_into_a_step_leaves_the_next_one(monkeypatch):
+    record = machine_record()
+    banana, eggs, milk, *others = record.steps
+    both = {"text": "pour the silk and take the whisk", "sources": (3, 4)}
+    steps = (banana, eggs, milk.model_copy(update=both), *others[1:])
+    record = record.model_copy(update={"steps": steps})
+    texts = {"crack three eggs and pour the silk": (2, 3), "take the whisk": (4,)}
+    texts |= {"whisk the batter until smooth": (4,)}
+    new_steps = [Step(id=text, text=text, sources=sources) for text, sources in texts.items()]
+    monkeypatch.setattr(rewriting, "write_steps", lambda *_, **__: WrittenSteps(tuple(new_steps)))
+    monkeypatch.setattr(rewriting, "CONTEXT_SENTENCES", 9)
+    texts, kept = rewritten(correction(0, words(2, "Now crack three eggs.")), record=record)
+    assert (texts["2"], texts["3"]) == ("crack three eggs and pour the silk", "take the whisk")
+    # no word of its sentence changed, and none moved
+    assert (texts["5"], kept) == ("whisk the batter until it's smooth", {})
+
+
 def test_a_step_without_words_and_one_that_the_writer_does_not_find_stay(asked):
     drop = {"do": "drop", "sentence": 2}
     texts, kept = rewritten(correction(0, drop, words(3, "hello everyone")))

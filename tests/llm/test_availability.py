@@ -20,7 +20,7 @@ def nobody():
     """An address at which nobody listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        yield f"http://127.0.0.1:{free.getsockname()[1]}/v1"
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ resumed.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from aligner_samples import sample, tiny
+from http_client import free_port
 from option_words import option_words
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -354,12 +354,6 @@ STILL = ("--set", "model.dropout=0.0")  # each process draws its own dropout, so
 LOSSES = 1e-5
 # measured: 1.0e-5, in biases of keys, whose gradient is rounding alone and which AdamW enlarges
 WEIGHTS = 1e-4
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def run(arguments):

@@ -2,11 +2,11 @@
 
 import json
 import os
-import socket
 
 import numpy as np
 import pytest
 import torch
+from http_client import free_port
 from safetensors.torch import load_file
 from test_refine import command
 
@@ -40,12 +40,6 @@ def dataset(tmp_path_factory):
             lines = RowTexts(tuple(step.text for step in sample.record.steps))
             steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
     return folder
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Stopped(BaseException):

@@ -509,7 +509,7 @@ def test_event_streams_of_one_program_keep_no_one_out(tmp_path, small_video, mon
         own = stream(running.access.token)
         for _ in range(30):
             stream(secret)
-        until(lambda: len(running.api.streams) == 20, 120)
+        until(lambda: len(running.api.streams._streams) == 20, 120)
         assert [running.status("GET", "/api/videos") for _ in range(6)] == [200] * 6
         assert status_of(running, "GET", "/health") == 200
         # the stream of the owner goes on

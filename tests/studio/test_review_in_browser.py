@@ -6,6 +6,7 @@ import shutil
 
 import av
 import pytest
+from http_client import free_port
 from studio_pages import LOOKS, PLAYER, SAVED, wait_until_closed
 from studio_server import let_in, library, serving, until
 
@@ -616,7 +617,7 @@ def test_what_could_not_be_sent_outlives_the_server_and_is_of_its_library_alone(
         page.close()
         return len(names)
 
-    with serving(first) as server:
+    with serving(first, port=free_port()) as server:
         let_in(browser, server)
         page = ready(browser.open(f"{server.address}video/{ID}"))
         page.send("Network.setBlockedURLs", urls=["*/corrections"])

@@ -10,7 +10,7 @@ import zipfile
 from threading import Thread
 
 import pytest
-from http_client import ask, status_of
+from http_client import ask, free_port, status_of
 from studio_server import library, serving
 
 from stepline.library.corrected_library import CorrectedLibrary, video_id
@@ -554,7 +554,7 @@ def test_a_library_is_served_where_it_was_the_last_time_unless_that_is_taken(
     tmp_path, small_video, caplog
 ):
     folder = library(tmp_path / "library", small_video)
-    with serving(folder) as first:
+    with serving(folder, port=free_port()) as first:
         pass
     with serving(folder) as again:
         assert again.port == first.port

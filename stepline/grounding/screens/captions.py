@@ -92,15 +92,15 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
 
 def _other_lines(lines: Sequence[ScreenLine], captions: set[ScreenLine]) -> tuple[ScreenLine, ...]:
     """Return the lines that are neither a caption nor part of one."""
-
-    def is_caption(line: ScreenLine) -> bool:
-        return any(
+    return tuple(
+        line
+        for line in lines
+        if not any(
             box_iou(line.box, other.box) > 0
             and (is_same_text(line.text, other.text) or line.text in other.text)
             for other in captions
         )
-
-    return tuple(line for line in lines if not is_caption(line))
+    )
 
 
 def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:

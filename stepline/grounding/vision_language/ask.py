@@ -213,7 +213,14 @@ class StepInquiry:
             texts = [self.video.steps[k].text for k in question.steps]
             return runner.choose(texts, [self.pictures[second] for second in question.seconds])
 
-        while limits.sent < self.settings.requests and not self._is_model_useless():
+        while limits.sent < self.settings.requests:
+            # a model that answers almost certainly at random is not asked on
+            useless_probability = self.inference.useless_probability
+            if (
+                len(self.answered) >= MIN_QUESTIONS
+                and useless_probability > MAX_USELESS_PROBABILITY
+            ):
+                break
             # the questions with the greatest gain whose pictures can be read
             count = min(workers, self.settings.requests - limits.sent)
             candidates = self.choose_questions(count)
@@ -236,11 +243,6 @@ class StepInquiry:
             self.inference = self.infer_probabilities()
             if all(refusals):
                 break
-
-    def _is_model_useless(self) -> bool:
-        """Return whether the model answers almost certainly at random, after 4 questions or more."""
-        has_enough = len(self.answered) >= MIN_QUESTIONS
-        return has_enough and self.inference.useless_probability > MAX_USELESS_PROBABILITY
 
     def choose_questions(self, count: int) -> list[Question]:
         """Return the questions with the greatest expected gain, at most `count`.

@@ -391,7 +391,15 @@ def train_procx_run(
         },
         write_network,
         facts={"versions": package_versions(), "data": counts},
-        omitted=map(_omitted_row, samples.omitted),
+        omitted=(
+            {
+                "video": row.id,
+                "reason": row.reason,
+                "value": row.value,
+                "step": row.text if row.what == "step" else None,
+            }
+            for row in samples.omitted
+        ),
     )
     return run_training(run, train_in_folder)
 
@@ -480,11 +488,6 @@ def _fine_tuned_model_settings(
             f"not {spec.backbone!r}, {spec.width} wide; give the features that it was trained on"
         )
     return own
-
-
-def _omitted_row(row: Rejected) -> dict[str, str | None]:
-    step = row.text if row.what == "step" else None
-    return {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
 
 
 def train_procx(

@@ -87,6 +87,8 @@ def cut_into_clips(record: Record, settings: ClipSettings = ClipSettings()) -> l
         part_count = max(1, round(length / settings.stride))
         for part in range(part_count):
             middle = start + (part + 0.5) * length / part_count
+            # around the middle, moved into the video, and shorter in a shorter one
+            first = max(0.0, min(middle - settings.seconds / 2, duration - settings.seconds))
             step = find_step_at(record.reference, middle)
             candidates = (row,)
             if settings.candidates > 1:
@@ -97,7 +99,7 @@ def cut_into_clips(record: Record, settings: ClipSettings = ClipSettings()) -> l
             clips.append(
                 NarratedClip(
                     video=record.video.id,
-                    span=_make_clip_span(middle, duration, settings.seconds),
+                    span=Span(first, min(duration, first + settings.seconds)),
                     sentence_index=row,
                     text=texts[row],
                     task=record.video.task,
@@ -150,13 +152,6 @@ def find_step_at(steps: Sequence[Step], second: float) -> Step | None:
     starts last is returned."""
     starts = [(span.start, step) for step in steps for span in step.spans if second in span]
     return max(starts, key=lambda pair: pair[0])[1] if starts else None
-
-
-def _make_clip_span(middle: float, duration: float, seconds: float) -> Span:
-    """Return a span of `seconds` centered on `middle`, shifted into the video. A shorter video
-    gives a shorter span."""
-    start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
-    return Span(start, min(duration, start + seconds))
 
 
 def split_videos(

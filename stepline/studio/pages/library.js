@@ -138,12 +138,13 @@ const share = async () => {
   const name = await save("/api/share", { ids: handed, videos: part("with-videos").checked });
   tell(`${plural(handed.length, "video")} shared: ${name} is in this browser's downloads, and needs no server`);
 };
-let loads = 0;
-const load = async () => {
+let loads = 0, newest = null;
+const load = () => (newest = loadCards());
+const loadCards = async () => {
   const mine = loads += 1;
   const query = new URLSearchParams({ q: part("filter").value, state: part("state").value, sort: part("sort").value, tag: part("tag").value });
   const [{ videos }, used] = await Promise.all([ask(`/api/videos?${query}`), ask("/api/labels")]);
-  if (mine !== loads) return;   /* what was asked for later counts, whichever answer comes first */
+  if (mine !== loads) return newest;   /* what was asked for later counts, whichever answer comes first */
   labels = used;
   showTags(part("tag").value);
   const narrowed = part("filter").value || part("state").value || part("tag").value;

@@ -175,7 +175,8 @@ def _has_subject_among(verb: "Token", subjects: frozenset[str]) -> bool:
     """Return whether the subject of a verb in the present or after "will" is one of these words."""
     words = list(verb.doc[max(0, verb.i - MAX_WORDS_TO_SUBJECT) : verb.i])
     has_modal = False
-    while words and _can_precede_verb(words[-1]):
+    # Modal words, adverbs, auxiliaries and commas can be between a subject and its verb.
+    while words and (words[-1].lower_ in MODAL_WORDS or words[-1].pos_ in ("ADV", "AUX", "PUNCT")):
         last_word = words.pop()
         has_modal = has_modal or last_word.lower_ in MODAL_WORDS
     if not has_modal and not verb.lower_.endswith("s"):
@@ -185,11 +186,6 @@ def _has_subject_among(verb: "Token", subjects: frozenset[str]) -> bool:
     if verb.dep_ == "conj" and words[-1].pos_ == "CCONJ":  # "takes an hour and serves four"
         return _has_subject_among(verb.head, subjects)
     return words[-1].lower_ in subjects
-
-
-def _can_precede_verb(token: "Token") -> bool:
-    """Return whether a word can be between a subject and its verb."""
-    return token.lower_ in MODAL_WORDS or token.pos_ in ("ADV", "AUX", "PUNCT")
 
 
 def _skip_approximate_words(words: list[str], index: int) -> int:
