@@ -94,6 +94,10 @@ class Span:
         """Return the seconds between both spans, 0 for spans that touch or overlap."""
         return max(0.0, other.start - self.end, self.start - other.end)
 
+    def gap(self, second: float) -> float:
+        """Return the distance in seconds from `second` to the span, 0 inside the span."""
+        return max(0.0, self.start - second, second - self.end)
+
 
 def covering_span(spans: Iterable[Span | None]) -> Span | None:
     """Return the shortest span that contains all the given spans. None if all are None."""

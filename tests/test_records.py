@@ -31,6 +31,11 @@ def test_iou_of_spans_that_share_one_of_three_seconds():
     assert Span(0.0, 1.0).iou(Span(1.0, 2.0)) == 0.0
 
 
+def test_gap_is_zero_inside_and_the_distance_outside():
+    span = Span(2.0, 4.0)
+    assert [span.gap(second) for second in (0.5, 3.0, 6.0)] == [1.5, 0.0, 2.0]
+
+
 @pytest.mark.parametrize(
     ("start", "end"),
     [(2.0, 2.0), (3.0, 1.0), (-1.0, 1.0), (0.0, float("nan")), (0.0, float("inf"))],
