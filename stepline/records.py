@@ -300,7 +300,8 @@ def check_status(step: Step) -> None:
     """Raise ValueError for a seen step without a basis, and a basis or doubt of any other step."""
     if (step.status == "seen") != (step.basis is not None):
         raise ValueError(f"step {step.id!r}: a step has a basis where it is seen, and only there")
-    if step.doubt is not None and step.status != "placed":
+    # A line of the user may have a doubt before it is placed.
+    if step.doubt is not None and step.status not in (None, "placed"):
         raise ValueError(f"step {step.id!r}: a step has a doubt only where it is placed")
 
 

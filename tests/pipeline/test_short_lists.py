@@ -11,6 +11,7 @@ from stepline.grounding.speech import OUT_OF_ORDER
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import StepsSettings
+from stepline.pipeline.speech import SpeechInVideo
 from stepline.pipeline.understand import place_user_lines
 from stepline.records import Sentence, Span, Transcript
 from stepline.storage import read_record
@@ -101,6 +102,7 @@ def test_a_line_out_of_order_is_marked_with_the_second_at_which_it_is_said(numbe
     assert lines[int(id) - 1] == RECIPE[number]
     cure = "write the lines in the order of the video"
     assert written.notes == (f"line {id} is {doubt}; {cure}",)
+    assert SpeechInVideo(transcript=transcript, steps=written.steps).steps == written.steps
     # where it is placed nonetheless, the step has the doubt
     steps = [
         step.model_copy(update={"said": step.said or Span(1.0, 2.0)}) for step in written.steps
