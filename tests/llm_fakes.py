@@ -19,6 +19,16 @@ def talk(*texts):
     return Transcript(language="en", sentences=sentences)
 
 
+# The form "edit" asks about the fourth step, whose "it" no step nearby names.
+DOUBTFUL_SPEECH = talk(
+    "First put the flour in a big bowl.",
+    "Then take the lid from the shelf.",
+    "Now wash your hands with soap.",
+    "Then put it on the bowl and press it down.",
+    "Now heat the oven to 200 degrees.",
+)
+
+
 def bag_of_words(texts):
     """(N, 384) unit rows whose cosine grows with the words that two texts share."""
     rows = np.zeros((len(texts), 384), np.float32)

@@ -151,10 +151,11 @@ class LiveSession:
         """Emit the last sentences and steps, and return why the sources ended."""
         # Words first, since the last steps may cite them. Then the pictures.
         self._emit_sentences(self._speech.finish())
+        if not self._speech.end:
+            log.warning("no sound came, so no step was heard; give a source with sound")
         self.shown.update_pictures()
         self.shown.finish(self._end)
-        reasons = dict.fromkeys(source.reason for source in self.sources if source.reason)
-        reason = "; ".join(reasons)
+        reason = "; ".join(dict.fromkeys(source.reason for source in self.sources if source.reason))
         self.emit_event("finished", reason=reason, seconds=round(self._end, 3))
         return reason
 

@@ -70,10 +70,12 @@ class ModelReply(FrozenModel):
         text: the answer, "" after loading.
         end: the finish reason of the answer. None if the time limit ended it.
         fault: error message, None without an error.
+        least_log_prob: of the least likely token, 0 unless asked for.
     """
 
     text: str = ""
     end: str | None = None
+    least_log_prob: float = 0.0
     fault: str | None = None
 
 
@@ -118,9 +120,9 @@ class LocalModel:
             "cache_prompt": False,  # a reply must not depend on what was asked before
         }
         if isinstance(question, Conversation):
-            # Each question repeats the ones before it, which are read once.
+            # Questions begin alike, and what they share is read once.
             request["cache_prompt"] = True
-            request["logit_bias"] = [[text, False] for text in question.banned]
+            request |= {"grammar": question.grammar, "logprobs": True}
         if schema is not None:
             request["response_format"] = {"type": "json_object", "schema": schema}
         seconds = max(0.0, until - time.monotonic())
@@ -131,7 +133,10 @@ class LocalModel:
             raise RequestError(reason, is_transient=False)
         if reply.end is None:
             raise RequestError("no answer in time", is_transient=False)
-        return Answer(reply.text, reply.end != "length")
+        text = reply.text
+        if isinstance(question, Conversation) and reply.least_log_prob < question.least_log_prob:
+            text = ""
+        return Answer(text, reply.end != "length")
 
     def close(self) -> None:
         """End the process, which frees the memory of the model."""
@@ -264,6 +269,7 @@ def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
     words: list[str] = []
     ends: list[str] = []
     faults: list[str] = []
+    log_probs = [0.0]
 
     def receive_part(message: dict[str, Any]) -> bool:
         """Collect a part of the answer. Return True to stop the model."""
@@ -272,6 +278,8 @@ def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
             return True
         for choice in message.get("choices", []):
             words.append(choice["delta"].get("content") or "")
+            tokens = (choice.get("logprobs") or {}).get("content", [])
+            log_probs.extend(token["logprob"] for token in tokens)
             if choice.get("finish_reason"):
                 ends.append(choice["finish_reason"])
         return time.monotonic() > until
@@ -283,7 +291,8 @@ def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
         faults.append(str(error)[:MAX_REASON_CHARS])
     if faults:
         return ModelReply(fault=faults[0])
-    return ModelReply(text="".join(words), end=ends[-1] if ends else None)
+    end = ends[-1] if ends else None
+    return ModelReply(text="".join(words), end=end, least_log_prob=min(log_probs))
 
 
 def _check_gguf_file(path: Path, key: str) -> Path:

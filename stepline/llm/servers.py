@@ -50,11 +50,15 @@ class Conversation:
 
     Attributes:
         messages: the messages in order, each with the keys "role" and "content".
-        banned: texts of tokens that a local GGUF model must not write. Servers ignore this list.
+        grammar: the possible answers of a local GGUF model, in llama.cpp's notation (GBNF). Servers
+            ignore it.
+        least_log_prob: natural logarithm of P(token). A local GGUF model that finds a token of its
+            answer less likely gives an empty answer. Servers ignore it.
     """
 
     messages: tuple[dict[str, str], ...]
-    banned: tuple[str, ...]
+    grammar: str
+    least_log_prob: float
 
 
 # What is asked: the text of a user's message, or its parts, pictures among them, or a whole chat.

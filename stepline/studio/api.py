@@ -152,8 +152,10 @@ def check_health(api: Api) -> HealthReply:
     except StoreError as error:
         # Anyone may ask, so the reason is only logged.
         log.warning("health: %s", error)
-        reason = "the library's database cannot be read; the studio's log says why"
-        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, reason) from error
+        raise HTTPException(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "the library's database cannot be read; the studio's log says why",
+        ) from error
     return HealthReply(status="ok")
 
 

@@ -209,8 +209,7 @@ def list_uploads(api: Api) -> UploadsReply:
 def get_upload_offset(upload: KnownUpload, api: Api) -> Response:
     """How much of an upload is there, in the header Upload-Offset."""
     offset = api.uploads.received_bytes(upload)
-    headers = {"Upload-Offset": str(offset), "Upload-Length": str(upload.size)}
-    return Response(headers=headers)
+    return Response(headers={"Upload-Offset": str(offset), "Upload-Length": str(upload.size)})
 
 
 @router.delete(UPLOAD_PATH, responses=reply_docs(404))

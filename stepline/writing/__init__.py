@@ -54,7 +54,7 @@ def write_steps(
             transcript,
             settings.llm,
             title=title,
-            amount=settings.steps,
+            writing=settings,
             narration=narration,
             progress=progress,
         )

@@ -27,8 +27,8 @@ class PromptSettings(ChatServerSettings):
 
     form: Literal["auto", "edit", "write", "nasva"] = Field(
         "auto",
-        description="edit: for small models; a conversation that writes up the sentences which the "
-        "scorer chose. write: for strong models; parts of some 2,500 words, from which the model "
+        description="edit: for small models; the extractive writer's steps, in which the model names "
+        "doubtful pronouns. write: for strong models; parts of some 2,500 words, from which the model "
         "chooses, citing sentences. auto: the one of these that fits what the model answers to a "
         "short narration. nasva: NaSVA Table 6, third row.",
     )

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from live_server import cut_stream
 from option_words import option_words
-from small_video import encode_video, measure_activity
+from small_video import draw_video, encode_video, measure_activity
 from spoken import Hearer, loudness, sound, speak
 from web_server import serve
 
@@ -410,11 +410,19 @@ def test_a_stream_that_is_cut_leaves_what_steps_leaves_of_what_came(stream, tmp_
     assert_same(tmp_path, video.stem, ("json",))
 
 
+def test_a_source_without_sound_is_said_to_have_none(tmp_path, plain_settings, caplog):
+    film = draw_video(tmp_path / "silent.mp4", seconds=1, sound=False)
+    told, _ = run(LiveJob(str(film), tmp_path, speed=1000), plain_settings)
+    assert kinds(told) == ["started", "finished"]
+    assert "no sound came" in caplog.text
+
+
 def test_a_finished_run_is_begun_again_and_another_source_is_refused(
-    small_video, tmp_path, plain_settings
+    small_video, tmp_path, plain_settings, caplog
 ):
     job = LiveJob(str(small_video), tmp_path, speed=1000)
     first, _ = run(job, plain_settings)
+    assert "no sound came" not in caplog.text
     second, _ = run(job, plain_settings)
     assert kinds(first) == kinds(second) == ["started", "finished"]
     log = tmp_path / f"{small_video.stem}.events.jsonl"

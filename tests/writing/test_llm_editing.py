@@ -1,37 +1,33 @@
-"""The conversation in which a small model writes up the sentences that were chosen."""
-
-import re
+"""The form for small models: the extractive writer's steps, and a model that names their pronouns."""
 
 import pytest
+from llm_fakes import DOUBTFUL_SPEECH as SPEECH
 from llm_fakes import Answers, FakeServer, talk
 
 from stepline.errors import ModelError
-from stepline.text.narration.words import word_set
+from stepline.llm.checked_requests import DEADLINE_PASSED
 from stepline.writing import WritingSettings, check_writer
-from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.narration import parse_narration
+from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.llm.editing import (
-    BANNED_TOKENS,
-    NOT_A_STEP_REASON,
-    NOT_IMPERATIVE_REASON,
-    REPEATED_REASON,
-    UNSAID_VERB_REASON,
-    choose_passages,
+    OTHER_WORDS_FAULT,
+    OTHER_WORDS_REASON,
     conversation_start,
-    line_fault,
-    to_imperative,
+    find_doubtful_steps,
 )
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
-SPEECH = talk(
-    "Hi everybody, welcome back to my kitchen.",
-    "First put the flour in a big bowl.",
-    "My grandmother always did this by hand.",
-    "Now pour 200 grams of milk into it.",
-    "I love how that looks.",
-    "Then cover the bowl with a towel.",
-)
+PROVISIONAL = "1 of 1 doubtful steps: provisional, from the extractive writer, because {}"
+OWN_TEXTS = [
+    "put the flour in a big bowl",
+    "take the lid from the shelf",
+    "wash your hands with soap",
+    "put it on the bowl and press it down",
+    "heat the oven to 200 degrees",
+]
+DOUBTFUL = 3  # index of the step with the doubtful pronoun
+NAMED = "Put the lid on the bowl and press it down"
 
 
 @pytest.fixture(autouse=True)
@@ -39,116 +35,79 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
-def edit(answers, progress=None, **settings):
-    """Write up SPEECH. answers: a word of the passage -> what the model says, try by try."""
-
-    def serve(handler):
-        question = handler.question["messages"][-1]["content"]
-        said = question.split("Write up: ")[1]
-        word = next((word for word in answers if word in said), None)
-        if word is None:
-            Answers.says("none")(handler)
-            return
-        tries = answers[word]
-        Answers.says(tries.pop(0) if len(tries) > 1 else tries[0])(handler)
-
-    with FakeServer(serve) as server:
+def edit(*answers, speech=SPEECH, progress=None, **settings):
+    """Write the steps of a speech with a model that gives these answers, and return what it was asked."""
+    with FakeServer(*(Answers.says(answer) for answer in answers)) as server:
         options = {"base_url": server.url, "form": "edit", "cache": False, **settings}
-        return write_llm(SPEECH, LlmSettings(**options), progress=progress), server.asked
+        return write_llm(speech, LlmSettings(**options), progress=progress), server.asked
 
 
-RIGHT = {
-    "flour": ["Put the flour in a big bowl."],
-    "milk": ["Pour 200 grams of milk into the flour."],
-    "towel": ["Cover the bowl with a towel."],
-}
-
-
-def test_progress_is_told_passage_by_passage():
+def test_the_model_names_a_doubtful_pronoun_and_every_other_step_stays():
     reports = []
-    edit(RIGHT, progress=lambda *report: reports.append(report))
-    ends = [SPEECH.sentences[index].span.end for index in (1, 3, 5)]
-    assert reports == [("writing", end, ends[-1]) for end in ends]
-
-
-def test_each_passage_is_a_turn_that_holds_what_came_before():
-    written, asked = edit(RIGHT)
-    texts = [f"{step.text}." for step in written.steps]
-    assert texts == [text for right in RIGHT.values() for text in right]
-    assert [step.sources for step in written.steps] == [(1,), (3,), (5,)]
-    first, second, third = (body["messages"] for body in asked)
-    start = list(conversation_start())
-    assert first[: len(start)] == start
-    assert first[-1]["content"].startswith("Said before: Hi everybody")
-    # the turns before, with the lines that were kept
-    assert second[len(start) :][:2] == [
-        first[-1],
-        {"role": "assistant", "content": "Put the flour in a big bowl"},
-    ]
-    assert second[-1]["content"] == (
-        "Said before: My grandmother always did this by hand.\n"
-        "Write up: Now pour 200 grams of milk into it."
+    written, asked = edit(f"{NAMED}.", progress=lambda *report: reports.append(report))
+    texts = [step.text for step in written.steps]
+    assert texts == [*OWN_TEXTS[:DOUBTFUL], NAMED.lower(), *OWN_TEXTS[DOUBTFUL + 1 :]]
+    assert [step.sources for step in written.steps] == [(n,) for n in range(5)]
+    assert written.notes == ()
+    assert reports == [("writing", SPEECH.sentences[3].span.end, SPEECH.sentences[4].span.end)]
+    (question,) = asked
+    assert question["messages"][:-1] == list(conversation_start())
+    assert question["messages"][-1]["content"] == (
+        'Said: "First put the flour in a big bowl. Then take the lid from the shelf. Now wash your '
+        'hands with soap. Then put it on the bowl and press it down."\n'
+        "Step: Put it on the bowl and press it down"
     )
-    assert len(third) == len(start) + 5
-    assert "logit_bias" not in asked[0]  # other servers count tokens in their own way
+    assert "grammar" not in question  # of a model on this machine alone
 
 
-def test_a_fault_is_named_and_asked_for_once_more():
-    pronoun = "Pour 200 grams of milk into it."
-    written, asked = edit({**RIGHT, "milk": [pronoun, *RIGHT["milk"]]})
-    assert written.steps[1].text == RIGHT["milk"][0][:-1]
-    assert asked[2]["messages"][-1]["content"].endswith('\nMind: name the thing for "it"')
-    assert len(asked) == 4
+def test_an_answer_may_leave_the_pronoun():
+    written, asked = edit(f"{OWN_TEXTS[DOUBTFUL].capitalize()}.")
+    assert [step.text for step in written.steps] == OWN_TEXTS
+    assert len(asked) == 1
+    assert written.notes == ()
 
 
-def test_what_fails_twice_is_told_by_the_extractive_writer():
-    written, asked = edit({**RIGHT, "milk": ["What a lovely dough!"]})
-    assert len(asked) == 4
-    assert [step.sources for step in written.steps] == [(1,), (3,), (5,)]
-    assert written.steps[1].text.startswith("Pour 200 grams of milk into")
-    assert ("What a lovely dough!", NOT_IMPERATIVE_REASON) in {
-        (dropped.text, dropped.reason) for dropped in written.dropped
-    }
-
-
-def test_an_amount_that_the_model_loses_or_invents_is_told_by_the_extractive_writer():
-    for line in ("Pour the milk into the flour.", "Pour 300 grams of milk into the flour."):
-        written, _ = edit({**RIGHT, "milk": [line]})
-        assert len(written.steps) == 3
-        assert "200 grams of milk" in written.steps[1].text
-        assert not any("300" in step.text for step in written.steps)
-
-
-def test_an_order_that_only_chats_is_no_step():
-    written, _ = edit({**RIGHT, "towel": ["Cover the bowl with a towel.\nLook at the kitchen."]})
-    assert [step.text for step in written.steps][2:] == ["Cover the bowl with a towel"]
-    assert ("Look at the kitchen", NOT_A_STEP_REASON) in {
-        (dropped.text, dropped.reason) for dropped in written.dropped
-    }
-
-
-def test_a_verb_that_nobody_says_gives_way_to_the_step_of_the_extractive_writer():
-    written, _ = edit({**RIGHT, "towel": ["Fold the bowl with a towel."]})
-    assert [step.text for step in written.steps][2:] == ["Cover the bowl with a towel"]
-    assert ("Fold the bowl with a towel", UNSAID_VERB_REASON) in {
-        (dropped.text, dropped.reason) for dropped in written.dropped
-    }
-
-
-def test_a_line_of_before_that_is_not_told_here_is_no_step():
-    repeated = "Put the flour in a big bowl.\nCover the bowl with a towel."
-    written, _ = edit({**RIGHT, "towel": [repeated]})
-    assert [step.text for step in written.steps].count("Put the flour in a big bowl") == 1
-    assert REPEATED_REASON in {dropped.reason for dropped in written.dropped}
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Put the pan on the bowl and press it down.",
+        "Put the lid on the bowl.",
+        "Put the lid on the bowl and press it down for 5 minutes.",
+        "Do not put the lid on the bowl and press it down.",
+        "none",
+    ],
+)
+def test_an_answer_with_other_words_is_asked_for_again_and_then_the_step_stays(answer):
+    written, asked = edit(answer, answer)
+    assert [step.text for step in written.steps] == OWN_TEXTS
+    assert asked[1]["messages"][-1]["content"].endswith(f"\nMind: {OTHER_WORDS_FAULT}")
+    assert written.notes == (PROVISIONAL.format(OTHER_WORDS_REASON),)
+    written, _ = edit(answer, f"{NAMED}.")
+    assert written.steps[DOUBTFUL].text == NAMED.lower()
 
 
 def test_what_misses_the_deadline_is_one_note():
-    written, asked = edit(RIGHT, deadline=0.001)
+    written, asked = edit(deadline=0.001)
     assert not asked
-    assert len(written.steps) == 3
-    provisional = [note for note in written.notes if "provisional" in note]
-    assert len(provisional) == 1
-    assert re.match(r"sentences 2-6: provisional", provisional[0])
+    assert [step.text for step in written.steps] == OWN_TEXTS
+    assert written.notes == (PROVISIONAL.format(DEADLINE_PASSED),)
+
+
+def test_a_model_on_this_machine_can_only_choose_a_name():
+    narration = parse_narration(SPEECH)
+    (step,) = find_doubtful_steps(write_extractive(SPEECH).steps, narration)
+    assert step.grammar.startswith('root ::= ("Put") " " ("it" | "the lid" | ')
+    assert step.grammar.endswith(' ("down") "."')
+    assert "the bowl" not in step.parts[1]  # the step names it already
+    assert step.accepts(NAMED)
+    assert not step.accepts(f"{NAMED} now")
+
+
+def test_the_model_is_not_shown_what_is_withheld():
+    narration = parse_narration(SPEECH)
+    (step,) = find_doubtful_steps(write_extractive(SPEECH).steps, narration, withheld=[2])
+    assert "soap" not in step.said
+    assert "take the lid" in step.said
 
 
 def test_another_language_is_asked_for_a_list():
@@ -158,54 +117,6 @@ def test_another_language_is_asked_for_a_list():
         settings = LlmSettings(base_url=server.url, form="edit", cache=False)
         assert write_llm(speech, settings).steps
         assert "<transcript>" in server.asked[0]["messages"][-1]["content"]
-
-
-def test_sentences_that_follow_each_other_are_one_passage_up_to_its_length():
-    order = "Now put the chopped onions into the hot pan and stir them for two minutes."
-    narration = parse_narration(talk(*[order] * 4, "Thanks for watching my video.", order))
-    passages = choose_passages(narration)
-    assert [passage.chunk.indices for passage in passages] == [(0, 1), (2, 3), (5,)]
-    assert [passage.before for passage in passages] == ["", "", "Thanks for watching my video."]
-    withheld = choose_passages(narration, withheld=[1])
-    assert all(1 not in passage.chunk.indices for passage in withheld)
-
-
-@pytest.mark.parametrize(
-    ("line", "order"),
-    [
-        ("And holding it flat.", "Hold it flat"),
-        ("Now gently stirring the sauce", "Gently stir the sauce"),
-        ("apply the primer", "Apply the primer"),
-        ("Then bring water to a boil.", "Bring water to a boil"),
-        ("Until golden, fry the onions", "Until golden, fry the onions"),
-    ],
-)
-def test_a_line_becomes_an_order(line, order):
-    assert to_imperative(line) == order
-
-
-@pytest.mark.parametrize(
-    ("line", "is_step"),
-    [
-        ("Apply the primer", True),
-        ("Gently multiply the width", True),
-        ("If needed, add water", True),
-        ("Do not open the lid", True),
-        ("The paint dries quickly", False),
-        ("Show the result", False),
-        ("Need some scissors", False),
-        ("Use my favorite knife", False),
-        ("Add frankincense and lavender", False),
-    ],
-)
-def test_lines_that_are_no_orders_or_name_what_nobody_said_fail(line, is_step):
-    said = set(word_set("primer width water lid paint result scissor knife favorite"))
-    assert (line_fault(parse([line])[0], said) is None) is is_step
-
-
-def test_a_model_on_this_machine_cannot_write_pronouns():
-    assert {" it", "It", " them", " I"} <= set(BANNED_TOKENS)
-    assert not {" her", " the", "Put"} & set(BANNED_TOKENS)
 
 
 def test_without_a_named_model_the_fetched_one_writes(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from llm_fakes import Answers, FakeServer, bag_of_words, talk
+from llm_fakes import DOUBTFUL_SPEECH, Answers, FakeServer, bag_of_words, talk
 from option_words import option_words
 
 from lab.cli import lab
@@ -277,14 +277,15 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     with FakeServer(Answers.status(500)) as server:
         llm = LlmSettings(base_url=server.url, form=form, retries=0)
-        written = write_steps(
-            talk("Now cut the onion into rings."), WritingSettings(writer="llm", llm=llm)
-        )
-    assert [(step.id, step.sources) for step in written.steps] == [("1", (0,))]
+        written = write_steps(DOUBTFUL_SPEECH, WritingSettings(writer="llm", llm=llm))
+    assert [(step.id, step.sources) for step in written.steps] == [
+        (f"{n + 1}", (n,)) for n in range(5)
+    ]
+    part = "sentences 1-5" if form in ("write", "nasva") else "1 of 1 doubtful steps"
     chosen = "writing.llm.form=auto took edit: the model did not pass the test narration"
     assert written.notes == (
         *([chosen] if form == "auto" else []),
-        "sentences 1-1: provisional, from the extractive writer, because the server answered 500 (no)",
+        f"{part}: provisional, from the extractive writer, because the server answered 500 (no)",
     )
 
 

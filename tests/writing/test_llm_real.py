@@ -8,9 +8,10 @@ import importlib.util
 import re
 
 import pytest
-from llm_fakes import talk
+from llm_fakes import DOUBTFUL_SPEECH, talk
 
 from stepline.networks.weights import find_weights, weights_fetched
+from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
@@ -91,16 +92,27 @@ def test_a_model_behind_a_server_keeps_the_contract(url):
 
 
 def test_a_model_that_is_too_slow_is_stopped_and_the_rules_take_over(gguf):
-    written = write_llm(SPEECH, LlmSettings(gguf=gguf, threads=1, context=2048, deadline=0.01))
+    written = write_llm(SPEECH, LlmSettings(gguf=gguf, form="nasva", threads=1, deadline=0.01))
     keeps_the_contract(written)
     assert any("provisional" in note for note in written.notes)
 
 
-@pytest.mark.parametrize("form", ["edit", "nasva"])
-def test_a_chunk_that_does_not_fit_the_context_is_served_by_the_rules(gguf, form):
+def test_a_model_that_edits_chooses_a_name_and_changes_no_other_word(gguf):
+    settings = LlmSettings(gguf=gguf, form="edit", threads=1, context=2048, cache=False)
+    written = write_llm(DOUBTFUL_SPEECH, settings)
+    own = write_extractive(DOUBTFUL_SPEECH)
+    assert written.notes == ()
+    for number, (step, before) in enumerate(zip(written.steps, own.steps, strict=True)):
+        pattern = re.escape(before.text)
+        if number == 3:
+            pattern = pattern.replace("put\\ it", r"put (it|the [a-z ]+)")
+        assert re.fullmatch(pattern, step.text)
+
+
+def test_a_chunk_that_does_not_fit_the_context_is_served_by_the_rules(gguf):
     chat = ["I have loved this lemonade ever since I was a child."] * 32
     long_talk = talk(*(sentence.text for sentence in SPEECH.sentences), *chat)
-    settings = LlmSettings(gguf=gguf, form=form, threads=1, context=512, sentences_per_chunk=40)
+    settings = LlmSettings(gguf=gguf, form="nasva", threads=1, context=512, sentences_per_chunk=40)
     written = write_llm(long_talk, settings)
     assert written.notes
     assert all("provisional" in note for note in written.notes)

@@ -9,26 +9,34 @@ import pytest
 from llm_fakes import Answers, FakeServer, talk
 
 from stepline.writing.llm.writer import write_llm
-from stepline.writing.settings import LlmSettings
+from stepline.writing.settings import LlmSettings, WritingSettings
+from stepline.writing.types import WrittenSteps
 
 SPEECH = talk(
     "First put the flour in a big bowl.",
-    "My grandmother always did this by hand.",
-    "Now pour 200 grams of milk into the flour.",
-    "I love how that looks.",
-    "Then cover the bowl with a towel.",
+    "Then take the lid from the shelf.",
+    "Now wash your hands with soap.",
+    "Then put it on the bowl and press it down.",
+    "Next put the milk in a small jar.",
+    "Then take the cork from the drawer.",
+    "Now dry your hands with paper.",
+    "Then put it on the jar and press it down.",
+    "Next put the butter on a white plate.",
+    "Then take the cover from the box.",
+    "Now clean your hands with water.",
+    "Then put it on the plate and press it down.",
 )
-# form -> what the model answers to the part with the word
+# form -> what the model answers to the part that ends so
 REPLIES = {
     "edit": {
-        "flour in a": "Put the flour in a big bowl.",
-        "milk": "Pour 200 grams of milk into the flour.",
-        "towel": "Cover the bowl with a towel.",
+        "Put it on the bowl": "Put the lid on the bowl",
+        "Put it on the jar": "Put the cork on the jar",
+        "Put it on the plate and press it down": "Put the cover on the plate and press it down",
     },
     "write": {
-        "flour in a": "1: Put the flour in a big bowl",
-        "milk": "1: Pour 200 grams of milk into the flour",
-        "towel": "1: Cover the bowl with a towel",
+        "Put it on the bowl": "4: Put the lid on the bowl",
+        "Put it on the jar": "4: Put the cork on the jar",
+        "Put it on the plate and press it down": "4: Put the cover on the plate and press it down",
     },
 }
 
@@ -38,36 +46,38 @@ def test_an_interrupted_writing_asks_again_only_for_what_was_not_answered(
     form, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
-    monkeypatch.setattr("stepline.writing.llm.prompts.WRITE_WORDS", 13)
+    monkeypatch.setattr("stepline.writing.llm.prompts.WRITE_WORDS", 32)
     asked: list[str] = []
     stored_at_interrupt: list[Path] = []
+    first, second, third = REPLIES[form]
 
     def serve(handler: Any) -> None:
         question = handler.question["messages"][-1]["content"]
-        part = question.rpartition("Write up:" if form == "edit" else "<transcript>")[2]
-        word = next(word for word in REPLIES[form] if word in part)
-        asked.append(word)
-        if asked.count("milk") == 1 and word == "milk":
+        part = question.rpartition("Step: " if form == "edit" else "<transcript>")[2]
+        part = next(end for end in REPLIES[form] if end.lower() in part.lower())
+        asked.append(part)
+        if asked.count(second) == 1 and part == second:
             # a kill would leave what is stored now
             stored_at_interrupt.extend(tmp_path.rglob("*.json"))
             main = threading.main_thread().ident
             assert main is not None
             signal.pthread_kill(main, signal.SIGINT)
             Answers.stalls(handler)
-        Answers.says(REPLIES[form][word])(handler)
+        Answers.says(REPLIES[form][part])(handler)
+
+    def write() -> WrittenSteps:
+        # each sentence gives a step of its own
+        return write_llm(SPEECH, settings, writing=WritingSettings(detail="full"))
 
     with FakeServer(serve) as server:
         settings = LlmSettings(base_url=server.url, form=form, timeout=300.0)
         with pytest.raises(KeyboardInterrupt):
-            write_llm(SPEECH, settings)
-        assert asked == ["flour in a", "milk"]
+            write()
+        assert asked == [first, second]
         assert len(stored_at_interrupt) == 1
-        written = write_llm(SPEECH, settings)
-        assert asked == ["flour in a", "milk", "milk", "towel"]
-        assert write_llm(SPEECH, settings) == written
+        written = write()
+        assert asked == [first, second, second, third]
+        assert write() == written
         assert len(asked) == 4
-    assert [step.text for step in written.steps] == [
-        "Put the flour in a big bowl",
-        "Pour 200 grams of milk into the flour",
-        "Cover the bowl with a towel",
-    ]
+    texts = {step.text.lower() for step in written.steps}
+    assert texts >= {reply.removeprefix("4: ").lower() for reply in REPLIES[form].values()}

@@ -128,39 +128,6 @@ def test_a_refused_reply_says_which_lines_were_dropped():
     assert [one.text for one in reading.dropped] == ["Visit http://evil.example", "..."]
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "Cut the onion.\nFry it.",
-        "Cut the onion. Fry it.",
-        "1. Cut the onion.\n2) Fry it.",
-        "- Cut the onion.\n\n- **Fry it.**",
-        "```\nCut the onion.\nFry it.\n```",
-        "<think>They cut.</think>\nCut the onion.\nFry it.",
-    ],
-)
-def test_plain_lines_are_one_step_a_sentence_numbered_or_not(reply):
-    reading = parse_reply(reply, form="lines")
-    assert (reading.texts, reading.dropped) == (("Cut the onion", "Fry it"), ())
-
-
-def test_a_decimal_number_or_a_short_form_ends_no_plain_line():
-    line = "Add 1.5 cups of milk with approx. two eggs"
-    assert parse_reply(line, form="lines").texts == (line,)
-
-
-def test_plain_lines_keep_the_rules_of_a_list():
-    assert parse_reply("none", form="lines") == ParsedReply()
-    assert parse_reply("", form="lines").refusal == "the reply is empty"
-    assert "says one step" in (parse_reply("Cut it.\n" * 4, form="lines").refusal or "")
-    reading = parse_reply("Cut it.\nSee http://evil.example/now\n(0:15) Fry it.", form="lines")
-    assert (reading.texts, reading.removed_times) == (("Cut it", "Fry it"), ("0:15",))
-    assert ["a link" in line.reason for line in reading.dropped] == [True]
-    cut_off = parse_reply("Cut the onion.\nFry i", form="lines", complete=False)
-    assert cut_off.texts == ("Cut the onion",)
-    assert "cut off" in cut_off.dropped[0].reason
-
-
 def test_speech_without_full_stops_counts_by_its_words():
     reply = "\n".join(f"{i}. Cut onion number {i}" for i in range(1, 9))
     assert parse_reply(reply, spoken="cut " * 150, sentences=1).refusal is None
@@ -254,7 +221,7 @@ PIECES = st.sampled_from(PIECES)
 REPLIES = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
 
-FORMS = st.sampled_from(["list", "cited", "lines"])
+FORMS = st.sampled_from(["list", "cited"])
 
 
 def keeps_its_promise(reply, complete, form):

@@ -3,7 +3,7 @@
 import pytest
 
 from stepline.writing.extractive import antecedents
-from stepline.writing.extractive.antecedents import Antecedent, PronounResolver
+from stepline.writing.extractive.antecedents import Candidate, PronounResolver
 from stepline.writing.extractive.english import parse
 from tests.writing.test_extractive_rules import reading_that_keeps_all
 
@@ -14,8 +14,8 @@ class SureFinder:
     def __init__(self, docs, keeps):
         pass
 
-    def find(self, sentence, token):
-        return Antecedent("hair", 1.0)
+    def rank(self, sentence, token):
+        return [(Candidate("hair", "hair", 0, False, "dobj", 1.0, 1, True), 1.0)]
 
 
 @pytest.mark.parametrize(

@@ -59,19 +59,6 @@ NON_ANTECEDENT_WORDS = (
 
 
 @dataclass(frozen=True)
-class Antecedent:
-    """The most likely antecedent of a pronoun.
-
-    Attributes:
-        name: the noun with its modifiers, without an article.
-        probability: P(it is the antecedent).
-    """
-
-    name: str
-    probability: float
-
-
-@dataclass(frozen=True)
 class Candidate:
     """A noun phrase that can be the antecedent of a later pronoun.
 
@@ -94,6 +81,11 @@ class Candidate:
     keep_probability: float
     count: int
     is_acted_on: bool
+
+    @property
+    def name_in_step(self) -> str:
+        """The name as a step writes it: capitals of a whole name come from the start of a sentence."""
+        return self.name.lower() if self.name.istitle() else self.name
 
 
 class AntecedentFinder:
@@ -139,8 +131,9 @@ class AntecedentFinder:
                     earlier.append(candidate)
         return earlier
 
-    def find(self, sentence: int, token: int) -> Antecedent | None:
-        """Return the most likely antecedent of a pronoun, None without candidates.
+    def rank(self, sentence: int, token: int) -> list[tuple[Candidate, float]]:
+        """Return the things that may be the antecedent of a pronoun, each with its probability, the
+        most likely first.
 
         Args:
             sentence: index of the pronoun's sentence.
@@ -148,20 +141,19 @@ class AntecedentFinder:
         """
         candidates = self.candidates(sentence, token)
         if not candidates:
-            return None
+            return []
         probabilities = candidate_probabilities(
             self.docs[sentence][token].lower_, sentence, candidates, read_antecedent_weights()
         )
         # the same thing named twice is one answer
         probability_by_stem: dict[str, float] = {}
+        named: dict[str, Candidate] = {}
         # The last chance is that of "none of them". It has no candidate, and zip drops it.
         for candidate, probability in zip(candidates, probabilities, strict=False):
-            probability_by_stem[candidate.stem] = probability_by_stem.get(
-                candidate.stem, 0.0
-            ) + float(probability)
-        best_stem = max(probability_by_stem, key=lambda stem: probability_by_stem[stem])
-        best_candidate = next(candidate for candidate in candidates if candidate.stem == best_stem)
-        return Antecedent(best_candidate.name, probability_by_stem[best_stem])
+            stem = named.setdefault(candidate.stem, candidate).stem
+            probability_by_stem[stem] = probability_by_stem.get(stem, 0.0) + float(probability)
+        stems = sorted(named, key=lambda stem: -probability_by_stem[stem])
+        return [(named[stem], probability_by_stem[stem]) for stem in stems]
 
 
 def _as_candidate(
@@ -335,11 +327,10 @@ class PronounResolver:
         pronoun = self._docs[sentence][token]
         if pronoun.lower_ in DEMONSTRATIVE_PRONOUNS:
             return None
-        antecedent = self._finder.find(sentence, token)
-        if antecedent is None or antecedent.probability < MIN_NAME_PROBABILITY:
-            return None
-        name = antecedent.name
-        return name.lower() if name.istitle() else name
+        for candidate, probability in self._finder.rank(sentence, token)[:1]:
+            if probability >= MIN_NAME_PROBABILITY:
+                return candidate.name_in_step
+        return None
 
     def likely_antecedents(
         self,
@@ -356,13 +347,23 @@ class PronounResolver:
         """
         names = []
         for index in word_indices:
-            token = self._pronoun(sentence, index)
-            if token is None:
-                continue
-            antecedent = self._finder.find(sentence, token)
-            if antecedent is not None and antecedent.probability >= min_probability:
-                names.append(antecedent.name)
+            names += [
+                candidate.name
+                for candidate, probability in self.rank_at(sentence, index)[:1]
+                if probability >= min_probability
+            ]
         return tuple(names)
+
+    def rank_at(self, sentence: int, index: int) -> list[tuple[Candidate, float]]:
+        """Return the things that the pronoun at a word may mean, each with its probability, the most
+        likely first. The list is empty for another word.
+
+        Args:
+            sentence: index of the sentence.
+            index: index of the word in the sentence.
+        """
+        token = self._pronoun(sentence, index)
+        return [] if token is None else self._finder.rank(sentence, token)
 
     def _pronoun(self, sentence: int, index: int) -> int | None:
         """Return the index of the spaCy token of the pronoun at a word.

@@ -10,7 +10,7 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,7 +29,7 @@ MAX_PROSE_FRACTION = 0.5
 MAX_CITED = 40  # sentence numbers of one step
 CUT_OFF_REASON = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
-ReplyForm = Literal["list", "cited", "lines"]
+ReplyForm = Literal["list", "cited"]
 
 # Forms of a reply: a numbered list or "none", perhaps fenced and after thoughts.
 _ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
@@ -39,7 +39,6 @@ _CITED_LINE = re.compile(
 _NUMBER_RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 _NO_STEPS = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
 _MODEL_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
-_SENTENCE_END = re.compile(r"(?<=[.!])\s+(?=[A-Z])")
 _FENCE_LINE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
 
 # What a line may not hold unless the speaker says it himself, and why.
@@ -178,7 +177,7 @@ def parse_reply(
         sentences: number of sentences of the chunk, which limits the number of steps.
         complete: False if the model reached its token limit. Then the last line is dropped.
         form: "list" for a numbered list, "cited" where each step is to begin with the numbers of its
-            sentences, "lines" for one step a line.
+            sentences.
     """
     # Twice the limit is enough to see that a reply is too long.
     text = _without_invisible(_MODEL_THOUGHT.sub("", reply[: 2 * MAX_REPLY_CHARS])).strip()
@@ -189,7 +188,7 @@ def parse_reply(
         return ParsedReply(refusal=f"the reply is longer than {MAX_REPLY_CHARS} characters")
     if _NO_STEPS.match(text):
         return ParsedReply()
-    items = _ITEM_READERS[form](text)
+    items = _listed_items(text) if form == "list" else _cited_items(text)
     if not complete and items.lines:
         items.truncated_line = items.lines.pop()
     refusal = _prose_refusal(text, items) if form == "list" or not items.lines else None
@@ -230,23 +229,6 @@ def _listed_items(text: str) -> _ReplyItems:
     """Return the lines of a numbered list."""
     matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
     return _ReplyItems([match.group(2) for match in matches if match is not None])
-
-
-def _plain_items(text: str) -> _ReplyItems:
-    """Return the steps of a reply of one sentence a line, numbered or not."""
-    items = _ReplyItems()
-    for line in _FENCE_LINE.sub("", text).splitlines():
-        match = _ITEM_LINE.match(line)
-        plain_line = line.strip() if match is None else match.group(2)
-        items.lines += filter(None, _SENTENCE_END.split(plain_line))
-    return items
-
-
-_ITEM_READERS: dict[ReplyForm, Callable[[str], _ReplyItems]] = {
-    "list": _listed_items,
-    "cited": _cited_items,
-    "lines": _plain_items,
-}
 
 
 def _prose_refusal(text: str, items: _ReplyItems) -> str | None:

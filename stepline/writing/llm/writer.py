@@ -1,6 +1,6 @@
 """The language-model writer, in one of three forms. Each step cites the sentences that support it.
 
-edit    a small model writes up sentences that the step scorer chose (editing.py)
+edit    a small model names doubtful pronouns in the steps of the extractive writer (editing.py)
 write   a strong model reads long parts of numbered sentences, and chooses
 nasva   chunks of about ten sentences give a numbered list (NaSVA, section 3.1)
 
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
-from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
 from stepline.llm.checked_requests import DEADLINE_PASSED, CheckedQuestion, CheckedRequests
 from stepline.llm.pictures import question_tokens
@@ -40,15 +39,7 @@ from stepline.writing.llm.citing import (
     name_different_things,
     reject_unsaid,
 )
-from stepline.writing.llm.editing import (
-    CHARS_PER_TOKEN,
-    MAX_HISTORY_CHARS,
-    PASSAGE_WORDS,
-    START_TOKENS,
-    Amount,
-    PassageEditor,
-    choose_passages,
-)
+from stepline.writing.llm.editing import QUESTION_TOKENS, edit_steps, rejected_error
 from stepline.writing.llm.probe import is_strong
 from stepline.writing.llm.prompts import (
     Chunk,
@@ -62,13 +53,18 @@ from stepline.writing.llm.prompts import (
     split_transcript,
 )
 from stepline.writing.llm.replies import ParsedReply, parse_reply
-from stepline.writing.settings import LlmSettings
+from stepline.writing.settings import LlmSettings, WritingSettings
 from stepline.writing.types import WrittenSteps
 
 logger = logging.getLogger(__name__)
 
 Fallback = Callable[[Transcript], WrittenSteps]
 
+SENTENCES_PER_QUESTION = (
+    5  # of form=edit, at least: a step is asked about if its pronoun is doubtful
+)
+# Of form=edit, at least: few steps have a doubtful pronoun.
+SENTENCES_PER_QUESTION = 5
 WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
 _citing = threading.Lock()  # one reply at a time is compared with its chunk
 
@@ -81,7 +77,7 @@ def write_llm(
     fallback: Fallback | None = None,
     embed: Embed | None = None,
     title: str = "",
-    amount: Amount = "usual",
+    writing: WritingSettings | None = None,
     narration: ParsedNarration | None = None,
     progress: Progress | None = None,
 ) -> WrittenSteps:
@@ -95,7 +91,7 @@ def write_llm(
             taken. None: the extractive writer.
         embed: returns one unit vector per text, (N, D). None: MiniLM.
         title: title of the video, "" without one.
-        amount: how many sentences are chosen in the form "edit".
+        writing: how the extractive writer writes. None: its defaults.
         narration: the parsed transcript, if it exists already.
         progress: as in `write_steps`.
     Raises WriterError when the server is missing or refuses access, ModelError when a library or
@@ -113,7 +109,7 @@ def write_llm(
     def write_fallback() -> WrittenSteps:
         if fallback is not None:
             return fallback(transcript)
-        return write_extractive(transcript, narration=narration)
+        return write_extractive(transcript, writing, narration=narration)
 
     # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
@@ -132,24 +128,18 @@ def write_llm(
     start = time.monotonic()
     server = open_server(settings)
 
-    def report(part: ChunkSteps) -> ChunkSteps:
+    def report(sentence: int) -> None:
         if progress is not None:
-            second = part.chunk.sentences[-1].span.end
+            second = transcript.sentences[sentence].span.end
             progress("writing", second, transcript.sentences[-1].span.end)
-        return part
 
     try:
         limits = RequestLimits()
         if prompt is None and settings.form == "edit":
-            # parsed before the fallback reads it too
+            # parsed before the extractive writer reads it too
             narration = narration or parse_narration(transcript)
-            passages = choose_passages(narration, withheld)
-            drafts = write_fallback().steps
-            editor = PassageEditor(server, settings, replies, limits, until, drafts, amount, embed)
-            written = run_in_threads(
-                lambda passage: report(editor.write(passage)), passages, workers=1, until=until
-            )
-            chunks = tuple(passage.chunk for passage in passages)
+            requests = CheckedRequests(server, settings, replies, limits, until)
+            filled = edit_steps(write_fallback(), narration, withheld, requests, report)
         else:
             prompt = prompt or form_prompt(settings)
             chunks = split_transcript(transcript, settings, prompt, withheld)
@@ -157,19 +147,16 @@ def write_llm(
                 server, settings, replies, limits, until, prompt, embed, is_english
             )
             written = _ask_chunks(writer, chunks, title, report)
+            parts = [
+                written.get(number, ChunkSteps(chunk, fallback_reason=DEADLINE_PASSED))
+                for number, chunk in enumerate(chunks)
+            ]
+            if parts and all(part.is_rejected for part in parts):
+                raise rejected_error(settings, parts[0].fallback_reason)
+            filled = _fill_gaps(parts, write_fallback)
     finally:
         server.close()
-    logger.info("asked for %d parts in %.1f s", len(chunks), time.monotonic() - start)
-    parts = [
-        written.get(number, ChunkSteps(chunk, fallback_reason=DEADLINE_PASSED))
-        for number, chunk in enumerate(chunks)
-    ]
-    if parts and all(part.is_rejected for part in parts):
-        raise WriterError(
-            f"{settings.base_url}: {parts[0].fallback_reason}; correct the settings under "
-            "writing.llm"
-        )
-    filled = _fill_gaps(parts, write_fallback)
+    logger.info("asked in %.1f s", time.monotonic() - start)
     steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
     merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
     notes += filled.notes + ((replies.write_error,) if replies.write_error else ())
@@ -302,10 +289,7 @@ class ChunkWriter(CheckedRequests):
 
 
 def _ask_chunks(
-    writer: ChunkWriter,
-    chunks: Sequence[Chunk],
-    title: str,
-    report: Callable[[ChunkSteps], ChunkSteps],
+    writer: ChunkWriter, chunks: Sequence[Chunk], title: str, report: Callable[[int], None]
 ) -> dict[int, ChunkSteps]:
     """Return the steps of each chunk, by its index. A chunk that misses the deadline has none.
 
@@ -313,7 +297,7 @@ def _ask_chunks(
         writer: asks about one chunk.
         chunks: in order.
         title: title of the video, "" without one.
-        report: reports the progress after a chunk, and returns the chunk.
+        report: reports the progress. Its argument is the index of the last sentence of a chunk.
     """
     # A prompt with a context holds the steps of earlier chunks, so one worker takes all in order.
     has_context = writer.prompt.has_context
@@ -323,7 +307,8 @@ def _ask_chunks(
         context = chunk_context(chunk, chunks, title, texts) if has_context else None
         part = writer.write(chunk, context)
         texts.extend(step.text for step in part.steps)
-        return report(part)
+        report(chunk.indices[-1])
+        return part
 
     workers = 1 if has_context else writer.server.workers
     return run_in_threads(write, chunks, workers=workers, until=writer.until)
@@ -342,8 +327,8 @@ def dry_run_note(transcript: Transcript, settings: LlmSettings, withheld: Sequen
         count = len(chunks)
         tokens = sum(question_tokens(len(build_prompt(prompt, chunk)), ()) for chunk in chunks)
     else:
-        count = math.ceil(words / PASSAGE_WORDS)
-        tokens = count * (START_TOKENS + MAX_HISTORY_CHARS // CHARS_PER_TOKEN)
+        count = math.ceil(len(transcript.sentences) / SENTENCES_PER_QUESTION)
+        tokens = count * QUESTION_TOKENS
     tokens += count * settings.max_tokens
     seconds = settings.deadline_seconds(words)
     return (
