@@ -579,10 +579,6 @@ class FeatureSequence:
         """
         return _overlapping_rows(span, self.rate, len(self.values))
 
-    def time(self, row: int) -> float:
-        """Return the second in the middle of a row."""
-        return (row + 0.5) / self.rate
-
 
 @dataclass(frozen=True)
 class Alignment:
@@ -619,10 +615,6 @@ class Alignment:
         It is empty if the span lies after the last one.
         """
         return _overlapping_rows(span, self.rate, self.scores.shape[1])
-
-    def time(self, row: int) -> float:
-        """Return the second in the middle of a column."""
-        return (row + 0.5) / self.rate
 
     def spans(self, floor: float) -> list[list[Span]]:
         """Return, for each text, the maximal spans in which its score is at least a threshold.

@@ -131,9 +131,11 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
         raise DamagedRecordError(f"{source}: not valid JSON ({error}); {DAMAGE_CURE}") from error
     # A damaged byte may be in one of the keys.
     is_record = isinstance(tree, dict) and len(MAIN_KEYS & tree.keys()) >= len(MAIN_KEYS) - 1
-    cure = "`stepline steps` writes one"
     if not is_record:
-        raise StoreError(f"{source}: not a Stepline record of version {RECORD_VERSION}; {cure}")
+        raise StoreError(
+            f"{source}: not a Stepline record of version {RECORD_VERSION}; `stepline steps` writes "
+            "one"
+        )
     if tree.get("version") != RECORD_VERSION:
         raise DamagedRecordError(
             f"{source}: not a Stepline record of version {RECORD_VERSION}; {DAMAGE_CURE}"
@@ -163,12 +165,14 @@ def read_record(path: Path | str) -> Record:
     try:
         return from_json(read_limited(path, MAX_RECORD_BYTES), str(path))
     except LimitError as error:
-        cure = "`stepline steps` writes one"
-        raise StoreError(f"{path}: {error}, so it is not one video's record; {cure}") from error
+        raise StoreError(
+            f"{path}: {error}, so it is not one video's record; `stepline steps` writes one"
+        ) from error
     except OSError as error:
         kind = StoreError if isinstance(error, FileNotFoundError) else DamagedRecordError
-        cure = "give a file that `stepline steps` wrote"
-        raise kind(f"{path}: cannot be read ({error.strerror}); {cure}") from error
+        raise kind(
+            f"{path}: cannot be read ({error.strerror}); give a file that `stepline steps` wrote"
+        ) from error
 
 
 def write_record(record: Record, path: Path | str) -> None:

@@ -80,7 +80,6 @@ def test_rows_are_those_that_the_span_overlaps(span, rows):
     features = FeatureSequence(np.zeros((5, 3), np.float32), rate=2.0, backbone="test")
     assert features.rows(span) == slice(*rows)
     assert features.duration == 2.5
-    assert features.time(1) == 0.75
 
 
 def test_features_refuse_nan_and_wrong_shapes():

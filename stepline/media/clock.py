@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median_low
 from typing import Any
 
@@ -119,7 +119,7 @@ class StreamClock:
 class FrameTiming:
     """Start times and durations of the frames of a video stream."""
 
-    def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool = False) -> None:
+    def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool) -> None:
         """Prepare the timing of a stream before its first frame.
 
         Args:
@@ -242,7 +242,7 @@ class PacketClock:
     """
 
     def __init__(
-        self, streams: Iterable[int], *, max_pause: float, damage: Damage, start: float = 0.0
+        self, streams: Iterable[int], *, max_pause: float, damage: Damage, start: float
     ) -> None:
         """Start the clock.
 
@@ -296,8 +296,21 @@ class PacketClock:
             self._ahead.append(packet)
             yield packet
 
+    def _stamp(self, packet: Any) -> Any:
+        """Return the decoding stamp of a packet in ticks, None if it has no stamp.
+
+        Matroska has none of a stream's first packets, which B-frames follow. They get that of the
+        first packet after them that has one.
+        """
+        stamps = [_decoding_stamp(packet)]
+        if packet.dts is None and packet.pts is not None:
+            for item in islice(self._look_ahead(), MAX_REORDERED):
+                if item.stream_index == packet.stream_index and item.dts is not None:
+                    stamps.append(item.dts)
+        return min(stamps)
+
     def _correct_packet(self, packet: Any, timing: _StreamTiming | None) -> None:
-        stamp = _decoding_stamp(packet)
+        stamp = self._stamp(packet)
         index = packet.stream_index
         if index not in self._used_streams or not packet.time_base:
             return
@@ -346,7 +359,9 @@ class PacketClock:
         if packet.stream_index in self._unstamped:
             self._stamp_leading_packets(packet)
         base = float(packet.time_base)
-        max_jump = round(SUSPICIOUS_JUMP_SECONDS / base)
+        # slides last longer, and B-frames come several of them later than they are decoded
+        seconds = max(SUSPICIOUS_JUMP_SECONDS, MAX_REORDERED * _packet_length(packet))
+        max_jump = round(seconds / base)
         timing = _StreamTiming(base, stamp, max_jump, self._newest_shift, stamp)
         self._timings[packet.stream_index] = timing
         return timing
@@ -398,7 +413,7 @@ class PacketClock:
         back = MAX_BACKWARD_SECONDS if is_newest else 0.0
         if second < timing.last_second - back:
             return False
-        if second <= timing.last_second + SUSPICIOUS_JUMP_SECONDS:
+        if second <= timing.last_second + timing.max_jump * timing.seconds_per_tick:
             return True
         # a frame that is held long. The other streams of its part have continued
         return is_newest and second <= self._newest_second + SUSPICIOUS_JUMP_SECONDS
@@ -596,10 +611,10 @@ def _packet_end(packet: Any) -> float:
 
 def _packet_length(packet: Any) -> float:
     """Return the duration of a packet in seconds, by the frame rate if it has none."""
+    if packet.duration:
+        return float(packet.duration * packet.time_base)
     rate = packet.stream.type == "video" and packet.stream.average_rate
-    return (
-        float(packet.duration * packet.time_base) if packet.duration else float(rate and 1 / rate)
-    )
+    return float(1 / rate) if rate else 0.0
 
 
 def presentation_stamp(item: Any) -> Any:

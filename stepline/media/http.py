@@ -36,9 +36,7 @@ MAX_RECEIVED_FACTOR = 2
 class TransferLimits:
     """Limits on the bytes and seconds of one transfer, shared by all its requests."""
 
-    def __init__(
-        self, *, max_bytes: int, seconds: float, silence: float, private: bool = False
-    ) -> None:
+    def __init__(self, *, max_bytes: int, seconds: float, silence: float, private: bool) -> None:
         """Start the transfer.
 
         Args:

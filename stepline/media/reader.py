@@ -117,8 +117,8 @@ class MediaReader:
             if media.scan.end is not None:
                 self.end = min(self.end, max(0.0, media.scan.end - self._start))
             claimed = None
-            if media.is_seekable and media.duration:
-                claimed = min(media.duration, self._start + self._length)
+            if media.is_seekable:
+                claimed = min(media.duration or 0.0, self._start + self._length)
             self.warnings = media.damage.warnings(self._start + self.end, claimed)
 
 
@@ -168,7 +168,6 @@ class KeyFrameReader:
         self._settings = settings
         self._start = 0.0 if part is None else part.start
         self._length = math.inf if part is None else part.duration
-        self.end = 0.0
 
     def __iter__(self) -> "Generator[KeyFrame]":
         self.end = self._picture_end = 0.0
@@ -386,12 +385,9 @@ def skip_unreferenced_frames(video: Any, rate: float) -> None:
         video.codec_context.skip_frame = "NONREF"
 
 
-def read_sound(path: Path | str, settings: MediaSettings = MediaSettings()) -> Iterator[AudioBlock]:
-    """Yield the audio of a video in blocks of about one second. No audio yields no block.
-
-    settings: limits on the video.
-    """
-    for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
+def read_sound(path: Path | str) -> Iterator[AudioBlock]:
+    """Yield the audio of a video in blocks of about one second. No audio yields no block."""
+    for item in MediaReader(path, frame_rate=None, sound=True):
         if isinstance(item, AudioBlock):
             yield item
 

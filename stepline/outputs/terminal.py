@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import (
-    WARNING_MARK,
     clock,
     evidence_text,
     no_step_text,
     one_line,
     percent_text,
-    sentence_case,
     shown_span,
+    step_line,
 )
 from stepline.outputs.verdict import Verdict, headline, picture_scores, step_verdict
 from stepline.records import Record, Step
@@ -54,10 +53,7 @@ def _table_row(step: Step, score: float | None) -> str:
     elif step.said:
         when = f"said {clock(step.said.start)}"
     percent = "" if score is None else f"{percent_text(score)}%"
-    text = sentence_case(step.text)
-    if step.kind == "avoid":
-        text = WARNING_MARK + text
-    return f"  {VERDICT_MARKS[step_verdict(step)]} {when:<15} {percent:>4}  {text}"
+    return f"  {VERDICT_MARKS[step_verdict(step)]} {when:<15} {percent:>4}  {step_line(step)}"
 
 
 def transcript_text(record: Record) -> str:

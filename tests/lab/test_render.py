@@ -135,11 +135,7 @@ def test_the_demo_has_what_a_first_look_needs():
     record = read_record(DEMO / "demo_truth.json")
     shown = [step for step in record.reference if step.status == "seen"]
     assert len(shown) >= 8
-    gaps = [
-        min(step.spans[0].gap(step.said.start), step.spans[0].gap(step.said.end))
-        for step in shown
-        if step.said
-    ]
+    gaps = [step.spans[0].pause(step.said) for step in shown if step.said]
     assert sum(gap >= 6.0 for gap in gaps) == 2
     unseen = [step.text for step in record.reference if step.status == "said_only"]
     assert unseen == ["let the batter rest for ten minutes"]

@@ -6,7 +6,7 @@ from itertools import pairwise
 import av
 import numpy as np
 import pytest
-from made_videos import index_of, make_video, tone
+from made_videos import grey, index_of, make_video, tone
 from video_frames import frames_at
 
 from stepline.media import AudioBlock, Frame, MediaReader, MediaSettings, probe
@@ -288,6 +288,23 @@ def test_an_interruption_of_ten_minutes_is_believed(tmp_path):
     _, _, reader = read(with_gap(tmp_path / "a.mkv", 1 / 6), 0.1)
     assert reader.end == pytest.approx(604.0, abs=0.5)
     assert reader.warnings == ()
+
+
+@pytest.mark.parametrize("name", ["slides.mp4", "slides.mkv"])
+@pytest.mark.parametrize("seconds", [15, 5, 1, 0.2])
+def test_few_pictures_a_second_with_reordered_ones_keep_their_times(tmp_path, seconds, name):
+    # more than a jump is worth apart, or with no decoding stamp for the first ones
+    with av.open(str(tmp_path / name), "w") as out:
+        options = {"bf": "3", "b-pyramid": "normal"}
+        stream = out.add_stream("libx264", 1 / Fraction(str(seconds)), options=options)
+        stream.width, stream.height, stream.pix_fmt = 64, 64, "yuv420p"
+        for k in range(12):
+            image = np.full((64, 64, 3), grey(k), np.uint8)
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        out.mux(stream.encode(None))
+    reader = MediaReader(tmp_path / name, frame_rate=1 / seconds, sound=False)
+    assert [index_of(frame.image) for frame in reader] == list(range(12))
+    assert (reader.end, reader.warnings) == (pytest.approx(12 * seconds, abs=0.01), ())
 
 
 @pytest.mark.parametrize("codec", ["libx264", "mpeg4", "libvpx-vp9"])

@@ -6,7 +6,7 @@ import pytest
 from made_videos import tone
 
 from stepline.errors import MediaError
-from stepline.media import MediaSettings, probe, read_sound
+from stepline.media import MediaReader, MediaSettings, probe
 
 RATE = 16_000
 
@@ -36,7 +36,8 @@ def make_tracks(path, tracks, languages=(), default=0):
 
 def heard(path, track=None):
     settings = MediaSettings(audio_track=track)
-    return np.concatenate([block.samples for block in read_sound(path, settings)])
+    blocks = MediaReader(path, frame_rate=None, sound=True, settings=settings)
+    return np.concatenate([block.samples for block in blocks])
 
 
 def loudness(samples):

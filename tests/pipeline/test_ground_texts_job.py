@@ -52,7 +52,7 @@ def trained(truth, features, tmp_path_factory):
     row stands out."""
     folder = tmp_path_factory.mktemp("trained")
     texts = [step.text for step in truth]
-    middles = [features.time(row) for row in range(len(features.values))]
+    middles = (np.arange(len(features.values)) + 0.5) / features.rate
     shown = np.array(
         [[any(second in span for span in step.spans) for second in middles] for step in truth]
     )

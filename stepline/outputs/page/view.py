@@ -17,6 +17,7 @@ from stepline.outputs.text import (
     sentence_case,
     shown_span,
     step_lengths,
+    title,
     total_times,
 )
 from stepline.outputs.verdict import (
@@ -72,7 +73,7 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
     marks = {sentence["mark"] for sentence in sentences}
     marks |= {step["kind"] for step in steps if step["start"] is not None}
     return {
-        "title": _page_title(record),
+        "title": title(record),
         "language": (record.transcript and record.transcript.language) or "",
         "facts": _header_facts(record),
         "total": total_seconds(record, alignment),
@@ -263,10 +264,6 @@ def _span_texts(spans: Iterable[Span]) -> list[tuple[float, str]]:
     return [(span.start, _span_text(span)) for span in spans]
 
 
-def _page_title(record: Record) -> str:
-    return one_line(record.video.title or record.video.task or "") or record.id
-
-
 def _header_facts(record: Record) -> list[str]:
     count = len(record.steps)
     facts = [f"{count} step{'' if count == 1 else 's'}"]
@@ -278,6 +275,6 @@ def _header_facts(record: Record) -> list[str]:
         facts.append(f"steps: {times}")
     if record.transcript is not None and record.transcript.recogniser:
         facts.append(record.transcript.recogniser)
-    if record.id != _page_title(record):
+    if record.id != title(record):
         facts.append(record.id)
     return facts
