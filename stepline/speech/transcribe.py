@@ -238,8 +238,10 @@ class SentenceCollector:
         unread = find_unrecognised_speech(voiced, [sentence.span for sentence in sentences])
         if unread:
             seconds = sum(count for _, count in unread)
-            first = self._start + unread[0][0]
-            problem = f"{seconds:.0f} s of speech, from second {first:.0f} on, are not understood"
+            problem = (
+                f"{seconds:.0f} s of speech, from second {self._start + unread[0][0]:.0f} on, are "
+                "not understood"
+            )
             cure = recogniser.advice or "give its language (--language) or its words (--captions)"
             warnings.append(f"{problem}; {cure}")
         probabilities = [
