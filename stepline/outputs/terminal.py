@@ -24,7 +24,7 @@ VERDICT_MARKS: dict[Verdict, str] = {
     "not_found": "×",
     "unjudged": "·",
 }
-MARKS_LEGEND = "● seen  ◐ placed by its words  ? placed, in doubt  ○ said only  × not found"
+MARKS_LEGEND = "● seen  ◐ placed by its words  ? placed?  ○ said only  × not found"
 
 
 def step_table(record: Record) -> str:

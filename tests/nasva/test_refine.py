@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from option_words import option_words
+from transcripts import transcript_of
 
 from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
@@ -219,14 +220,10 @@ def test_the_line_model_links_steps_in_their_order_where_it_is_asked_for():
         "So now chop the onion into small pieces.",
         "And then you can boil the rice in the big pan.",
     )
-    sentences = []
-    for number, text in enumerate(spoken):
-        start = 4.0 * number
-        sentences.append(Sentence(text=text, span=Span(start, start + 3.0)))
     record = Record(
         id="a",
         video=Video(id="a", duration=16.0),
-        transcript=Transcript(language="en", sentences=tuple(sentences)),
+        transcript=transcript_of(*spoken, every=4.0, seconds=3.0),
         steps=(Step(id="1", text="Chop the onion"), Step(id="2", text="Boil the rice")),
     )
     settings = RefineRunSettings(coarse=CoarseSettings(matching="line-model"))

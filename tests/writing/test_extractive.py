@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from transcripts import transcript_of
 
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word, covering_span
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
@@ -22,11 +23,7 @@ SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
 
 def told(*texts: str, language: str | None = "en") -> Transcript:
-    """A transcript whose sentence i is spoken from second 2i to 2i + 2."""
-    sentences = [
-        Sentence(text=text, span=Span(2.0 * i, 2.0 * i + 2)) for i, text in enumerate(texts)
-    ]
-    return Transcript(language=language, sentences=tuple(sentences))
+    return transcript_of(*texts, every=2.0, language=language)
 
 
 def steps_of(*texts: str) -> list[str]:

@@ -1,8 +1,9 @@
 """Halves of a step are joined to it, amounts that are told after it are put into it."""
 
 import pytest
+from transcripts import transcript_of
 
-from stepline.records import Sentence, Span, Step, Transcript
+from stepline.records import Span, Step
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.granularity import (
     SentenceStep,
@@ -177,10 +178,7 @@ def test_the_writer_joins_as_its_setting_says():
         "Next, heat a tablespoon of oil in a pan.",
         "Add the onion to the pan.",
     )
-    sentences = []
-    for number, line in enumerate(lines):
-        sentences.append(Sentence(text=line, span=Span(4.0 * number, 4.0 * number + 3.0)))
-    transcript = Transcript(language="en", sentences=tuple(sentences))
+    transcript = transcript_of(*lines, every=4.0, seconds=3.0)
     counts = {}
     for detail in ("brief", "usual", "full"):
         steps = write_extractive(transcript, WritingSettings(detail=detail)).steps
