@@ -270,7 +270,7 @@ def test_no_time_lies_past_the_duration(run, tmp_path):
 
 
 def test_chapters_that_cannot_be_are_explained_to_who_asks_for_them(run):
-    assert "no chapters: 16 s of video" in run("--format", "chapters").stderr
+    assert "no chapters: 16 s of video" in run("--format", "chapters", "-q").stderr
 
 
 def test_the_json_of_several_videos_is_a_line_each(small_video, tmp_path, stepline):
