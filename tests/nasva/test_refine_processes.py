@@ -1,7 +1,6 @@
 """`stepline refine` in two processes, as torchrun starts them, does as one process."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from http_client import free_port
 from safetensors.torch import load_file
 from simulated_stores import write_simulated
 from test_refine import command
+from two_processes import be_one_of_two
 
 from lab.nasva.matrices import step_video
 from lab.simulate import SimulationSettings, simulate
@@ -40,14 +40,7 @@ class Stopped(BaseException):
 def one_of_two(rank, port, arguments):
     """What torchrun would start: refine, be stopped after the first round's teachers, and take the
     run up again."""
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-    }
-    os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    torch.set_num_threads(1)
+    be_one_of_two(rank, port)
     from stepline.models.nasva import refine
 
     choose = refine.choose_labels
