@@ -183,13 +183,16 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
 
     Raises MediaError if that format cannot hold the streams, StoreError if `out` cannot be written.
     """
-    format, error_cure = "mp4", "use --format mkv instead"
-    if out.suffix == ".mkv":
-        format, error_cure = "matroska", "convert it to mp4 (H.264, AAC) first"
-    error_start = f"{path}: cannot be copied into {format} with chapters"
+    error_start = f"{path}: cannot be copied into {out.suffix[1:]} with chapters"
     with (
         open_media(path, MediaSettings()) as media,
-        _open_remux_container(out, format, error_start, error_cure, media.start) as copy,
+        _open_remux_container(
+            out,
+            "matroska" if out.suffix == ".mkv" else "mp4",
+            error_start,
+            "convert the video to mp4 (H.264, AAC) first, so that its time stamps are new too",
+            media.start,
+        ) as copy,
     ):
         source = media.container
         copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]

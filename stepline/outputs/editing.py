@@ -19,6 +19,7 @@ from stepline.outputs.text import (
     title,
 )
 from stepline.outputs.verdict import VERDICT_TEXTS, Verdict, step_verdict
+from stepline.outputs.web_addresses import media_link
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
@@ -83,7 +84,7 @@ def opentimelineio(record: Record, media: str | None = None, start: float = 0.0)
     reference: JsonObject = {"OTIO_SCHEMA": "MissingReference.1", "available_range": whole}
     if media is not None:
         reference["OTIO_SCHEMA"] = "ExternalReference.1"
-        reference["target_url"] = media
+        reference["target_url"] = media_link(media)
         reference["name"] = media.rpartition("/")[2]
 
     # the timeline, from the clip outwards

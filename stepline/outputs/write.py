@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from stepline.errors import MediaError
 from stepline.files.atomic_files import FileSet, atomic_files
 from stepline.outputs.jsonld import missing_recipe_fields
 from stepline.outputs.ownership import OutputManifest
@@ -43,7 +44,8 @@ def write_outputs(
     """Write `<id>` with each format's suffix into the folder. Return the paths in OUTPUTS' order.
 
     If a format cannot hold the record (chapters of a short video), it is left out. An older file of
-    the same name is then removed.
+    the same name is then removed. So is a format that the video cannot be copied into, whose error
+    is raised once the others are written.
 
     Args:
         record: the record to write.
@@ -90,9 +92,14 @@ def write_outputs(
                 OutputManifest(record.id, folder, web).write(record, formats, together)
             if content is None:
                 together.remove(path)
-            else:
+                continue
+            try:
                 _write_content(content, together.partial(path))
                 paths.append(path)
+            except MediaError as error:  # the outputs that are not cut from the video are kept
+                together.partials.pop(path)
+                together.remove(path)
+                together.error = error
     _warn_missing_fields(record, extras, folder)
     return paths
 

@@ -507,7 +507,9 @@ def removed_files(library: CorrectedLibrary, id: str) -> tuple[str, ...]:
     path = library.folder / library.video(id).name
     # A record that is a link could be a file of someone else.
     check_plain_file(path)
-    manifest = OutputManifest(path.stem, path.parent)
+    # The outputs of a record that was renamed are named as its file.
+    named = library.record(id).id
+    manifest = OutputManifest(named if safe_stem(named) == path.stem else path.stem, path.parent)
     names = [name for name in OUTPUTS if name != "json" and manifest.owns(name)]
     paths = list(map(manifest.path_of, names))
     # The record comes last: what a kill leaves before it can be removed again.

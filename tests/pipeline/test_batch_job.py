@@ -127,6 +127,7 @@ def test_a_users_own_file_is_not_written_over_unless_asked(run, tmp_path, suffix
     refused = run()
     assert refused.exit_code == 1
     assert f"{mine}: an output would be written over this file" in refused.stderr
+    assert ("no record small.json" in refused.stderr) == (suffix != ".json")
     assert "--overwrite" in refused.stderr
     assert run("--force").exit_code == 1
     assert mine.read_bytes() == b"mine\xff"
