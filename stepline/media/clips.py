@@ -100,15 +100,14 @@ def join_clips(
 
 @contextmanager
 def _open_remux_container(
-    out: Path, format: str, error_start: str, error_cure: str, start: float = 0.0
+    out: Path, error_start: str, error_cure: str, start: float = 0.0
 ) -> Iterator[Any]:
     """Yield PyAV's output container for remuxing: packets are copied without encoding.
 
     The file is written atomically.
 
     Args:
-        out: path of the file.
-        format: FFmpeg's name of the container format.
+        out: path of the file, whose suffix selects the container format.
         error_start: start of the error message if the format cannot hold a stream.
         error_cure: end of that message, which says what to do instead.
         start: second of the packets that becomes second 0.
@@ -119,7 +118,7 @@ def _open_remux_container(
 
     with atomic_path(out) as partial:
         try:
-            with av.open(f"file:{partial}", "w", format=format, options=options) as copy:
+            with av.open(f"file:{partial}", "w", options=options) as copy:
                 yield copy
         except (av.error.FFmpegError, ValueError) as error:
             raise MediaError(f"{error_start} ({failure_reason(error)}); {error_cure}") from error
@@ -145,7 +144,6 @@ def join_tracks(video_path: Path, audio_path: Path, out: Path) -> None:
             raise MediaError(f"{audio_path}: holds no sound, {error_cure}")
         with _open_remux_container(
             out,
-            "matroska",
             f"{out.name}: picture and sound cannot be joined",
             "download the video as one file by other means",
         ) as joined:
@@ -183,13 +181,11 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
 
     Raises MediaError if that format cannot hold the streams, StoreError if `out` cannot be written.
     """
-    error_start = f"{path}: cannot be copied into {out.suffix[1:]} with chapters"
     with (
         open_media(path, MediaSettings()) as media,
         _open_remux_container(
             out,
-            "matroska" if out.suffix == ".mkv" else "mp4",
-            error_start,
+            f"{path}: cannot be copied into {out.suffix[1:]} with chapters",
             "convert the video to mp4 (H.264, AAC) first, so that its time stamps are new too",
             media.start,
         ) as copy,

@@ -276,7 +276,7 @@ def _has_separate_tracks(info: Info) -> bool:
 def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
     """Download a caption file of the page and return its path.
 
-    Human captions are preferred to automatic ones, then captions in the given language.
+    Captions in the given language are preferred, then human captions to automatic ones.
 
     Args:
         downloader: yt-dlp's YoutubeDL object.
@@ -284,19 +284,24 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
         stem: path of the caption file without suffixes.
         language: preferred language, as ISO 639-1 code.
     """
-    for kind in ("subtitles", "automatic_captions"):
-        tracks: dict[str, list[Info]] = info.get(kind) or {}
-        for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
-            if kind == "automatic_captions" and code.partition("-")[0] != language:
-                continue  # the site translates its own into every language
-            tracks_by_format = {track.get("ext"): track for track in reversed(tracks[code])}
-            for format in filter(tracks_by_format.get, CAPTION_FORMATS):
-                track = tracks_by_format[format]
-                data = (track.get("data") or "").encode()
-                data = data or downloader.urlopen(track["url"]).read(MAX_CAPTION_BYTES)
-                path = stem.with_name(f"{stem.name}.{code}.{format.removesuffix('3')}")
-                path.write_bytes(data)
-                return path
+    kinds = [info.get(name) or {} for name in ("subtitles", "automatic_captions")]
+    for is_foreign, is_automatic, code in sorted(
+        (code.partition("-")[0] != language, number, code)
+        for number, tracks in enumerate(kinds)
+        for code in tracks
+    ):
+        if is_automatic and is_foreign:
+            continue  # the site translates its own into every language
+        tracks_by_format = {
+            track.get("ext"): track for track in reversed(kinds[is_automatic][code])
+        }
+        for format in filter(tracks_by_format.get, CAPTION_FORMATS):
+            track = tracks_by_format[format]
+            data = (track.get("data") or "").encode()
+            data = data or downloader.urlopen(track["url"]).read(MAX_CAPTION_BYTES)
+            path = stem.with_name(f"{stem.name}.{code}.{format.removesuffix('3')}")
+            path.write_bytes(data)
+            return path
     raise MediaError(
         f"its page has no captions in {', '.join(CAPTION_FORMATS)}; leave --captions out"
     )

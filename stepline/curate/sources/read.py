@@ -165,14 +165,15 @@ def read_list(
 
     Raises DatasetError for an unreadable list or a missing column.
     """
+    columns = settings.columns.model_dump()
     with ExitStack() as exit_stack:
-        names, rows = _open_list(source, exit_stack, settings.columns.model_dump().values())
+        names, rows = _open_list(source, exit_stack, columns.values())
         _check_columns(source, names, settings.columns)
         # A list from elsewhere may have no end.
         for number, row in enumerate(_limit_count(source, rows, "rows"), start=1):
             # An empty cell counts as one that is not there. A JSON object may lack any key.
             cells = {}
-            for field, column in settings.columns.model_dump().items():
+            for field, column in columns.items():
                 cell = row.get(column)
                 cells[field] = "" if cell is None else str(cell).strip()
             # Without an id of its own, a row is named by its video's file.
@@ -192,7 +193,6 @@ def _make_entry(
     *,
     has_stamps: bool,
 ) -> SourceEntry:
-    root = source_root(source.url)
     item = VideoItem(
         id,
         title=cells.get("title") or None,
@@ -202,7 +202,7 @@ def _make_entry(
     )
     # Every address is checked before a file is looked at.
     urls = {
-        field: make_absolute_address(cells[field], root)
+        field: make_absolute_address(cells[field], source_root(source.url))
         for field in STAMP_FIELDS
         if cells.get(field)
     }
@@ -369,8 +369,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     with_video = (with_file(VideoItem(id), "video", video) for id, video in videos)
     for item in chain(with_video, map(VideoItem, alone)):
         try:
-            file = captions.find(item.id) if captions is not None else None
-            if file is not None:
+            if captions is not None and (file := captions.find(item.id)) is not None:
                 item = with_file(item, "captions", file)
             yield side_folders.add_files(item)
         except AmbiguousCaptionsError as error:
@@ -416,7 +415,10 @@ INVALID_ID = (
 
 
 def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-    """Yield entries sorted by id. Repeated ids, and ids that cannot name a file, are refused."""
+    """Yield entries sorted by id. Repeated ids, and ids that cannot name a file, are refused.
+
+    A repeated id is refused under a name of its own, "ID (item N)".
+    """
     last: str | None = None
     for number, entry in sorted(enumerate(entries, start=1), key=lambda row: row[1].id):
         id = entry.id
@@ -424,6 +426,7 @@ def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
             reason = entry.reason
         elif id == last:
             reason = REPEATED_ID
+            id = f"{id} (item {number})"  # as the first may be left out too, for another reason
         elif _is_valid_id(id):
             last = id
             yield entry

@@ -460,6 +460,7 @@ def _read_object_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
     An object that has steps itself is yielded as one item, without a key.
     """
     fields: dict[str, object] = {}  # of one text
+    own_steps = (*STEP_FIELDS, *NESTED_FIELDS)
     while reader.peek() != "}":
         key = reader.read_value()
         if not isinstance(key, str) or _consume_character(reader) != ":":
@@ -470,19 +471,19 @@ def _read_object_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
             yield from _read_list_items(reader) if opening == "[" else _read_object_items(reader)
             continue
         value = reader.read_value()
-        # After the first field of a text, all that follows belongs to it.
-        if fields or key in STEP_FIELDS or key in NESTED_FIELDS:
+        # After the first field of a text, what follows may belong to it.
+        if fields or key in own_steps or not isinstance(value, list | dict):
             fields[key] = value
-        elif isinstance(value, list):
-            yield key, {"steps": value}
-        elif isinstance(value, dict):
-            yield key, value
         else:
-            fields[key] = value
+            yield key, {"steps": value} if isinstance(value, list) else value
     reader.position += 1
-    # Only an object with steps of its own is a text.
-    if not fields.keys().isdisjoint((*STEP_FIELDS, *NESTED_FIELDS)):
+    if not fields.keys().isdisjoint(own_steps):
         yield "", fields
+        return
+    # Without steps of its own it is no text: its objects are, such as those after a version.
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            yield key, value
 
 
 # ---------------------------------------------------------------- plain text
