@@ -26,7 +26,6 @@ CLIP_RATE = 48_000  # Hz, audio of the clip
 # with it. Hard to distinguish from the original.
 X264_OPTIONS = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
 MAX_LAG_SECONDS = 10.0  # s by which one stream of a file may lag the other
-COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
 
 
 def cut_clip(
@@ -191,7 +190,9 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
         ) as copy,
     ):
         source = media.container
-        copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]
+        copied = [
+            stream for stream in source.streams if stream.type in ("video", "audio", "subtitle")
+        ]
         targets = {stream.index: copy.add_stream_from_template(stream) for stream in copied}
         for stream in copied:
             target = targets[stream.index]
@@ -230,8 +231,9 @@ def _encode_span(
     seek_before(media, span.start)
     encoder_of_stream = {}  # by the index of the source's stream
     for encoder in encoders:
-        is_video = isinstance(encoder, _VideoEncoder)
-        stream = media.video_stream if is_video else media.audio_stream
+        stream = media.audio_stream
+        if isinstance(encoder, _VideoEncoder):
+            stream = media.video_stream
         if stream is not None:
             encoder_of_stream[stream.index] = encoder
             encoder.start_span(media, span, offset)
@@ -268,8 +270,11 @@ class _VideoEncoder:
         self._clip = clip
         width, height = display_size(first_frame, media.aspect)
         encoder = "libx264" if "libx264" in av.codecs_available else "h264"
-        rate = Fraction(frame_rate(media.video_stream)).limit_denominator(1001)
-        self._stream = clip.add_stream(encoder, rate=rate, options=X264_OPTIONS)
+        self._stream = clip.add_stream(
+            encoder,
+            rate=Fraction(frame_rate(media.video_stream)).limit_denominator(1001),
+            options=X264_OPTIONS,
+        )
         context = self._stream.codec_context
         # 4:2:0 needs even sides
         context.width = width + width % 2

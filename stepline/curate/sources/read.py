@@ -88,10 +88,9 @@ def read_howto100m(
     Raises DatasetError if the table is missing or has other columns.
     """
     # A folder, or the table in it.
-    table = source / VIDEOS_FILE if not source.name.endswith(".csv") else source
-    parent, _, _ = table.url.rpartition("/")
-    folder = RemotePath(parent or ".", remote)
-    nearby = ((folder / name) for name in CAPTIONS_NAMES)
+    table = source if source.name.endswith(".csv") else source / VIDEOS_FILE
+    folder = RemotePath(table.url.rpartition("/")[0] or ".", remote)
+    nearby = (folder / name for name in CAPTIONS_NAMES)
     captions = settings.captions or next((path.url for path in nearby if path.exists()), None)
     settings = settings.model_copy(update={"captions": captions})
     side_folders = SideFolders(settings, remote)
@@ -106,8 +105,9 @@ def read_howto100m(
         task = titles.get(task_id, task_id) or None
         length = lengths.find(id)
         duration = parse_seconds(length[0]) if length else None
-        item = VideoItem(id, title=task, task=task, category=category, duration=duration)
-        yield side_folders.make_entry(item, NO_FILE)
+        yield side_folders.make_entry(
+            VideoItem(id, title=task, task=task, category=category, duration=duration), NO_FILE
+        )
 
 
 def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
@@ -217,8 +217,9 @@ def _make_entry(
             return reject_video(id, f"its {what} is not there")
         item = with_file(item, field, StampedFile(url, stamp))
     # The settings' folders complete what the row does not name.
-    no_file = "its row names no file, and none of its id is in the folders of the settings"
-    return side_folders.make_entry(item, no_file)
+    return side_folders.make_entry(
+        item, "its row names no file, and none of its id is in the folders of the settings"
+    )
 
 
 def _check_columns(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> None:
@@ -286,10 +287,8 @@ def _open_table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     with _convert_read_errors(source, *DAMAGE_ERRORS):
         lines = read_text_lines(source, text)
         head = next(lines, "")
-        delimiter = ","
         # A tab in the first line is that of a table. Commas may be within its cells.
-        if "\t" in head:
-            delimiter = "\t"
+        delimiter = "\t" if "\t" in head else ","
         names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
         rows = csv.DictReader(lines, names, delimiter=delimiter)
         return names, _check_rows(source, rows, len(names))
@@ -480,12 +479,11 @@ def _detect_kind(source: RemotePath) -> str:
         raise DatasetError(f"{source.display_url}: tars are not read; unpack them into a folder")
     if is_list(source.name):
         return "list"
-    path = source.local
-    if path is not None and not path.exists():
+    if source.local is not None and not source.exists():
         raise DatasetError(
             f"{source.display_url}: is not there; give a folder of videos, a list of them or HowTo100M"
         )
-    if path is not None and path.is_file():
+    if source.local is not None and source.local.is_file():
         raise DatasetError(
             f"{source.display_url}: one file is not a source; give its folder, or `stepline steps` for one video"
         )
