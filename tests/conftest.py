@@ -46,6 +46,12 @@ def pytest_collection():
 os.environ["NO_GCE_CHECK"] = "true"
 
 
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """Replies and other caches in a folder of the test's own."""
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture(autouse=True)
 def log_level():
     """A command with -v sets the level of the root logger; the next test must not see it."""

@@ -492,9 +492,20 @@ def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":
     The assistant gets the message of a SteplineError as the tool's error.
     """
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import ToolAnnotations
 
-    server = MCPServer[Any](
+    class Server(MCPServer[Any]):
+        async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+            # the SDK ignores unknown arguments
+            for tool in await self.list_tools():
+                known = tool.input_schema["properties"]
+                unknown = ", ".join(arguments.keys() - known.keys())
+                if tool.name == name and unknown:
+                    raise ToolError(f"unknown argument {unknown}; known: {', '.join(known)}")
+            return await super().call_tool(name, arguments, context)
+
+    server = Server(
         "stepline", instructions=SERVER_INSTRUCTIONS, version=__version__, log_level="ERROR"
     )
     # What tools do, so that a client can ask its user before one that writes.

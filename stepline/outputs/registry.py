@@ -99,10 +99,13 @@ def _html_page(record: Record, extras: OutputExtras) -> str:
     # a search engine takes no Recipe without an image
     if "recipe" in extras.formats and links.image is not None:
         linked_data = partial(recipe_jsonld, links=links)
+    media = None if extras.media is None else media_link(extras.media)
+    if extras.web.media is not None:
+        media = extras.web.video(extras.media)
     return page(
         record,
         extras.alignment,
-        media=extras.media,
+        media=media,
         keyframes=extras.keyframes,
         linked_data=linked_data,
         digest=page_digest(record, extras.web, extras.formats),

@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 
-import av
 import numpy as np
 import pytest
 from option_words import option_words
 from PIL import Image
+from small_video import write_pictures
 
 from stepline.media.frames import MAX_KEYFRAME_BYTES
 from stepline.outputs.text import picture_seconds
@@ -83,13 +83,7 @@ def draw_noise(path, size):
     """Two seconds of a picture of so much detail that a JPEG of it is heavy."""
     noise = np.random.default_rng(0).integers(0, 255, (size[1] // 32, size[0] // 32, 3))
     image = np.kron(noise, np.ones((32, 32, 1))).astype(np.uint8)
-    with av.open(str(path), "w") as out:
-        stream = out.add_stream("libx264", rate=5, width=size[0], height=size[1])
-        stream.pix_fmt = "yuv420p"
-        for _ in range(10):
-            out.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        out.mux(stream.encode(None))
-    return path
+    return write_pictures(path, 10 * [image], 5)
 
 
 def test_outputs_that_an_earlier_run_did_not_write_are_written(run, tmp_path):
@@ -133,6 +127,7 @@ def test_a_users_own_file_is_not_written_over_unless_asked(run, tmp_path, suffix
     refused = run()
     assert refused.exit_code == 1
     assert f"{mine}: an output would be written over this file" in refused.stderr
+    assert ("no record small.json" in refused.stderr) == (suffix != ".json")
     assert "--overwrite" in refused.stderr
     assert run("--force").exit_code == 1
     assert mine.read_bytes() == b"mine\xff"

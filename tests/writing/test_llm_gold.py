@@ -20,10 +20,7 @@ from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def write(gold, *, sentences=10):
