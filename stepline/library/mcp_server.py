@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Scope = MutableMapping[str, Any]  # of ASGI
 Second = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 CLIPS_FOLDER = "mcp-clips"  # in the library: the clips that assistants cut
 MAX_CLIP_SECONDS = 600.0
@@ -558,7 +557,7 @@ class BearerToken:
         self._expected = f"Bearer {token}".encode()
 
     async def __call__(
-        self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]
+        self, scope: MutableMapping[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
     ) -> None:
         """Forward a request that carries the token, and answer 401 to others."""
         from starlette.responses import JSONResponse

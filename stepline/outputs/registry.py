@@ -3,7 +3,7 @@ all."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -99,13 +99,11 @@ def _html_page(record: Record, extras: OutputExtras) -> str:
     # a search engine takes no Recipe without an image
     if "recipe" in extras.formats and links.image is not None:
         linked_data = partial(recipe_jsonld, links=links)
-    media = None if extras.media is None else media_link(extras.media)
-    if extras.web.media is not None:
-        media = extras.web.video(extras.media)
     return page(
         record,
         extras.alignment,
-        media=media,
+        # Without --media-url the link stays relative, so that an unpublished page plays too.
+        media=replace(extras.web, base=None).video(extras.media),
         keyframes=extras.keyframes,
         linked_data=linked_data,
         digest=page_digest(record, extras.web, extras.formats),
