@@ -91,6 +91,18 @@ def shared():
     return SHARED
 
 
+@pytest.fixture(scope="session")
+def shared_path(shared):
+    """What finds a file or folder of the shared ones; a test skips where it is absent."""
+
+    def find(name):
+        if not (shared / name).exists():
+            pytest.skip(f"needs ../shared/{name}")
+        return shared / name
+
+    return find
+
+
 @pytest.fixture(scope="session", autouse=True)
 def whisper_models():
     """All tests of this process share what is loaded of Whisper."""

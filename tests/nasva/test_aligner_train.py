@@ -234,10 +234,8 @@ def test_training_goes_on_from_a_network(tmp_path, stores, stepline):
     assert "leave it out, or leave --start out" in other.stderr
 
 
-def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
-    path = shared / "nasva_parity" / "tiny_checkpoint_fp32.pth"
-    if not path.exists():
-        pytest.skip("needs the weights in the released format")
+def test_the_authors_weights_are_trained_on(tmp_path, shared_path, stepline):
+    path = shared_path("nasva_parity/tiny_checkpoint_fp32.pth")
     from stepline.models.nasva.checkpoint import read_released_weights
 
     settings, weights = read_released_weights(path)

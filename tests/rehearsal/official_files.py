@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import sys
-import tarfile
 import zlib
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,6 +25,7 @@ sys.path[:0] = [
 ]
 
 import checkpoints  # noqa: E402
+from file_bytes import tar_bytes  # noqa: E402
 from official_forms import write  # noqa: E402
 from small_video import copy_demo, write_pictures  # noqa: E402
 
@@ -148,11 +148,7 @@ def write_s3d_rows(folder, videos):
 def write_tar(path, files):
     """Write a .tar.gz of name -> bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:gz") as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+    path.write_bytes(tar_bytes(files, "w:gz"))
 
 
 def array_bytes(values):

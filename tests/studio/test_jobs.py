@@ -118,6 +118,8 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
         assert choices["recognisers"][0] == "whisper-tiny.en"
         hears_more = len(choices["recognisers"]) > 1
         assert (choices["languages"] == ["en"]) != hears_more
+        unheard = {"path": "v0.mp4", "options": {"language": "zu"}}
+        assert server.status("POST", "/api/videos", unheard) == 400
         status, reply = read_again(recogniser="/etc/passwd")
         assert status == 400
         assert "not installed here; give whisper-tiny.en" in reply["error"]

@@ -4,7 +4,6 @@ known ones."""
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from stepline.writing.extractive import writer
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.segments import MAX_SEGMENT_WORDS, split_into_segments
 from stepline.writing.extractive.writer import write_extractive
-
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
 
 def told(*texts: str, language: str | None = "en") -> Transcript:
@@ -238,10 +235,8 @@ def test_the_default_settings_choose_the_extractive_writer():
     assert write_steps(transcript) == write_extractive(transcript)
 
 
-def test_the_lemonade_of_the_paper_gives_its_steps_in_order():
-    path = SHARED / "metric_cases" / "lemonade.json"
-    if not path.is_file():
-        pytest.skip("needs ../shared/metric_cases/lemonade.json")
+def test_the_lemonade_of_the_paper_gives_its_steps_in_order(shared_path):
+    path = shared_path("metric_cases/lemonade.json")
     rows = json.loads(path.read_text(encoding="utf-8"))["sentences"]
     sentences = tuple(Sentence(text=text, span=Span(start, end)) for start, end, text in rows)
     steps = write_extractive(Transcript(language="en", sentences=sentences)).steps
@@ -392,9 +387,8 @@ def test_no_steps_score_no_recall_and_claim_nothing():
     assert (got.recall, got.precision, got.chat) == (0.0, 1.0, 0)
 
 
-def test_the_lemonade_has_half_of_its_actions_and_one_line_of_chat():
-    if not (bench.SHARED_FOLDER / "metric_cases" / "lemonade.json").is_file():
-        pytest.skip("needs ../shared/metric_cases/lemonade.json")
+def test_the_lemonade_has_half_of_its_actions_and_one_line_of_chat(shared_path):
+    shared_path("metric_cases/lemonade.json")
     ((_, got),) = bench.measure(WritingSettings(), ["lemonade"])
     assert got.actions == 11
     # "definitely try this lemonade recipe ASAP" is an order by its grammar
