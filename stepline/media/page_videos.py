@@ -249,10 +249,9 @@ def _page_origin(url: str, result: Info) -> LinkOrigin:
     keys = ("title", "uploader", "license")
     facts = {key: str(result[key]) for key in keys if result.get(key)}
     page_url = str(result.get("webpage_url") or url)
-    query = parse_qsl(urlsplit(page_url).query)
-    names = [(key, value) for key, value in query if value == result.get("id")]
+    query = [row for row in parse_qsl(urlsplit(page_url).query) if row[1] == result.get("id")]
     return LinkOrigin(
-        url=display_url(page_url) + ("?" + urlencode(names) if names else ""),
+        url=display_url(page_url) + ("?" + urlencode(query) if query else ""),
         title=facts.get("title"),
         uploader=facts.get("uploader"),
         licence=facts.get("license"),
