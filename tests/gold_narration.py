@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llm_fakes import Answers, FakeServer, completion
+from transcripts import transcript_of
 
-from stepline.records import Sentence, Span, Transcript
+from stepline.records import Transcript
 
 SENTENCE_SECONDS = 4.0  # of the made narration
 
@@ -80,13 +81,9 @@ class Narration:
 
 def made_narration():
     """Return the narration above, four seconds a sentence."""
-    sentences, steps = [], {}
-    for index, (said, texts) in enumerate(MADE):
-        start = SENTENCE_SECONDS * index
-        sentences.append(Sentence(text=said, span=Span(start, start + SENTENCE_SECONDS)))
-        if texts:
-            steps[index] = texts
-    return Narration("made", Transcript(language="en", sentences=tuple(sentences)), steps)
+    steps = {index: texts for index, (_, texts) in enumerate(MADE) if texts}
+    said = transcript_of(*(said for said, _ in MADE), every=SENTENCE_SECONDS)
+    return Narration("made", said, steps)
 
 
 def labelled_narrations(folder):

@@ -8,17 +8,9 @@ import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
+from transcripts import transcript_of
 
-from stepline.records import Sentence, Span, Transcript
-
-
-def talk(*texts):
-    """A transcript of these sentences, ten seconds each."""
-    spans = [Span(10.0 * i, 10.0 * i + 10.0) for i in range(len(texts))]
-    sentences = tuple(Sentence(text=t, span=s) for t, s in zip(texts, spans, strict=True))
-    return Transcript(language="en", sentences=sentences)
-
-
+talk = transcript_of
 # The form "edit" asks about the fourth step, whose "it" no step nearby names.
 DOUBTFUL_SPEECH = talk(
     "First put the flour in a big bowl.",

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from option_words import option_words
 
 ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "tests" / "golden" / "expected" / "demo" / "demo.json"
 
 
 @dataclass(frozen=True)
@@ -31,64 +31,56 @@ class Case:
     says: str
 
 
-def file(name, data):
-    """A bad video file."""
+def options(words):
+    """Options for a good video; {folder} stands for the scratch folder."""
+
+    def make(folder, video):
+        return ["steps", video, *words.replace("{folder}", str(folder)).split()]
+
+    return make
+
+
+def option(what, words, says):
+    """Bad options for a good video."""
+    return Case(what, options(words), says)
+
+
+def setting(what, assignment, says):
+    return option(what, f"--set {assignment}", says)
+
+
+def bad_file(what, words, data, says=None):
+    """A bad file; words: options that name it for a good video, or its own name, a bad video's.
+    says: its name unless given."""
+    name = words.rpartition("{folder}/")[2]
 
     def make(folder, video):
         path = folder / name
         path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return ["steps", path]
+        return ["steps", path] if words == name else options(words)(folder, video)
 
-    return make
-
-
-def captions(name, data):
-    """Bad captions for a good video."""
-
-    def make(folder, video):
-        return ["steps", video, "--captions", *file(name, data)(folder, video)[1:]]
-
-    return make
+    return Case(what, make, name if says is None else says)
 
 
-def options(*extra):
-    """Bad options for a good video; {folder} stands for the scratch folder."""
-
-    def make(folder, video):
-        return ["steps", video, *(str(item).replace("{folder}", str(folder)) for item in extra)]
-
-    return make
+def captions(what, name, data, says=None):
+    return bad_file(what, f"--captions {{folder}}/{name}", data, says)
 
 
-def written(name, data, *extra):
-    """Options that name a bad file."""
-
-    def make(folder, video):
-        file(name, data)(folder, video)
-        return options(*extra)(folder, video)
-
-    return make
+def toml(what, text, says="nested deeper than 100"):
+    return bad_file(what, "--settings {folder}/s.toml", text, says)
 
 
-def toml(text):
-    """A bad settings file."""
-    return written("s.toml", text, "--settings", "{folder}/s.toml")
-
-
-def features(values, *extra):
+def features(what, values, says, words=""):
     """A good video with a bad array as its features."""
 
     def make(folder, video):
         np.save(folder / "f.npy", np.asarray(values))
         np.savez(folder / "t.npz", text=np.array(["cut"]), features=np.ones((1, 4), np.float32))
         (folder / "l.txt").write_text("cut\n")
-        given = options(
-            *option_words(backbone="precomputed", weights="{folder}/f.npy", texts="{folder}/l.txt"),
-            *extra,
-        )
-        return given(folder, video)
+        given = "--backbone precomputed --weights {folder}/f.npy --texts {folder}/l.txt "
+        return options(given + words)(folder, video)
 
-    return make
+    return Case(what, make, says)
 
 
 def a_pickle(folder, video):
@@ -99,7 +91,7 @@ def a_pickle(folder, video):
             return os.system, (f"touch {folder / 'exploded'}",)
 
     (folder / "f.pth").write_bytes(pickle.dumps(Bomb()))
-    return options("--backbone", "precomputed", "--weights", "{folder}/f.pth")(folder, video)
+    return options("--backbone precomputed --weights {folder}/f.pth")(folder, video)
 
 
 def a_pipe(folder, video):
@@ -115,11 +107,8 @@ def an_empty_folder(folder, video):
 def a_file_for_a_folder(folder, video):
     (folder / "taken").write_text("")
     (folder / "l.txt").write_text("cut\n")
-    return [
-        "steps",
-        video,
-        *option_words(texts=folder / "l.txt", backbone="none", out=folder / "taken"),
-    ]
+    given = "--texts {folder}/l.txt --backbone none --out {folder}/taken"
+    return options(given)(folder, video)
 
 
 def half_a_video(folder, video):
@@ -127,12 +116,9 @@ def half_a_video(folder, video):
     return ["steps", folder / "half.mp4"]
 
 
-def two_videos(*extra):
-    def make(folder, video):
-        (folder / "two.mp4").write_bytes(video.read_bytes())
-        return options(folder / "two.mp4", *extra)(folder, video)
-
-    return make
+def captions_for_two_videos(folder, video):
+    (folder / "two.mp4").write_bytes(video.read_bytes())
+    return options("{folder}/two.mp4 --captions {folder}/c.srt")(folder, video)
 
 
 def a_link_to_itself(folder, video):
@@ -144,206 +130,124 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000a49444154789c6300010000050001"
 )
 
+LLM = "--writer llm --set writing.llm"
+VLM = "--set vision.vlm"
+SERVER = "base_url=http://127.0.0.1:9/v1"
+
 CASES = (
     # videos
     Case("no such file", lambda folder, video: ["steps", folder / "none.mp4"], "none.mp4"),
-    Case("an empty file", file("empty.mp4", b""), "empty"),
-    Case("text renamed to .mp4", file("text.mp4", "hello, I am text\n" * 50), "text.mp4"),
-    Case("random bytes", file("noise.mp4", bytes(range(256)) * 64), "noise.mp4"),
-    Case("zeros", file("zeros.mkv", bytes(4096)), "zeros.mkv"),
-    Case(
-        "an HTML page (a failed download)",
-        file("page.mp4", "<!doctype html><title>404</title>" * 20),
-        "page.mp4",
+    bad_file("an empty file", "empty.mp4", b"", "empty"),
+    bad_file("text renamed to .mp4", "text.mp4", "hello, I am text\n" * 50),
+    bad_file("random bytes", "noise.mp4", bytes(range(256)) * 64),
+    bad_file("zeros", "zeros.mkv", bytes(4096)),
+    bad_file(
+        "an HTML page (a failed download)", "page.mp4", "<!doctype html><title>404</title>" * 20
     ),
-    Case("a picture renamed to .mp4", file("picture.mp4", PNG), "picture.mp4"),
+    bad_file("a picture renamed to .mp4", "picture.mp4", PNG),
     Case("a video whose index is cut off", half_a_video, "half.mp4"),
     Case("a folder without videos", an_empty_folder, "no video in this folder"),
     Case("a pipe in place of a file", a_pipe, "pipe.mp4"),
-    Case(
-        "a playlist that points elsewhere",
-        file("list.m3u8", "#EXTM3U\n#EXTINF:9,\n/etc/passwd\n"),
-        "list.m3u8",
-    ),
-    Case(
-        "a concat script",
-        file("list.mp4", "ffconcat version 1.0\nfile /etc/hostname\n"),
-        "list.mp4",
-    ),
-    Case(
-        "a session description",
-        file("s.mp4", "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=audio 9 RTP/AVP 0\n"),
-        "s.mp4",
+    bad_file("a playlist that points elsewhere", "list.m3u8", "#EXTM3U\n#EXTINF:9,\n/etc/passwd\n"),
+    bad_file("a concat script", "list.mp4", "ffconcat version 1.0\nfile /etc/hostname\n"),
+    bad_file(
+        "a session description", "s.mp4", "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=audio 9 RTP/AVP 0\n"
     ),
     Case("a link that leads to itself", a_link_to_itself, "loop.mp4"),
-    Case("a video longer than allowed", options("--set", "media.max_duration=5"), "max_duration"),
-    Case("a video larger than allowed", options("--set", "media.max_bytes=1000"), "max_bytes"),
+    setting("a video longer than allowed", "media.max_duration=5", "max_duration"),
+    setting("a video larger than allowed", "media.max_bytes=1000", "max_bytes"),
     # captions
-    Case("no such captions", options("--captions", "{folder}/none.srt"), "none.srt"),
-    Case("empty captions", captions("c.srt", ""), "c.srt"),
-    Case("binary junk as captions", captions("c.srt", bytes(range(256)) * 8), "c.srt"),
-    Case("captions without a time", captions("c.srt", "Hello\nworld\n"), "c.srt"),
-    Case("a WebVTT header and nothing else", captions("c.vtt", "WEBVTT\n\n"), "c.vtt"),
-    Case("broken JSON as captions", captions("c.json", '{"segments": [{"start": 1.0,'), "c.json"),
-    Case("JSON of another kind", captions("c.json", '{"hello": 1}'), "c.json"),
-    Case("JSON null", captions("c.json", "null"), "c.json"),
-    Case(
+    option("no such captions", "--captions {folder}/none.srt", "none.srt"),
+    captions("empty captions", "c.srt", ""),
+    captions("binary junk as captions", "c.srt", bytes(range(256)) * 8),
+    captions("captions without a time", "c.srt", "Hello\nworld\n"),
+    captions("a WebVTT header and nothing else", "c.vtt", "WEBVTT\n\n"),
+    captions("broken JSON as captions", "c.json", '{"segments": [{"start": 1.0,'),
+    captions("JSON of another kind", "c.json", '{"hello": 1}'),
+    captions(
+        "a record in place of captions",
+        "c.json",
+        RECORD.read_bytes(),
+        "write its outputs with stepline.",
+    ),
+    captions("JSON null", "c.json", "null"),
+    captions(
         "captions whose times are NaN",
-        captions("c.json", '{"segments": [{"start": NaN, "end": NaN, "text": "a"}]}'),
+        "c.json",
+        '{"segments": [{"start": NaN, "end": NaN, "text": "a"}]}',
         "",
     ),
-    Case("captions without an end", options("--captions", "/dev/zero"), "larger than 256 MiB"),
-    Case(
-        "JSON that nests without an end",
-        captions("c.json", "[" * 100_000),
-        "nested deeper than 100",
-    ),
-    Case(
-        "a number of too many digits",
-        captions("c.json", '{"segments": [{"start": ' + "1" * 5000),
-        "c.json",
-    ),
-    Case("a csv without the columns", captions("c.csv", "a,b\n1,2\n"), "c.csv"),
-    Case("captions of an unknown kind", captions("c.docx", "PK\x03\x04"), "c.docx"),
+    option("captions without an end", "--captions /dev/zero", "larger than 256 MiB"),
+    captions("JSON that nests without an end", "c.json", "[" * 100_000, "nested deeper than 100"),
+    captions("a number of too many digits", "c.json", '{"segments": [{"start": ' + "1" * 5000),
+    captions("a csv without the columns", "c.csv", "a,b\n1,2\n"),
+    captions("captions of an unknown kind", "c.docx", "PK\x03\x04"),
     # lines
-    Case("no such lines", options("--texts", "{folder}/none.txt"), "none.txt"),
-    Case(
-        "empty lines", written("l.txt", "\n \n1.\n", "--texts", "{folder}/l.txt"), "no line of text"
-    ),
-    Case(
-        "lines that are not text",
-        written("l.txt", b"\xff\xfe\x00\xd8", "--texts", "{folder}/l.txt"),
-        "UTF-8",
-    ),
+    option("no such lines", "--texts {folder}/none.txt", "none.txt"),
+    bad_file("empty lines", "--texts {folder}/l.txt", "\n \n1.\n", "no line of text"),
+    bad_file("lines that are not text", "--texts {folder}/l.txt", b"\xff\xfe\x00\xd8", "UTF-8"),
     # settings
-    Case("an unknown setting", options("--set", "asr.bean=5"), "did you mean"),
-    Case("an unknown section", options("--set", "asrr.beam=5"), "did you mean"),
-    Case("a setting of the wrong type", options("--set", "asr.beam=many"), "asr.beam"),
-    Case("a setting out of range", options("--set", "asr.beam=0"), "at least 1 and at most 20"),
-    Case(
-        "a setting that would take the machine",
-        options("--set", "vision.frame_size=100000"),
-        "at most 4096",
-    ),
-    Case("a setting near infinity", options("--set", "asr.pause=1e300"), "asr.pause"),
-    Case(
-        "more threads than a machine has", options("--set", "media.threads=5000"), "media.threads"
-    ),
-    Case("a setting that is not a number", options("--set", "vision.rate=nan"), "vision.rate"),
-    Case("an override without a value", options("--set", "asr.beam"), "section.key=value"),
-    Case("no such settings file", options("--settings", "{folder}/none.toml"), "none.toml"),
-    Case(
-        "broken TOML",
-        written("s.toml", "[asr\nbeam=1", "--settings", "{folder}/s.toml"),
-        "not valid TOML",
-    ),
-    Case("settings without an end", options("--settings", "/dev/zero"), "larger than 0.25 MiB"),
-    Case("TOML: an array too deep", toml("a = " + "[" * 100_000), "nested deeper than 100"),
-    Case(
-        "TOML: a table too deep",
-        toml("[" + ".".join("a" * 100_000) + "]"),
-        "nested deeper than 100",
-    ),
-    Case("TOML: a key too deep", toml(".".join("a" * 100_000) + " = 1"), "nested deeper than 100"),
-    Case("TOML: inline tables too deep", toml("a = " + "{a=" * 60_000), "nested deeper than 100"),
-    Case(
-        "TOML: a number of too many digits", toml("[asr]\nbeam = " + "1" * 10_000), "not valid TOML"
-    ),
-    Case("a setting of too many digits", options("--set", "asr.beam=" + "1" * 10_000), "asr.beam"),
-    Case("a setting too deep", options("--set", ".".join("a" * 5000) + "=1"), "section.key=value"),
-    Case("a value too deep", options("--set", "asr.beam=" + "[" * 5000), "nested deeper than 100"),
-    Case(
-        "captions for two videos",
-        two_videos("--captions", "{folder}/c.srt"),
-        "--captions is for one video",
-    ),
-    Case("an unknown device", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"),
+    setting("an unknown setting", "asr.bean=5", "did you mean"),
+    setting("an unknown section", "asrr.beam=5", "did you mean"),
+    setting("a setting of the wrong type", "asr.beam=many", "asr.beam"),
+    setting("a setting out of range", "asr.beam=0", "at least 1 and at most 20"),
+    setting("a setting that would take the machine", "vision.frame_size=100000", "at most 4096"),
+    setting("a setting near infinity", "asr.pause=1e300", "asr.pause"),
+    setting("more threads than a machine has", "media.threads=5000", "media.threads"),
+    setting("a setting that is not a number", "vision.rate=nan", "vision.rate"),
+    setting("an override without a value", "asr.beam", "section.key=value"),
+    option("no such settings file", "--settings {folder}/none.toml", "none.toml"),
+    toml("broken TOML", "[asr\nbeam=1", "not valid TOML"),
+    option("settings without an end", "--settings /dev/zero", "larger than 0.25 MiB"),
+    toml("TOML: an array too deep", "a = " + "[" * 100_000),
+    toml("TOML: a table too deep", "[" + ".".join("a" * 100_000) + "]"),
+    toml("TOML: a key too deep", ".".join("a" * 100_000) + " = 1"),
+    toml("TOML: inline tables too deep", "a = " + "{a=" * 60_000),
+    toml("TOML: a number of too many digits", "[asr]\nbeam = " + "1" * 10_000, "not valid TOML"),
+    setting("a setting of too many digits", "asr.beam=" + "1" * 10_000, "asr.beam"),
+    setting("a setting too deep", ".".join("a" * 5000) + "=1", "section.key=value"),
+    setting("a value too deep", "asr.beam=" + "[" * 5000, "nested deeper than 100"),
+    Case("captions for two videos", captions_for_two_videos, "--captions is for one video"),
+    option("an unknown device", "--device tpu", "give auto, cpu, cuda, cuda:N or mps"),
     # models and features
-    Case("no such recogniser", options("--model", "whisper-enormous"), "whisper-enormous"),
-    Case("a folder without a recogniser", options("--model", "{folder}"), "model.bin"),
-    Case("no such network that describes", options("--describe", "{folder}/none"), "no such file"),
-    Case(
+    option("no such recogniser", "--model whisper-enormous", "whisper-enormous"),
+    option("a folder without a recogniser", "--model {folder}", "model.bin"),
+    option("no such network that describes", "--describe {folder}/none", "no such file"),
+    bad_file(
         "a file that is not a network that describes",
-        written("m.safetensors", "no", "--describe", "{folder}/m.safetensors"),
+        "--describe {folder}/m.safetensors",
+        "no",
         "not a ProcX network",
     ),
-    Case("no such checkpoint", options("--backbone", "clip", "--weights", "{folder}/none"), "none"),
-    Case(
-        "a checkpoint folder without one",
-        options("--backbone", "clip", "--weights", "{folder}"),
-        "",
-    ),
-    Case("ready features without a file", options("--backbone", "precomputed"), "vision.path"),
-    Case("features with NaN", features([[np.nan] * 4] * 16), "NaN"),
-    Case("features of the wrong shape", features(np.zeros(16, np.float32)), "(T, D)"),
-    Case("features that are whole numbers", features(np.zeros((16, 4), np.int64)), "float"),
-    Case(
-        "features without those of the texts",
-        features(np.ones((16, 4), np.float32)),
-        "vision.texts",
-    ),
-    Case(
+    option("no such checkpoint", "--backbone clip --weights {folder}/none", "none"),
+    option("a checkpoint folder without one", "--backbone clip --weights {folder}", ""),
+    option("ready features without a file", "--backbone precomputed", "vision.path"),
+    features("features with NaN", [[np.nan] * 4] * 16, "NaN"),
+    features("features of the wrong shape", np.zeros(16, np.float32), "(T, D)"),
+    features("features that are whole numbers", np.zeros((16, 4), np.int64), "float"),
+    features("features without those of the texts", np.ones((16, 4), np.float32), "vision.texts"),
+    features(
         "texts without features",
-        features(np.ones((16, 4), np.float32), "--set", "vision.texts={folder}/x.npz"),
+        np.ones((16, 4), np.float32),
         "x.npz",
+        "--set vision.texts={folder}/x.npz",
     ),
     Case("a file that would run code", a_pickle, "f.pth"),
-    Case(
-        "a damaged feature file",
-        written("f.npy", "no", "--backbone", "precomputed", "--weights", "{folder}/f.npy"),
-        "f.npy",
-    ),
+    bad_file("a damaged feature file", "--backbone precomputed --weights {folder}/f.npy", "no"),
     # language models
-    Case(
-        "two language models",
-        options(
-            *option_words(
-                writer="llm",
-                set=["writing.llm.base_url=http://127.0.0.1:9/v1", "writing.llm.gguf=m.gguf"],
-            )
-        ),
-        "llm.base_url",
-    ),
-    Case(
-        "no such GGUF",
-        options("--writer", "llm", "--set", "writing.llm.gguf={folder}/none.gguf"),
-        "none.gguf",
-    ),
-    Case(
-        "a damaged GGUF",
-        written(
-            "m.gguf", "GGUF? no", "--writer", "llm", "--set", "writing.llm.gguf={folder}/m.gguf"
-        ),
-        "m.gguf",
-    ),
-    Case(
-        "a server that is not there",
-        options("--writer", "llm", "--set", "writing.llm.base_url=http://127.0.0.1:9/v1"),
-        "127.0.0.1:9",
-    ),
-    Case(
+    option("two language models", f"{LLM}.{SERVER} --set writing.llm.gguf=m.gguf", "llm.base_url"),
+    option("no such GGUF", LLM + ".gguf={folder}/none.gguf", "none.gguf"),
+    bad_file("a damaged GGUF", LLM + ".gguf={folder}/m.gguf", "GGUF? no"),
+    option("a server that is not there", f"{LLM}.{SERVER}", "127.0.0.1:9"),
+    option(
         "two vision-language models",
-        options(
-            *option_words(
-                set=[
-                    "vision.vlm.base_url=http://127.0.0.1:9/v1",
-                    "vision.vlm.gguf=m.gguf",
-                    "vision.vlm.projector=p.gguf",
-                ]
-            )
-        ),
+        f"{VLM}.{SERVER} {VLM}.gguf=m.gguf {VLM}.projector=p.gguf",
         "vision.vlm: needs one of two settings",
     ),
-    Case("a dry run without a language model", options("--dry-run"), "vision.vlm.base_url=URL"),
-    Case(
-        "captions and translation",
-        options("--translate", "--captions", "c.srt"),
-        "--translate is for speech",
-    ),
-    Case(
-        "translation by an English model",
-        options("--translate", "--model", "whisper-tiny.en"),
-        "asr.translate",
+    option("a dry run without a language model", "--dry-run", "vision.vlm.base_url=URL"),
+    option("captions and translation", "--translate --captions c.srt", "--translate is for speech"),
+    option(
+        "translation by an English model", "--translate --model whisper-tiny.en", "asr.translate"
     ),
     # links; no answer is waited for
     Case(
@@ -358,14 +262,10 @@ CASES = (
         ),
         "see whether its server is up",
     ),
-    Case("a page's captions of a file", options("--captions", "site"), "which has no page"),
+    option("a page's captions of a file", "--captions site", "which has no page"),
     # places
     Case("a file where the folder should be", a_file_for_a_folder, "cannot be a folder"),
-    Case(
-        "a folder whose name no disk takes",
-        options("--out", "{folder}/" + "o" * 300),
-        "name too long",
-    ),
+    option("a folder whose name no disk takes", "--out {folder}/" + "o" * 300, "name too long"),
 )
 
 

@@ -2,12 +2,13 @@
 
 import pytest
 from correction_samples import correction
+from transcripts import transcript_of
 
 from stepline.errors import ModelError
 from stepline.library import rewriting
 from stepline.library.corrections import ConflictError, apply_corrections
 from stepline.library.rewriting import DROPPED_REASON, NO_STEP_REASON, PERSON_REASON, rewrite_steps
-from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import Record, Step, Video
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
 
 SAID = (
@@ -21,9 +22,6 @@ SAID = (
 
 
 def machine_record(writer="extractive", **settings):
-    sentences = tuple(
-        Sentence(text=text, span=Span(5.0 * n, 5.0 * n + 4)) for n, text in enumerate(SAID)
-    )
     texts = {"slice the banana": 1, "crack two eggs into the bowl": 2}
     texts |= {"poor the silk into the bowl": 3, "take the whisk": 4}
     texts["whisk the batter until it's smooth"] = 4
@@ -34,7 +32,7 @@ def machine_record(writer="extractive", **settings):
     return Record(
         id="v",
         video=Video(id="v", duration=60.0),
-        transcript=Transcript(language="en", sentences=sentences),
+        transcript=transcript_of(*SAID, every=5.0, seconds=4.0),
         steps=steps,
         settings={"writing": {"steps": "usual", **settings}},
         models={"writer": writer},

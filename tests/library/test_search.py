@@ -8,11 +8,12 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from transcripts import transcript_of
 
 from stepline.errors import SettingsError, StoreError
 from stepline.library import SearchIndex
 from stepline.library.search import INDEX_FILE
-from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record, write_record
 
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
@@ -24,7 +25,7 @@ def sink():
         "unscrew the trap under the sink and let it drain",
         "wash your hands well",
     ]
-    heard = tuple(Sentence(text=text, span=Span(9 * n, 9 * n + 8)) for n, text in enumerate(told))
+    heard = transcript_of(*told, every=9.0, seconds=8.0, language=None)
     seen = {"status": "seen", "basis": "network", "score": 0.9, "spans": (Span(12, 20),)}
     seen["seen"] = ("for: its words are on screen: CATCH THE WATER",)
     said = {"said": Span(13, 17), "status": "said_only", "score": 0.3, "sources": (1,)}
@@ -34,7 +35,7 @@ def sink():
         Step(id="3", text="call a plumber", status="not_found"),
     )
     video = Video(id="sink", title="A blocked sink", duration=60.0)
-    return Record(id="sink", video=video, transcript=Transcript(sentences=heard), steps=steps)
+    return Record(id="sink", video=video, transcript=heard, steps=steps)
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +101,9 @@ def test_a_query_that_shares_only_function_words_finds_nothing_by_words(folder):
 
 def test_letters_from_the_keyboard_are_answered_by_nothing(tmp_path):
     told = ["number", "of Shouty's behaviour", "that's the '\\d' in the", "Qt"]
-    heard = tuple(Sentence(text=text, span=Span(9 * n, 9 * n + 8)) for n, text in enumerate(told))
+    heard = transcript_of(*told, every=9.0, seconds=8.0, language=None)
     video = Video(id="talk", duration=60.0)
-    record = Record(id="talk", video=video, transcript=Transcript(sentences=heard))
+    record = Record(id="talk", video=video, transcript=heard)
     write_record(record, tmp_path / "talk.json")
     index = SearchIndex(tmp_path)
     index.update()
@@ -243,8 +244,12 @@ def test_an_invalid_folder_and_an_index_that_cannot_be_kept_are_one_line(
 ):
     with pytest.raises(StoreError, match="no such folder"):
         SearchIndex(tmp_path / "gone")
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda *_: False)  # a folder that others own
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="; set STEPLINE_CACHE to a folder that can be written"):
+        SearchIndex(folder)
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     index = SearchIndex(folder, None)
     assert index.path.parent == tmp_path / "cache" / "search"
     index.update()

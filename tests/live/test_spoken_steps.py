@@ -5,20 +5,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from transcripts import transcript_of
 
 from stepline.live.spoken_steps import CONTEXT_SENTENCES, OPEN_SENTENCES, SpokenSteps
 from stepline.pipeline.request import StepsSettings
-from stepline.records import Sentence, Span, Transcript
+from stepline.records import Transcript
 
 READER = "stepline.writing.extractive.writer.transcript_step_probabilities"
 
 
-def transcript_of(count):
-    sentences = []
-    for number in range(count):
-        start = 2.0 * number
-        sentences.append(Sentence(text=f"sentence {number}", span=Span(start, start + 2.0)))
-    return Transcript(sentences=tuple(sentences))
+def sentences(count):
+    texts = (f"sentence {number}" for number in range(count))
+    return transcript_of(*texts, every=2.0, language=None)
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def probabilities():
 
 def test_settled_sentences_are_not_read_again(sizes, probabilities):
     for count in range(1, 61):
-        row = probabilities(transcript_of(count), "en")
+        row = probabilities(sentences(count), "en")
         assert len(row) == count
     assert max(sizes) <= CONTEXT_SENTENCES + OPEN_SENTENCES
     # sentence 10 was read last when OPEN_SENTENCES sentences, itself among them, were open
@@ -52,12 +50,12 @@ def test_settled_sentences_are_not_read_again(sizes, probabilities):
 
 
 def test_all_sentences_of_a_run_that_is_resumed_are_read(sizes, probabilities):
-    assert len(probabilities(transcript_of(50), "en")) == 50
+    assert len(probabilities(sentences(50), "en")) == 50
     assert sizes == [50]
 
 
 def test_a_sentence_that_comes_late_is_read(sizes, probabilities):
-    whole = transcript_of(40)
+    whole = sentences(40)
     without = Transcript(sentences=whole.sentences[:20] + whole.sentences[21:])
     probabilities(without, "en")
     assert probabilities(whole, "en")[20] == 2
@@ -65,4 +63,4 @@ def test_a_sentence_that_comes_late_is_read(sizes, probabilities):
 
 def test_nothing_is_known_where_the_scorer_cannot_read_the_language(monkeypatch, probabilities):
     monkeypatch.setattr(READER, lambda *_: None)
-    assert probabilities(transcript_of(3), "de") is None
+    assert probabilities(sentences(3), "de") is None

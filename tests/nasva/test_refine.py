@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from option_words import option_words
+from simulated_stores import write_simulated
+from transcripts import transcript_of
 
 from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
@@ -39,16 +41,7 @@ SMALL = (
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     """Records of 12 videos, and stores of the features and step vectors of all but the last."""
-    folder = tmp_path_factory.mktemp("dataset")
-    samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).videos
-    write_parquet((sample.record for sample in samples), folder / "records.parquet")
-    with FeatureWriter(folder / "features") as features, FeatureWriter(folder / "steps") as steps:
-        for sample in samples[:-1]:
-            found = sample.features()
-            features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
-            lines = RowTexts(tuple(step.text for step in sample.record.steps))
-            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
-    return folder
+    return write_simulated(tmp_path_factory.mktemp("dataset"), 12, without_features=1)
 
 
 def command(dataset, out, *more):
@@ -219,14 +212,10 @@ def test_the_line_model_links_steps_in_their_order_where_it_is_asked_for():
         "So now chop the onion into small pieces.",
         "And then you can boil the rice in the big pan.",
     )
-    sentences = []
-    for number, text in enumerate(spoken):
-        start = 4.0 * number
-        sentences.append(Sentence(text=text, span=Span(start, start + 3.0)))
     record = Record(
         id="a",
         video=Video(id="a", duration=16.0),
-        transcript=Transcript(language="en", sentences=tuple(sentences)),
+        transcript=transcript_of(*spoken, every=4.0, seconds=3.0),
         steps=(Step(id="1", text="Chop the onion"), Step(id="2", text="Boil the rice")),
     )
     settings = RefineRunSettings(coarse=CoarseSettings(matching="line-model"))

@@ -39,6 +39,13 @@ def write_captions(folder, suffix):
     return path
 
 
+@pytest.fixture
+def run(tmp_path, stepline):
+    """Runs the main job on captions alone into tmp_path/out."""
+    captions = write_captions(tmp_path, ".srt")
+    return lambda *options: stepline("steps", captions, "--out", tmp_path / "out", *options)
+
+
 @pytest.mark.parametrize("suffix", [".srt", ".vtt", ".sbv", ".csv", ".json"])
 def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
     captions = write_captions(tmp_path, suffix)
@@ -58,11 +65,9 @@ def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
     assert TALK_WARNING not in record.warnings
 
 
-def test_the_page_of_captions_alone_has_no_video(tmp_path, stepline):
-    captions = write_captions(tmp_path, ".srt")
+def test_the_page_of_captions_alone_has_no_video(run, tmp_path):
     formats = [name for name in USUAL if name not in PICTURE_FORMATS]
-    options = [part for name in formats for part in ("--format", name)]
-    result = stepline("steps", captions, "--out", tmp_path / "out", *options)
+    result = run(*(part for name in formats for part in ("--format", name)))
     assert result.exit_code == 0, result.stderr
     page = (tmp_path / "out" / "talk.html").read_text()
     assert "Pour the juice" in page
@@ -71,36 +76,33 @@ def test_the_page_of_captions_alone_has_no_video(tmp_path, stepline):
 
 
 @pytest.mark.parametrize("name", ["docx", "otio", "labelstudio"])
-def test_a_format_that_needs_no_picture_is_written(name, tmp_path, stepline):
-    captions = write_captions(tmp_path, ".srt")
-    result = stepline("steps", captions, "--out", tmp_path / "out", "--format", name)
+def test_a_format_that_needs_no_picture_is_written(name, run):
+    result = run("--format", name)
     assert result.exit_code == 0, result.stderr
 
 
-def test_a_copy_of_the_video_cannot_be_made(tmp_path, stepline):
-    captions = write_captions(tmp_path, ".srt")
-    result = stepline("steps", captions, "--out", tmp_path / "out", "--format", "mp4")
-    assert result.exit_code == 1
-    assert "none is given; leave mp4 out" in result.stderr
+def test_a_copy_of_the_video_and_other_captions_are_refused(run, captions_file):
+    for options, cure in (
+        (("--format", "mp4"), "none is given; leave mp4 out"),
+        (("--captions", captions_file), "leave --captions out"),
+    ):
+        result = run(*options)
+        assert result.exit_code == 1
+        assert cure in result.stderr
 
 
-def test_a_part_of_captions_has_the_steps_said_in_it(tmp_path, stepline):
-    captions = write_captions(tmp_path, ".srt")
-    out = tmp_path / "out"
-    result = stepline("steps", captions, "--out", out, "--from", "6.5", "--to", "10.5")
+def test_a_part_of_captions_has_the_steps_said_in_it(run, tmp_path):
+    result = run("--from", "6.5", "--to", "10.5")
     assert result.exit_code == 0, result.stderr
-    (step,) = read_record(out / "talk.json").steps
+    (step,) = read_record(tmp_path / "out" / "talk.json").steps
     assert 7.0 <= step.said.start < step.said.end <= 10.0
 
 
-def test_the_same_captions_are_not_worked_on_twice(tmp_path, stepline):
-    captions = write_captions(tmp_path, ".srt")
-    stepline("steps", captions, "--out", tmp_path / "out")
-    again = stepline("steps", captions, "--out", tmp_path / "out")
-    assert "done before" in again.stderr
-    write_captions(tmp_path, ".srt").write_text(CAPTIONS.replace("juice", "syrup"))
-    changed = stepline("steps", captions, "--out", tmp_path / "out")
-    assert "syrup" in changed.stdout
+def test_the_same_captions_are_not_worked_on_twice(run, tmp_path):
+    run()
+    assert "done before" in run().stderr
+    (tmp_path / "talk.srt").write_text(CAPTIONS.replace("juice", "syrup"))
+    assert "syrup" in run().stdout
 
 
 def test_a_guessed_encoding_is_said_and_another_can_be_named(tmp_path, stepline):
@@ -124,12 +126,10 @@ def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):
     assert [path.name for path in find_videos([tmp_path])] == ["a.mp4"]
 
 
-def test_subtitles_that_stepline_wrote_are_not_input(tmp_path, stepline):
-    captions = write_captions(tmp_path, ".srt")
-    out = tmp_path / "out"
-    stepline("steps", captions, "--out", out, "--format", "vtt")
-    assert (out / "talk.vtt").is_file()
-    assert find_inputs([tmp_path], captions=True) == {captions: "captions"}
+def test_subtitles_that_stepline_wrote_are_not_input(run, tmp_path):
+    run("--format", "vtt")
+    assert (tmp_path / "out" / "talk.vtt").is_file()
+    assert find_inputs([tmp_path], captions=True) == {tmp_path / "talk.srt": "captions"}
 
 
 def test_a_folder_mixes_videos_and_captions(small_video, tmp_path, stepline):
@@ -161,13 +161,6 @@ def test_captions_without_words_end_in_one_line_with_a_cure(text, cure, tmp_path
     assert not (tmp_path / "out" / "talk.json").exists()
 
 
-def test_captions_with_captions_are_refused(captions_file, tmp_path, stepline):
-    captions = write_captions(tmp_path, ".srt")
-    result = stepline("steps", captions, "--captions", captions_file, "--out", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "leave --captions out" in result.stderr
-
-
 def test_transcribe_reads_captions_alone(tmp_path, stepline):
     result = stepline("transcribe", write_captions(tmp_path, ".srt"), "--format", "vtt")
     assert result.exit_code == 0, result.stderr
@@ -175,15 +168,12 @@ def test_transcribe_reads_captions_alone(tmp_path, stepline):
     assert CAPTIONS_ALONE not in result.stderr
 
 
-def test_own_lines_are_found_in_captions_alone(tmp_path, stepline):
-    captions = write_captions(tmp_path, ".srt")
-    (tmp_path / "recipe.txt").write_text(
-        "pour the juice into the bowl\nwhisk the sugar into the water\n"
-    )
-    out = tmp_path / "out"
-    result = stepline("steps", captions, "--texts", tmp_path / "recipe.txt", "--out", out)
+def test_own_lines_are_found_in_captions_alone(run, tmp_path):
+    lines = "pour the juice into the bowl\nwhisk the sugar into the water\n"
+    (tmp_path / "recipe.txt").write_text(lines)
+    result = run("--texts", tmp_path / "recipe.txt")
     assert result.exit_code == 0, result.stderr
-    starts = [step.said.start for step in read_record(out / "talk.json").steps]
+    starts = [step.said.start for step in read_record(tmp_path / "out" / "talk.json").steps]
     assert starts == [7.0, 11.0]
 
 

@@ -7,6 +7,7 @@ import time
 import pytest
 from forget import forget_file_systems
 from s3_server import SECRET
+from web_server import serve
 
 from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
@@ -219,32 +220,24 @@ def test_messages_show_no_password_and_no_signed_query():
     assert remote.name == "film.mp4"
 
 
-def test_files_of_a_web_server_are_fetched(tmp_path):
+def test_files_of_a_web_server_are_fetched():
     pytest.importorskip("aiohttp", reason="needs aiohttp")
-    import functools
-    import http.server
-    import threading
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *arguments):
-            pass
+    def without_ranges(request):
+        request.send_response(200)
+        request.send_header("Content-Length", "400")
+        request.end_headers()
+        if request.command == "GET":
+            request.wfile.write(b"film" * 100)
 
-    (tmp_path / "served").mkdir()
-    (tmp_path / "served" / "film.bin").write_bytes(b"film" * 100)
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "served")
-    )
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        private = QUICK.model_copy(update={"private": True})
-        remote = RemotePath(f"http://127.0.0.1:{server.server_port}/film.bin", private)
+    private = QUICK.model_copy(update={"private": True})
+    with serve() as server:
+        server.pages["/film.bin"] = without_ranges
+        remote = RemotePath(f"{server.url}/film.bin", private)
         assert remote.read() == b"film" * 100
         assert remote.exists()
         with pytest.raises(StoreError, match="is not there"):
-            RemotePath(f"http://127.0.0.1:{server.server_port}/none.bin", private).read()
-    finally:
-        server.shutdown()
-        server.server_close()
+            RemotePath(f"{server.url}/none.bin", private).read()
 
 
 def test_a_disk_that_refuses_is_reported_in_one_line(tmp_path):

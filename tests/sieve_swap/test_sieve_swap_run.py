@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from small_base import SmallBase
+from transcripts import transcript_of
 
 from stepline.datasets import read
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.files.digests import sha256
-from stepline.records import Record, Sentence, Span, Transcript, Video
+from stepline.records import Record, Span, Video
 from stepline.settings import validate
 from stepline.sieve_swap import run as collection
 from stepline.sieve_swap.report import write_released_json
@@ -33,13 +34,9 @@ BEANS = (
 
 
 def record(identity, title, speech, **video):
-    sentences = []
-    for place, text in enumerate(speech.split("|")):
-        sentences.append(Sentence(text=text, span=Span(5.0 * place, 5.0 * place + 3.0)))
+    said = transcript_of(*speech.split("|"), every=5.0, seconds=3.0, language=None)
     known = {"id": identity, "title": title, "task": title} | video
-    return Record(
-        id=identity, video=Video(**known), transcript=Transcript(sentences=tuple(sentences))
-    )
+    return Record(id=identity, video=Video(**known), transcript=said)
 
 
 PLAIN = {"sieve": "similarity", "similarity": 0.55, "swap_similarity": 0.0}

@@ -54,6 +54,14 @@ def lines(made):
     ]
 
 
+def texts(made):
+    return [step.text for step in made.steps]
+
+
+def reasons(made):
+    return [item.reason for item in made.dropped]
+
+
 def test_the_golden_run():
     made = swapped()
     assert lines(made) == [
@@ -81,55 +89,42 @@ SWAPPED = ["Peel 2 cloves garlic.", RUB, RUB, "Drizzle with olive oil."]
 
 
 @pytest.mark.parametrize(
-    ("variant", "texts"),
+    ("variant", "wanted"),
     [
         ("raw", [text for _, _, text in SPOKEN]),
         ("only-sieve", SIEVED),
         ("mix", [text for pair in zip(SWAPPED, SIEVED, strict=True) for text in pair]),
     ],
 )
-def test_the_variants_keep_the_seconds(variant, texts):
+def test_the_variants_keep_the_seconds(variant, wanted):
     made = swapped(variant=variant)
-    assert [step.text for step in made.steps] == texts
-    assert [step.id for step in made.steps] == [str(number) for number in range(len(texts))]
+    assert texts(made) == wanted
+    assert [step.id for step in made.steps] == [str(number) for number in range(len(wanted))]
     assert all(step.spans == (step.said,) for step in made.steps)
 
 
 def test_a_similarity_exactly_at_the_threshold_is_kept():
     spoken = [(0.0, 1.0, "drain the beans")]
     assert len(swapped(spoken, similarity=1.0).steps) == 1  # the same words: cosine 1
-    assert [
-        item.reason for item in swapped([(0.0, 1.0, "drain beans")], similarity=0.9).dropped
-    ] == [NO_SIMILAR_STEP]
+    assert reasons(swapped([(0.0, 1.0, "drain beans")], similarity=0.9)) == [NO_SIMILAR_STEP]
 
 
 def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
     base = SmallBase([("A", ["Peel 3 cloves of garlic."]), ("B", ["Peel 2 cloves garlic now."])])
     spoken = [(0.0, 2.0, "peel 2 cloves of garlic")]
-    assert [step.text for step in swapped(spoken, base=base).steps] == ["Peel 2 cloves garlic now."]
-    assert [item.reason for item in swapped(spoken, base=base, candidates=1).dropped] == [
-        CHANGED_NUMBER
-    ]
-    assert [step.text for step in swapped(spoken, base=base, check=False).steps] == [
-        "Peel 3 cloves of garlic."
-    ]
+    assert texts(swapped(spoken, base=base)) == ["Peel 2 cloves garlic now."]
+    assert reasons(swapped(spoken, base=base, candidates=1)) == [CHANGED_NUMBER]
+    assert texts(swapped(spoken, base=base, check=False)) == ["Peel 3 cloves of garlic."]
 
 
 def test_a_negation_is_never_swapped_away():
-    assert [item.reason for item in swapped([(0.0, 2.0, "do salt yet")]).dropped] == [
-        CHANGED_NEGATION
-    ]
-    assert [step.text for step in swapped([(0.0, 2.0, "do not salt it yet")]).steps] == [
-        "Do not salt yet."
-    ]
+    assert reasons(swapped([(0.0, 2.0, "do salt yet")])) == [CHANGED_NEGATION]
+    assert texts(swapped([(0.0, 2.0, "do not salt it yet")])) == ["Do not salt yet."]
 
 
 def test_a_sentence_whose_near_steps_all_disagree_keeps_its_own_words_when_asked():
-    spoken = [
-        (0.0, 2.0, "do salt yet"),
-        (9.0, 12.0, "drain the beans"),
-        (20.0, 22.0, "hello my friends"),
-    ]
+    spoken = [(0.0, 2.0, "do salt yet"), (9.0, 12.0, "drain the beans")]
+    spoken += [(20.0, 22.0, "hello my friends")]
     made = swapped(spoken, unswapped="own words")
     assert lines(made) == [(0.0, 2.0, "do salt yet", (0,)), (9.0, 12.0, "Drain the beans.", (1,))]
     own = made.steps[0]
@@ -137,23 +132,18 @@ def test_a_sentence_whose_near_steps_all_disagree_keeps_its_own_words_when_asked
     assert own.score == pytest.approx(3 / np.sqrt(3 * 4))  # do, salt, yet of "Do not salt yet."
     assert [item.text for item in made.dropped] == ["hello my friends"]
     mixed = swapped(spoken, unswapped="own words", variant="mix")
-    texts = [step.text for step in mixed.steps]
-    assert texts == ["do salt yet", "Drain the beans.", "drain the beans"]
+    assert texts(mixed) == ["do salt yet", "Drain the beans.", "drain the beans"]
 
 
 def test_a_step_that_is_near_enough_to_keep_a_sentence_may_be_too_far_to_replace_it():
-    spoken = [
-        (0.0, 2.0, "drain the beans"),
-        (9.0, 12.0, "mix beans and onion"),
-        (20.0, 22.0, "do salt yet"),
-    ]
+    spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "mix beans and onion")]
+    spoken += [(20.0, 22.0, "do salt yet")]
     given = {"paired": [np.array([1])], "swap_similarity": 0.9}
     # cosines: 1, 4 / (2 sqrt 6) = .82, .87 but negated
     made = swapped(spoken, **given, unswapped="own words")
-    texts = [step.text for step in made.steps]
-    assert texts == ["Drain the beans.", "mix beans and onion", "do salt yet"]
+    assert texts(made) == ["Drain the beans.", "mix beans and onion", "do salt yet"]
     assert [step.source_text is None for step in made.steps] == [False, True, True]
-    assert [step.text for step in swapped(spoken, **given).steps] == ["Drain the beans."]
+    assert texts(swapped(spoken, **given)) == ["Drain the beans."]
 
 
 def test_the_threshold_of_the_sieve_goes_with_the_sieve():
@@ -165,33 +155,25 @@ def test_the_threshold_of_the_sieve_goes_with_the_sieve():
 def test_only_the_steps_of_the_asked_documents_are_searched():
     spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "remove the wheel")]
     bicycle = np.array([2])
-    texts = [step.text for step in swapped(spoken).steps]
-    assert texts == ["Drain the beans.", "Remove the wheel."]
-    assert [step.text for step in swapped(spoken, scope="retained", retained=bicycle).steps] == [
-        "Remove the wheel."
-    ]
-    assert [step.text for step in swapped(spoken, scope="paired", paired=[bicycle]).steps] == [
-        "Remove the wheel."
-    ]
+    assert texts(swapped(spoken)) == ["Drain the beans.", "Remove the wheel."]
+    assert texts(swapped(spoken, scope="retained", retained=bicycle)) == ["Remove the wheel."]
+    assert texts(swapped(spoken, scope="paired", paired=[bicycle])) == ["Remove the wheel."]
     nothing = swapped(spoken, scope="paired", paired=[np.array([], np.int64)])
-    assert [item.reason for item in nothing.dropped] == [NO_DOCUMENT, NO_DOCUMENT]
+    assert reasons(nothing) == [NO_DOCUMENT, NO_DOCUMENT]
 
 
 def test_short_neighbours_merge_before_retrieval_when_asked():
     spoken = [(0, 5, "a"), (6, 9, "b"), (9.5, 12, "c"), (16.1, 18, "d")]
     spoken += [(18, 27, "e"), (27, 28, "f"), (29, 30, " ")]
-    found = record(
-        [(float(start), float(end), text) for start, end, text in spoken]
-    ).transcript.sentences
+    found = record(spoken).transcript.sentences
     # a and b: 5 s and 3 s, 1 s apart. a b lasts 9 s, so c stays out; c and d are 4.1 s apart; e
     # lasts 9 s.
     settings = SwapSettings(merge="before")
-    texts = [piece.text for piece in narration_segments(found, settings)]
-    assert texts == ["a b", *"cdef"]
-    assert narration_segments(found, settings)[0].sources == (0, 1)
-    assert [piece.text for piece in narration_segments(found, SwapSettings(merge="after"))] == list(
-        "abcdef"
-    )
+    before = narration_segments(found, settings)
+    assert [piece.text for piece in before] == ["a b", *"cdef"]
+    assert before[0].sources == (0, 1)
+    after = narration_segments(found, SwapSettings(merge="after"))
+    assert [piece.text for piece in after] == list("abcdef")
 
 
 def test_a_gap_of_exactly_the_limit_does_not_merge():
@@ -245,20 +227,13 @@ def test_no_text_gives_no_verdict():
 
 def test_the_sieve_by_wording_drops_talk_that_a_step_is_near_to():
     said = ["my uncle used to rub the toast with garlic", "now rub the toast with garlic"]
-    sentences = tuple(
-        Sentence(text=text, span=Span(10.0 * at, 10.0 * at + 3)) for at, text in enumerate(said)
-    )
-    spoken = Record(id="v", video=Video(id="v"), transcript=Transcript(sentences=sentences))
-    base = SmallBase()
-    kept = {}
-    for sieve in ("similarity", "wording"):
-        settings = SwapSettings(scope="all", similarity=0.5, swap_similarity=0.5, sieve=sieve)
-        kept[sieve] = sieve_and_swap([spoken], base, settings, embed=base.embed)[0]
-    assert [step.sources for step in kept["similarity"].steps] == [(0,), (1,)]
-    assert [step.sources for step in kept["wording"].steps] == [(1,)]
-    assert [(item.text, item.reason) for item in kept["wording"].dropped] == [
-        (said[0], NO_INSTRUCTION)
-    ]
+    spoken = [(10.0 * at, 10.0 * at + 3, text) for at, text in enumerate(said)]
+    given = {"similarity": 0.5, "swap_similarity": 0.5, "unswapped": "own words"}
+    near = swapped(spoken, sieve="similarity", **given)
+    kept = swapped(spoken, sieve="wording", **given)
+    assert [step.sources for step in near.steps] == [(0,), (1,)]
+    assert [step.sources for step in kept.steps] == [(1,)]
+    assert [(item.text, item.reason) for item in kept.dropped] == [(said[0], NO_INSTRUCTION)]
 
 
 class MiniLMNamedBase(SmallBase):
@@ -286,7 +261,7 @@ def test_the_line_model_takes_the_steps_of_the_document_that_fits_best_in_their_
         (10.0, 13.0, "Rub the toast with the garlic.", (2,)),
         (14.0, 16.0, "Drizzle with olive oil.", (3,)),
     ]
-    assert [item.reason for item in made.dropped] == [STEP_NOT_SPOKEN]
+    assert reasons(made) == [STEP_NOT_SPOKEN]
 
 
 def test_the_line_model_swaps_no_number_away():

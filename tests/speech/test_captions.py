@@ -65,7 +65,15 @@ def chunks(*rows):
     return [{"text": text, "timestamp": [start, end]} for text, start, end in rows]
 
 
+def event(start, duration, *pieces):
+    """An event of YouTube's json3, in milliseconds."""
+    return {"tStartMs": start, "dDurationMs": duration, "segs": list(pieces)}
+
+
 SPOKEN = (" Cut the strip.", 1000, 3000), (" Fold it.", 3500, 5000)
+TOKENS = ("", 0, 0), (" C", 1000, 1100), ("ut", 1100, 1200), (" the", 1200, 1200)
+TOKENS += (" strip", 2000, 3000), (".", 3000, 3000), (" Fold", 3500, 4000), (" it.", 4000, 5000)
+LASTING = [("Cut the strip.", "1", "2"), ("Fold it.", "3.5", "1.5")]
 WHOLE_TEXT = " Cut the strip. Fold it."
 SEGMENT_WORDS = [
     {"word": "Cut", "start": 1.0, "end": 1.5, "score": 0.9},
@@ -96,18 +104,7 @@ FORMS = {
         "result": {"language": "en"},
         "transcription": [row | {"tokens": []} for row in tokens(*SPOKEN)],
     },
-    "whisper.cpp tokens": {
-        "systeminfo": "",
-        "transcription": tokens(
-            *(("", 0, 0), (" C", 1000, 1100), ("ut", 1100, 1200), (" the", 1200, 1200)),
-            *(
-                (" strip", 2000, 3000),
-                (".", 3000, 3000),
-                (" Fold", 3500, 4000),
-                (" it.", 4000, 5000),
-            ),
-        ),
-    },
+    "whisper.cpp tokens": {"systeminfo": "", "transcription": tokens(*TOKENS)},
     "Hugging Face": {
         "text": WHOLE_TEXT,
         "chunks": chunks((" Cut the strip.", 1.0, 3.0), (" Fold it.", 3.5, 5.0)),
@@ -120,14 +117,11 @@ FORMS = {
         ),
     },
     "youtube-transcript-api": [
-        {"text": "Cut the strip.", "start": 1.0, "duration": 2.0},
-        {"text": "Fold it.", "start": 3.5, "duration": 1.5},
+        {"text": text, "start": float(start), "duration": float(seconds)}
+        for text, start, seconds in LASTING
     ],
     "youtube-transcript-api, of several videos": [
-        [
-            {"text": "Cut the strip.", "start": "1", "dur": "2"},
-            {"text": "Fold it.", "start": "3.5", "dur": "1.5"},
-        ]
+        [{"text": text, "start": start, "dur": seconds} for text, start, seconds in LASTING]
     ],
     "OpenAI words": {
         "text": WHOLE_TEXT.strip(),
@@ -142,17 +136,15 @@ FORMS = {
     "json3": {
         "events": [
             {"tStartMs": 0, "dDurationMs": 9000, "id": 1},
-            {
-                "tStartMs": 1000,
-                "dDurationMs": 2000,
-                "segs": [
-                    {"utf8": "Cut"},
-                    {"utf8": " the", "tOffsetMs": 500},
-                    {"utf8": " strip.", "tOffsetMs": 1000},
-                ],
-            },
+            event(
+                1000,
+                2000,
+                {"utf8": "Cut"},
+                {"utf8": " the", "tOffsetMs": 500},
+                {"utf8": " strip.", "tOffsetMs": 1000},
+            ),
             {"tStartMs": 2900, "aAppend": 1, "segs": [{"utf8": "\n"}]},
-            {"tStartMs": 3500, "dDurationMs": 1500, "segs": [{"utf8": "Fold it."}]},
+            event(3500, 1500, {"utf8": "Fold it."}),
         ]
     },
 }
@@ -344,8 +336,8 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path):
         (b"1\n00.00.01,500 --> 00.00.02,000\nhello", "line 2: .* is not a timing"),
         (b"1\n00:00:01:500 => 00:00:02:000\nhello", "line 2: .* is not a timing"),
         (
-            b"1\n00:00:xx,000 --> 00:00:02,000\nhello",
-            "line 2: '00:00:xx,000 --> 00:00:02,000' is not a timing",
+            b"1\n00:00:xx,0 --> 00:00:02,0\nhello",
+            "line 2: '00:00:xx,0 --> 00:00:02,0' is not a timing",
         ),
         (b"start,end,text\n1,2\n", "line 2: 2 columns"),
         (b'{"systeminfo": "", "results": {"channels": []}}', "unknown form; give YouTube json3"),
@@ -430,35 +422,27 @@ NUMBERS = st.one_of(
 PHRASES = ["[Music]", "cut it.", "a\nb", "<c>", "&amp;", "3.5", "--> 1", "♪"]
 TEXTS = st.one_of(st.text(max_size=30), st.sampled_from(PHRASES))
 BEGINNINGS = [b"", b"WEBVTT\n", b"{", b"\xff\xfe", b"start,end,text\n", SRT.encode()]
-WORDS = st.fixed_dictionaries(
-    {}, optional={"word": TEXTS, "start": NUMBERS, "end": NUMBERS, "score": NUMBERS}
-)
-SEGMENTS = st.fixed_dictionaries(
-    {},
-    optional={
-        "text": TEXTS,
-        "start": NUMBERS,
-        "end": NUMBERS,
-        "words": st.lists(WORDS, max_size=5) | NUMBERS,
-    },
-)
 GOOD = st.builds(
     lambda start, text: {"start": start, "end": start + 2, "text": text},
     st.integers(0, 100),
     st.sampled_from(PHRASES),
 )
-PIECES = st.fixed_dictionaries({}, optional={"utf8": TEXTS, "tOffsetMs": NUMBERS})
-EVENTS = st.fixed_dictionaries(
-    {},
-    optional={
-        "tStartMs": NUMBERS,
-        "dDurationMs": NUMBERS,
-        "segs": st.lists(PIECES, max_size=5) | NUMBERS,
-    },
-)
-COLUMNS = st.fixed_dictionaries(
-    {}, optional={key: st.lists(TEXTS | NUMBERS, max_size=5) for key in ("text", "start", "end")}
-)
+
+
+def keys(**values):
+    """Objects that have some of the keys."""
+    return st.fixed_dictionaries({}, optional=values)
+
+
+def some(values):
+    return st.lists(values, max_size=5)
+
+
+WORDS = some(keys(word=TEXTS, start=NUMBERS, end=NUMBERS, score=NUMBERS)) | NUMBERS
+SEGMENTS = keys(text=TEXTS, start=NUMBERS, end=NUMBERS, words=WORDS)
+PIECES = some(keys(utf8=TEXTS, tOffsetMs=NUMBERS)) | NUMBERS
+EVENTS = keys(tStartMs=NUMBERS, dDurationMs=NUMBERS, segs=PIECES)
+COLUMNS = keys(**dict.fromkeys(("text", "start", "end"), some(TEXTS | NUMBERS)))
 TREES = st.one_of(
     st.fixed_dictionaries({"events": st.lists(EVENTS | NUMBERS, max_size=6)}),
     st.fixed_dictionaries({"segments": st.lists(SEGMENTS | NUMBERS | GOOD, max_size=6)}),

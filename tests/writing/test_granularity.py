@@ -1,8 +1,9 @@
 """Halves of a step are joined to it, amounts that are told after it are put into it."""
 
 import pytest
+from transcripts import transcript_of
 
-from stepline.records import Sentence, Span, Step, Transcript
+from stepline.records import Span, Step
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.granularity import (
     SentenceStep,
@@ -24,8 +25,10 @@ def step(text, start, *, sources, end=None):
     return Step(id="0", text=text, said=Span(start, end or start + 2.0), sources=sources)
 
 
-def texts(steps, detail="usual"):
-    return [item.text for item in join_continuations(steps, detail)[0]]
+def said(text, start, source, *antecedents, end=None, list_text=None, is_sure=True):
+    """A step that one sentence says."""
+    told = step(text, start, sources=(source,), end=end)
+    return SentenceStep(told, list_text, antecedents=antecedents, is_sure=is_sure)
 
 
 @pytest.mark.parametrize(
@@ -44,103 +47,74 @@ def test_a_half_names_nothing_that_it_acts_on(text, half):
     assert drop_object_pronouns(doc_of(text)) == half
 
 
+DRAIN = said("drain the pasta", 0.0, 0)
+RINSE = said("rinse it", 3.0, 1, "pasta")
+LEMONS = said("add two lemons", 2.0, 1, list_text="two lemons")
+PLACE = said("add into a pan", 3.0, 1, list_text="into a pan", is_sure=False)
+TOFU = said("let the tofu sit", 0.0, 0)
+JOINED = {
+    "what acts on something else stays a step": (
+        [said("unscrew the cap", 0.0, 0), said("slide it under", 3.0, 1, "pan")],
+        ["unscrew the cap", "slide it under"],
+    ),
+    "late": ([DRAIN, said("rinse it", 60.0, 9, "pasta")], ["drain the pasta", "rinse it"]),
+    "a pronoun without a likely antecedent, next sentence": (
+        [said("open the jar", 0.0, 0), said("rinse it", 3.0, 1)],
+        ["open the jar and rinse it"],
+    ),
+    "a pronoun without a likely antecedent, sentence after it": (
+        [said("open the jar", 0.0, 0), said("rinse it", 3.0, 2)],
+        ["open the jar", "rinse it"],
+    ),
+    "halves of one long sentence without times of words": (
+        [said(text, 0.0, 0, end=30.0) for text in ("cut it", "fold it")],
+        ["cut it and fold"],
+    ),
+    "more of a list, same verb": ([said("add salt", 0.0, 0), LEMONS], ["add salt, two lemons"]),
+    "more of a list, an amount": (
+        [said("mix three eggs", 0.0, 0), LEMONS],
+        ["mix three eggs, two lemons"],
+    ),
+    "no list": ([said("stir the soup", 0.0, 0), LEMONS], ["stir the soup", "add two lemons"]),
+    "a place without a thing": ([said("cut the tofu", 0.0, 0), PLACE], ["cut the tofu"]),
+    "a verb that needs no object": ([said("wait", 0.0, 0)], ["wait"]),
+    "a verb that needs an object": ([said("see", 0.0, 0)], []),
+    "an order not to do something": (
+        [TOFU, said("do not disturb it", 3.0, 0, "tofu"), said("turn it", 6.0, 0, "tofu")],
+        ["let the tofu sit", "do not disturb it", "turn it"],
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", JOINED)
+def test_a_half_is_joined_to_the_step_it_belongs_to(rule):
+    steps, joined = JOINED[rule]
+    assert [item.text for item in join_continuations(steps, "usual")[0]] == joined
+
+
+@pytest.mark.parametrize(
+    ("detail", "second", "joined"),
+    [
+        ("full", RINSE, ["drain the pasta", "rinse it"]),
+        ("usual", RINSE, ["drain the pasta and rinse"]),
+        ("usual", said("drain the beans", 3.0, 1), ["drain the pasta", "drain the beans"]),
+        ("brief", said("drain the beans", 3.0, 1), ["drain the pasta and the beans"]),
+    ],
+)
+def test_full_detail_joins_nothing_and_brief_what_is_done_in_the_same_way(detail, second, joined):
+    assert [item.text for item in join_continuations([DRAIN, second], detail)[0]] == joined
+
+
 def test_what_acts_on_the_same_thing_is_one_step():
-    steps = [
-        SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
-        SentenceStep(step("rinse it", 3.0, sources=(1,)), antecedents=("pasta",)),
-        SentenceStep(step("return it to the pot", 6.0, sources=(1,)), antecedents=("pasta",)),
-    ]
+    steps = [DRAIN, RINSE, said("return it to the pot", 6.0, 1, "pasta")]
     (joined,) = join_continuations(steps, "usual")[0]
     assert joined.text == "drain the pasta, rinse and return to the pot"
     assert joined.said == Span(0.0, 8.0)
     assert joined.sources == (0, 1)
 
 
-def test_what_acts_on_something_else_stays_a_step():
-    steps = [
-        SentenceStep(step("unscrew the brass cap", 0.0, sources=(0,))),
-        SentenceStep(step("slide it under", 3.0, sources=(1,)), antecedents=("pan",)),
-    ]
-    assert texts(steps) == ["unscrew the brass cap", "slide it under"]
-
-
-def test_a_half_in_the_next_sentence_keeps_a_pronoun_without_a_likely_antecedent():
-    first = SentenceStep(step("open the jar", 0.0, sources=(0,)))
-    half = step("rinse it well", 3.0, sources=(1,))
-    assert texts([first, SentenceStep(half)]) == ["open the jar and rinse it well"]
-    later = half.model_copy(update={"sources": (2,)})
-    assert texts([first, SentenceStep(later)]) == ["open the jar", "rinse it well"]
-
-
-def test_halves_of_one_long_sentence_without_word_times_are_one_step():
-    steps = [
-        SentenceStep(step(text, 0.0, end=30.0, sources=(0,))) for text in ("cut it", "fold it")
-    ]
-    assert texts(steps) == ["cut it and fold"]
-
-
-def test_more_of_a_list_needs_the_same_verb_or_an_amount():
-    more = SentenceStep(step("add two lemons", 2.0, sources=(1,)), list_text="two lemons")
-    for text, steps in (
-        ("add salt", ["add salt, two lemons"]),
-        ("mix three eggs", ["mix three eggs, two lemons"]),
-        ("stir the soup", ["stir the soup", "add two lemons"]),
-    ):
-        assert texts([SentenceStep(step(text, 0.0, sources=(0,))), more]) == steps
-
-
-def test_a_verb_alone_is_a_step_only_if_it_needs_no_object():
-    for text, steps in (("wait", ["wait"]), ("see", [])):
-        assert texts([SentenceStep(step(text, 0.0, sources=(0,)))]) == steps
-
-
-def test_a_half_that_comes_late_stays_a_step():
-    steps = [
-        SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
-        SentenceStep(step("rinse it", 60.0, sources=(9,)), antecedents=("pasta",)),
-    ]
-    assert texts(steps) == ["drain the pasta", "rinse it"]
-
-
-def test_full_detail_joins_nothing():
-    steps = [
-        SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
-        SentenceStep(step("rinse it", 3.0, sources=(0,)), antecedents=("pasta",)),
-    ]
-    assert texts(steps, "full") == ["drain the pasta", "rinse it"]
-    assert texts(steps, "usual") == ["drain the pasta and rinse"]
-
-
-def test_brief_joins_what_is_done_in_the_same_way():
-    steps = [
-        SentenceStep(step("add a teaspoon of oil", 0.0, sources=(0,))),
-        SentenceStep(step("add the garlic", 3.0, sources=(1,))),
-    ]
-    assert texts(steps, "usual") == ["add a teaspoon of oil", "add the garlic"]
-    assert texts(steps, "brief") == ["add a teaspoon of oil and the garlic"]
-
-
-def test_an_order_not_to_do_something_is_never_joined():
-    steps = [
-        SentenceStep(step("let the tofu sit", 0.0, sources=(0,))),
-        SentenceStep(step("do not disturb it", 3.0, sources=(0,)), antecedents=("tofu",)),
-        SentenceStep(step("turn it", 6.0, sources=(0,)), antecedents=("tofu",)),
-    ]
-    assert texts(steps) == ["let the tofu sit", "do not disturb it", "turn it"]
-
-
-def test_a_list_goes_on_in_the_next_sentence():
-    steps = [
-        SentenceStep(step("add two bouillon cubes", 0.0, sources=(0,))),
-        SentenceStep(step("add a can of beans", 3.0, sources=(1,)), list_text="a can of beans"),
-    ]
-    assert texts(steps) == ["add two bouillon cubes, a can of beans"]
-
-
 def test_things_that_no_list_goes_before_are_refused_where_unsure():
-    item = SentenceStep(
-        step("add hair clips", 0.0, sources=(0,)), list_text="hair clips", is_sure=False
-    )
+    item = said("add hair clips", 0.0, 0, list_text="hair clips", is_sure=False)
     joined, rejected = join_continuations([item], "usual")
     assert joined == []
     assert [step.text for step, _ in rejected] == ["add hair clips"]
@@ -148,12 +122,7 @@ def test_things_that_no_list_goes_before_are_refused_where_unsure():
 
 @pytest.mark.parametrize("detail", ["brief", "usual", "full"])
 def test_no_sentence_is_lost_by_joining(detail):
-    steps = [
-        SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
-        SentenceStep(step("rinse it", 3.0, sources=(1,)), antecedents=("pasta",)),
-        SentenceStep(step("add the sauce", 6.0, sources=(2,))),
-        SentenceStep(step("stir", 9.0, sources=(2,))),
-    ]
+    steps = [DRAIN, RINSE, said("add the sauce", 6.0, 2), said("stir", 9.0, 2)]
     joined = join_continuations(steps, detail)[0]
     assert sorted({source for item in joined for source in item.sources}) == [0, 1, 2]
     assert [item.said.start for item in joined] == sorted(item.said.start for item in joined)
@@ -209,22 +178,10 @@ def test_the_writer_joins_as_its_setting_says():
         "Next, heat a tablespoon of oil in a pan.",
         "Add the onion to the pan.",
     )
-    sentences = []
-    for number, line in enumerate(lines):
-        sentences.append(Sentence(text=line, span=Span(4.0 * number, 4.0 * number + 3.0)))
-    transcript = Transcript(language="en", sentences=tuple(sentences))
+    transcript = transcript_of(*lines, every=4.0, seconds=3.0)
     counts = {}
     for detail in ("brief", "usual", "full"):
         steps = write_extractive(transcript, WritingSettings(detail=detail)).steps
         counts[detail] = len(steps)
         assert {source for item in steps for source in item.sources} == {0, 1, 2, 3}
     assert counts["brief"] <= counts["usual"] <= counts["full"] == 4
-
-
-def test_a_place_without_a_thing_is_no_more_of_a_list():
-    list_text = "into a large pan"
-    steps = [
-        SentenceStep(step("cut the tofu into squares", 0.0, sources=(0,))),
-        SentenceStep(step(f"add {list_text}", 3.0, sources=(1,)), list_text, is_sure=False),
-    ]
-    assert texts(steps) == ["cut the tofu into squares"]

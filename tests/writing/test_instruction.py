@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transcripts import transcript_of
 
 from lab.writer_training.marked import read_marked_narrations
 from stepline.grounding.ground import MIN_INSTRUCTS_LOG_ODDS
-from stepline.records import Sentence, Span, Transcript
+from stepline.records import Transcript
 from stepline.writing.extractive.step_score import (
     InstructionWeights,
     instruction_features,
@@ -20,10 +21,7 @@ LEAST = MIN_INSTRUCTS_LOG_ODDS
 
 
 def transcript(texts: list[str], language: str = "en") -> Transcript:
-    sentences = []
-    for number, text in enumerate(texts):
-        sentences.append(Sentence(text=text, span=Span(3.0 * number, 3.0 * number + 3)))
-    return Transcript(language=language, sentences=tuple(sentences))
+    return transcript_of(*texts, every=3.0, language=language)
 
 
 def test_the_features_are_two_logits_and_a_direction():

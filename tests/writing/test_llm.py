@@ -5,6 +5,7 @@ What all forms share is tested with form="nasva", whose replies are the shortest
 
 import json
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -20,16 +21,12 @@ from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 SPEECH = talk(
     "Now cut the onion.", "Then fry the onion in butter.", "I love this pan.", "Add some salt."
 )
 LIST = "1. Cut the onion\n2. Fry the onion in butter\n3. Add salt"
 RULES = "the extractive step"
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
 def by_rules(transcript):
@@ -104,27 +101,42 @@ def test_chunks_are_asked_for_apart_and_come_back_in_order():
     assert all(i in step.sources for i, step in enumerate(written.steps))
 
 
-def test_a_step_that_no_sentence_supports_is_dropped_with_its_reason():
-    with FakeServer(Answers.says("1. Cut the onion\n2. Polish your shoes")) as server:
-        written = write(server)
-    assert texts(written) == ["Cut the onion"]
-    assert [(d.text, d.reason) for d in written.dropped] == [
-        ("Polish your shoes", "no sentence supports it")
-    ]
-
-
-def test_a_reply_that_no_sentence_supports_at_all_is_served_by_rules():
-    with FakeServer(Answers.says("1. Polish your shoes\n2. Tie both laces")) as server:
-        written = write(server)
-    assert served_by_rules(written, "no sentence supports any step")
-    assert [d.text for d in written.dropped] == ["Polish your shoes", "Tie both laces"]
-
-
-def test_talk_to_the_audience_is_not_a_step_even_if_the_model_lists_it():
-    with FakeServer(Answers.says("1. Subscribe to my channel\n2. Cut the onion")) as server:
+@pytest.mark.parametrize(
+    ("reply", "dropped", "reason"),
+    [
+        ("2. Polish your shoes", "Polish your shoes", "no sentence supports it"),
+        ("2. Subscribe to my channel", "Subscribe to my channel", "chat"),
+        ("2. Visit http://evil.example/now", "Visit http://evil.example/now", "a link"),
+    ],
+)
+def test_a_line_that_is_no_step_is_dropped_with_its_reason(reply, dropped, reason):
+    with FakeServer(Answers.says(f"1. Cut the onion\n{reply}")) as server:
         written = write(server, talk("Subscribe to my channel.", "Cut the onion."))
     assert texts(written) == ["Cut the onion"]
-    assert "chat" in written.dropped[0].reason
+    assert [item.text for item in written.dropped] == [dropped]
+    assert reason in written.dropped[0].reason
+
+
+def test_the_last_line_of_a_reply_that_was_cut_off_is_dropped():
+    with FakeServer(Answers.says("1. Cut the onion\n2. Add sal", finish="length")) as server:
+        written = write(server)
+    assert texts(written) == ["Cut the onion"]
+    assert "max_tokens" in written.dropped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["Polish your shoes", "Tie both laces"], "no sentence supports any step"),
+        (["Visit http://evil.example/now"], "a link"),
+    ],
+)
+def test_of_a_reply_served_by_rules_each_line_is_dropped_once(lines, reason):
+    reply = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+    with FakeServer(Answers.says(reply)) as server:
+        written = write(server)
+    assert served_by_rules(written, reason)
+    assert [item.text for item in written.dropped] == lines
 
 
 def test_repeats_across_chunks_merge():
@@ -214,13 +226,6 @@ def test_the_fallback_does_not_obey_a_hidden_order_either():
         assert [step.sources for step in written.steps] == [(0,)]
 
 
-def test_the_last_line_of_a_reply_that_was_cut_off_is_dropped():
-    with FakeServer(Answers.says("1. Cut the onion\n2. Add sal", finish="length")) as server:
-        written = write(server)
-    assert texts(written) == ["Cut the onion"]
-    assert "max_tokens" in written.dropped[0].reason
-
-
 def test_a_bad_line_is_dropped_with_its_reason_and_the_chunk_stays():
     reply = "1. Cut the onion\n2. Visit http://evil.example/now\n3. Add salt\n```\nrm -rf /\n```"
     with FakeServer(Answers.says(reply)) as server:
@@ -230,13 +235,6 @@ def test_a_bad_line_is_dropped_with_its_reason_and_the_chunk_stays():
     assert written.notes == ()
     assert [one.text for one in written.dropped] == ["Visit http://evil.example/now"]
     assert "a link" in written.dropped[0].reason
-
-
-def test_the_lines_of_a_refused_reply_are_among_the_dropped_ones_once():
-    with FakeServer(Answers.says("1. Visit http://evil.example/now")) as server:
-        written = write(server)
-    assert [one.text for one in written.dropped] == ["Visit http://evil.example/now"]
-    assert served_by_rules(written, "a link")
 
 
 def test_the_paper_s_prompt_stays_what_the_paper_says():
@@ -253,26 +251,18 @@ def test_the_paper_s_prompt_stays_what_the_paper_says():
 def test_steps_that_mean_the_same_are_folded_and_others_are_not():
     from stepline.text import embed
 
+    others = "Turn the left screw,Turn the right screw,Turn on the oven,Turn off the oven".split(
+        ","
+    )
     speech = talk(
         "Put the pan on the stove.",
         "So the pan goes on the stove, place it there.",
         "Add one cup of sugar.",
         "Add two cups of sugar.",
-        "Turn the left screw.",
-        "Turn the right screw.",
-        "Turn on the oven.",
-        "Turn off the oven.",
+        *(f"{line}." for line in others),
     )
-    lines = [
-        "Put the pan on the stove",
-        "Place the pan on the stove",
-        "Add 1 cup of sugar",
-        "Add 2 cups of sugar",
-        "Turn the left screw",
-        "Turn the right screw",
-        "Turn on the oven",
-        "Turn off the oven",
-    ]
+    lines = ["Put the pan on the stove", "Place the pan on the stove"]
+    lines += ["Add 1 cup of sugar", "Add 2 cups of sugar", *others]
     reply = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     with FakeServer(Answers.says(reply)) as server:
         settings = LlmSettings(base_url=server.url, form="nasva", floor=0.3)
@@ -291,20 +281,20 @@ every_form = pytest.mark.parametrize("form", ["auto", "edit", "write", "nasva"])
 
 
 @pytest.mark.parametrize(
-    ("first", "asked"),
+    "first",
     [
-        (Answers.status(500), 2),
-        (Answers.status(429, Retry_After="0"), 2),
-        (Answers.raw(b"{not json"), 2),
-        (Answers.raw(b'{"choices": []}'), 2),
-        (Answers.raw(b'{"choices": [{"message": {"content": [1, 2]}}]}'), 2),
-        (Answers.hangs_up, 2),
+        Answers.status(500),
+        Answers.status(429, Retry_After="0"),
+        Answers.raw(b"{not json"),
+        Answers.raw(b'{"choices": []}'),
+        Answers.raw(b'{"choices": [{"message": {"content": [1, 2]}}]}'),
+        Answers.hangs_up,
     ],
 )
-def test_a_fault_that_passes_is_asked_again(first, asked):
+def test_a_fault_that_passes_is_asked_again(first):
     with FakeServer(first, Answers.says(LIST)) as server:
         written = write(server)
-        assert len(server.asked) == asked
+        assert len(server.asked) == 2
     assert texts(written)[0] == "Cut the onion"
     assert written.notes == ()
 
@@ -483,15 +473,13 @@ def local(path, **settings):
     )
 
 
-def test_a_missing_gguf_is_a_model_error(tmp_path):
-    with pytest.raises(ModelError, match=r"none\.gguf"):
-        local(tmp_path / "none.gguf")
-
-
-def test_a_file_that_is_not_a_gguf_is_a_model_error(tmp_path):
-    (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04")
+def test_a_file_that_is_missing_or_no_gguf_is_a_model_error(tmp_path):
+    path = tmp_path / "model.gguf"
+    with pytest.raises(ModelError, match=r"model\.gguf"):
+        local(path)
+    path.write_bytes(b"PK\x03\x04")
     with pytest.raises(ModelError, match="not a GGUF file"):
-        local(tmp_path / "model.gguf")
+        local(path)
 
 
 def test_a_damaged_gguf_is_a_model_error(tmp_path):
@@ -501,22 +489,18 @@ def test_a_damaged_gguf_is_a_model_error(tmp_path):
         local(tmp_path / "model.gguf")
 
 
-def test_a_missing_chat_template_is_a_model_error(tmp_path):
+def test_a_missing_chat_template_or_library_is_a_model_error(tmp_path, monkeypatch):
     (tmp_path / "model.gguf").write_bytes(b"GGUF" + bytes(64))
     with pytest.raises(ModelError, match="chat_template"):
         local(tmp_path / "model.gguf", chat_template=tmp_path / "none.jinja")
-
-
-def test_a_library_that_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "xllamacpp", None)
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(ModelError, match=r"xllamacpp: not installed.*stepline\[llm\]"):
         local(tmp_path / "model.gguf")
 
 
 def test_a_server_needs_no_library(monkeypatch):
     for name in ("openai", "httpx", "xllamacpp"):
-        monkeypatch.setitem(__import__("sys").modules, name, None)
+        monkeypatch.setitem(sys.modules, name, None)
     with FakeServer(Answers.says(LIST)) as server:
         assert texts(write(server))[0] == "Cut the onion"
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transcripts import transcript_of
 
 from stepline.outputs.text import material_text
 from stepline.records import Sentence, Span, Transcript, Word
@@ -13,10 +14,7 @@ from stepline.writing.materials.mentions import amount_at
 
 def needed(*texts, is_screen_recording=False):
     """Return what a narration needs whose sentence i is spoken from second 5i on."""
-    sentences = [
-        Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
-    ]
-    narration = parse_narration(Transcript(language="en", sentences=tuple(sentences)))
+    narration = parse_narration(transcript_of(*texts, every=5.0, seconds=4.0))
     return find_materials(narration, is_screen_recording=is_screen_recording)
 
 

@@ -1,16 +1,13 @@
 """Actions and phrases that the parser hangs on something else still reach the steps."""
 
-from stepline.records import Sentence, Span, Transcript
+from transcripts import transcript_of
+
 from stepline.writing import write_steps
 
 
 def steps_of(*texts):
-    sentences = []
-    for number, text in enumerate(texts):
-        span = Span(start=8.0 * number, end=8.0 * number + 6)
-        sentences.append(Sentence(text=text, span=span))
-    transcript = Transcript(sentences=tuple(sentences), language="en", recogniser="made")
-    return [step.text for step in write_steps(transcript).steps]
+    written = write_steps(transcript_of(*texts, every=8.0, seconds=6.0))
+    return [step.text for step in written.steps]
 
 
 def test_a_long_step_stays_whole():

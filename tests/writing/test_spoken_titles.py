@@ -3,17 +3,14 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transcripts import transcript_of
 
-from stepline.records import Sentence, Span, Transcript
 from stepline.writing.extractive.narration import parse_narration
 from stepline.writing.extractive.titles import narration_title
 
 
 def title_of(*texts: str) -> str | None:
-    sentences = [
-        Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
-    ]
-    return narration_title(parse_narration(Transcript(language="en", sentences=tuple(sentences))))
+    return narration_title(parse_narration(transcript_of(*texts, every=5.0, seconds=4.0)))
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,15 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transcripts import transcript_of
 
 from stepline.outputs.text import material_text
-from stepline.records import Sentence, Span, Transcript
 from stepline.writing.extractive.narration import ParsedNarration, parse_narration
 from stepline.writing.materials import find_times, find_yields
 
 
 def narration(*texts: str) -> ParsedNarration:
-    sentences = [
-        Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
-    ]
-    return parse_narration(Transcript(language="en", sentences=tuple(sentences)))
+    return parse_narration(transcript_of(*texts, every=5.0, seconds=4.0))
 
 
 @pytest.mark.parametrize(
