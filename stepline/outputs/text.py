@@ -183,7 +183,7 @@ def step_lengths(step: Step) -> str:
     parts = [] if span is None else [_duration_text(max(1, int(span.end) - int(span.start)))]
     wait = step.wait
     if wait is not None:
-        thing = f" ({one_line(wait.what)})" if wait.what else ""
+        thing = f" ({one_line(wait.what)})" if wait.what not in (None, "", "it", "them") else ""
         parts.append(f"{seconds_text(wait.low, wait.high)} wait{thing}")
     return " + ".join(parts)
 
