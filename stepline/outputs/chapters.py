@@ -59,10 +59,10 @@ def chapters(record: Record) -> str | None:
         log.info("%s: no chapters: %s", record.id, plan.reason)
         return None
     # Every line has an equal part of the description.
-    line_chars = MAX_DESCRIPTION_CHARS // len(plan.chapters)
-    limit = min(MAX_TITLE_CHARS, line_chars - len("00:00:00 \n"))
+    limit = MAX_DESCRIPTION_CHARS // len(plan.chapters) - len("00:00:00 \n")
     return "".join(
-        f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters
+        f"{clock(chapter.start)} {shorten(chapter.title, min(limit, MAX_TITLE_CHARS))}\n"
+        for chapter in plan.chapters
     )
 
 

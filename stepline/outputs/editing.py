@@ -60,8 +60,8 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     else:
         starts[0] = 0.0
 
-    last_end = max(span.end for span, _ in _shown_steps(record))
-    ends = [*starts[1:], max(last_end, record.video.duration or 0.0)]
+    last_ends = (span.end for span, _ in _shown_steps(record))
+    ends = [*starts[1:], max(record.video.duration or 0.0, *last_ends)]
     return list(zip(map(Span, starts, ends), texts, strict=True))
 
 

@@ -34,7 +34,10 @@ def step_table(record: Record) -> str:
     and the reasons of "placed?" after it.
     """
     if not record.steps:
-        return f"{record.id}: {no_step_text(record)}\n"
+        reason = no_step_text(record)
+        if not record.settings and not record.models:  # of `stepline.transcribe`
+            reason = f"{evidence_text(record)}; `stepline.steps` finds the steps"
+        return f"{record.id}: {reason}\n"
     count = len(record.steps)
     head = (
         f"{record.id}: {count} step{'' if count == 1 else 's'}, {headline(record.steps)}, "

@@ -14,7 +14,6 @@ from stepline.outputs.registry import (
     NO_ADDRESSES,
     OUTPUTS,
     USUAL,
-    Content,
     OutputExtras,
     find_outputs,
     output_path,
@@ -93,8 +92,12 @@ def write_outputs(
             if content is None:
                 together.remove(path)
                 continue
+            partial = together.partial(path)
             try:
-                _write_content(content, together.partial(path))
+                if callable(content):
+                    content(partial)
+                else:
+                    partial.write_bytes(content.encode() if isinstance(content, str) else content)
                 paths.append(path)
             except MediaError as error:  # the outputs that are not cut from the video are kept
                 together.partials.pop(path)
@@ -109,11 +112,16 @@ def _warn_missing_fields(record: Record, extras: OutputExtras, folder: Path) -> 
     if "recipe" in extras.formats:
         gaps = missing_recipe_fields(record, record_links(record, extras))
         if gaps:
-            path = output_path(record, folder, "recipe")
-            log.warning("%s: Google asks for more of a Recipe: %s", path, "; ".join(gaps))
+            log.warning(
+                "%s: Google asks for more of a Recipe: %s",
+                output_path(record, folder, "recipe"),
+                "; ".join(gaps),
+            )
     if "labelstudio" in extras.formats and extras.web == NO_ADDRESSES:
-        path = output_path(record, folder, "labelstudio")
-        log.warning("%s: Label Studio opens only addresses; give the video's by --media-url", path)
+        log.warning(
+            "%s: Label Studio opens only addresses; give the video's by --media-url",
+            output_path(record, folder, "labelstudio"),
+        )
 
 
 def _write_pictures(
@@ -132,12 +140,3 @@ def _write_pictures(
     for old_picture in picture_folder.glob("[0-9][0-9]*-*"):
         files.remove(old_picture)
     return paths
-
-
-def _write_content(content: Content, path: Path) -> None:
-    if callable(content):
-        content(path)
-    elif isinstance(content, str):
-        path.write_bytes(content.encode())
-    else:
-        path.write_bytes(content)

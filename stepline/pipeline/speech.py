@@ -121,8 +121,11 @@ def _speech_without_recogniser(
         return Speech(transcript=Transcript())
     if request.captions is not None:
         captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
-        transcript = crop_transcript(captions.transcript, request.part)
-        return Speech(transcript=transcript, dropped=captions.dropped, warnings=captions.warnings)
+        return Speech(
+            transcript=crop_transcript(captions.transcript, request.part),
+            dropped=captions.dropped,
+            warnings=captions.warnings,
+        )
     if info.has_sound:
         return None
     return Speech(transcript=Transcript(), warnings=(NO_SOUND_REASON,))
