@@ -17,7 +17,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import click
 from pydantic import BaseModel
@@ -180,6 +180,8 @@ def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) 
     for name, field in kind.model_fields.items():
         child = field.annotation
         meaning = (field.description or "").replace("|", "\\|")
+        if get_origin(child) is Literal and not all(name in meaning for name in get_args(child)):
+            meaning = f"{meaning} ({', '.join(get_args(child))})"
         if child in (StepsSettings, *OTHERS.values()):
             commands = [command for command, other in OTHERS.items() if other is child]
             meaning = meaning or f"the settings of {commands[0]}"

@@ -46,6 +46,12 @@ def pytest_collection():
 os.environ["NO_GCE_CHECK"] = "true"
 
 
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """Replies and other caches in a folder of the test's own."""
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture(autouse=True)
 def log_level():
     """A command with -v sets the level of the root logger; the next test must not see it."""
@@ -83,6 +89,18 @@ def shared():
     if not SHARED.is_dir():
         pytest.skip("needs the shared clips and annotations beside the checkout")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def shared_path(shared):
+    """What finds a file or folder of the shared ones; a test skips where it is absent."""
+
+    def find(name):
+        if not (shared / name).exists():
+            pytest.skip(f"needs ../shared/{name}")
+        return shared / name
+
+    return find
 
 
 @pytest.fixture(scope="session", autouse=True)

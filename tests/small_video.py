@@ -69,6 +69,25 @@ def draw_video(
     return path
 
 
+def write_pictures(path, pictures, rate, **options):
+    """Write a video without sound of pictures, (H, W, 3) uint8 each, and return its path.
+
+    options: those of libx264.
+    """
+    import av
+
+    film = None
+    with av.open(str(path), "w") as out:
+        for picture in pictures:
+            if film is None:
+                film = out.add_stream("libx264", rate=rate, options=options)
+                film.height, film.width, _ = picture.shape
+                film.pix_fmt = "yuv420p"
+            out.mux(film.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        out.mux(film.encode(None))
+    return path
+
+
 def copy_demo(path, seconds):
     """Write the first seconds of the demo video, in which a voice names steps, and return its
     path."""

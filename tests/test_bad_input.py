@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "tests" / "golden" / "expected" / "demo" / "demo.json"
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,12 @@ CASES = (
     captions("a WebVTT header and nothing else", "c.vtt", "WEBVTT\n\n"),
     captions("broken JSON as captions", "c.json", '{"segments": [{"start": 1.0,'),
     captions("JSON of another kind", "c.json", '{"hello": 1}'),
+    captions(
+        "a record in place of captions",
+        "c.json",
+        RECORD.read_bytes(),
+        "write its outputs with stepline.",
+    ),
     captions("JSON null", "c.json", "null"),
     captions(
         "captions whose times are NaN",

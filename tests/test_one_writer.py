@@ -77,7 +77,7 @@ def test_a_second_run_on_an_out_gets_one_line_that_names_the_process(
     with lock_output(lock, out):
         result = stepline(*COMMANDS[command], out)
     assert (result.exit_code, result.stdout) == (1, "")
-    line = rf"stepline: \S*out: process {os.getpid()} on .* works on it; wait for its end, or give another --out\n"
+    line = rf"stepline: \S*out: process {os.getpid()} on .* works on it; wait for its end, or give another folder\n"
     assert re.fullmatch(line, result.stderr), result.stderr
     assert not out.exists()  # neither left anything behind
 

@@ -6,6 +6,7 @@ import json
 import click
 import pytest
 from option_words import option_words
+from simulated_stores import write_simulated
 
 from stepline.cli import main
 from stepline.cli.options import preset_files
@@ -348,19 +349,7 @@ def test_an_unknown_preset_is_wrong_usage(stepline):
 
 
 def test_a_run_with_a_preset_reports_all_its_values(stepline, tmp_path):
-    from lab.simulate import SimulationSettings, simulate
-    from stepline.features import FeatureWriter, RowTexts
-    from stepline.storage import write_parquet
-
-    samples = simulate(0, SimulationSettings(videos=4, held_out=0.0)).videos
-    write_parquet((sample.record for sample in samples), tmp_path / "records.parquet")
-    writers = FeatureWriter(tmp_path / "features"), FeatureWriter(tmp_path / "steps")
-    with writers[0] as features, writers[1] as steps:
-        for sample in samples:
-            found = sample.features()
-            features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
-            lines = RowTexts(tuple(step.text for step in sample.record.steps))
-            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
+    write_simulated(tmp_path, 4)
     small = "width=32 heads=2 encoder_layers=1 decoder_layers=1 projection=8".split()
     values = [*(f"model.{size}" for size in small), "train.epochs=1"]
     given = option_words(out=tmp_path / "run", preset="paper", set=values)

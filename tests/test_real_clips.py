@@ -12,11 +12,8 @@ from stepline.storage import read_record
 
 
 @pytest.fixture(scope="module")
-def clips(shared):
-    folder = shared / "data" / "videos"
-    if not folder.is_dir():
-        pytest.skip("needs the real clips beside the checkout")
-    return folder
+def clips(shared_path):
+    return shared_path("data/videos")
 
 
 def run(clip, out, *options):

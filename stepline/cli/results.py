@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepline.cli.errors import is_quiet, print_data, print_error, print_message
 from stepline.cli.progress import FolderProgress, download_progress, progress_bars
+from stepline.plugins import DEFAULT_OUTPUTS
 
 if TYPE_CHECKING:
     from stepline.library.corrected_library import CorrectedLibrary
@@ -213,7 +214,9 @@ class ResultPrinter:
             reason = plan_chapters(record).reason
             if reason is not None:
                 prefix = f"{record.id}: " if self._several else ""
-                print_message(f"{prefix}no chapters: {reason}")
+                # --quiet hides it where --format did not ask for chapters
+                is_urgent = self._formats != DEFAULT_OUTPUTS
+                print_message(f"{prefix}no chapters: {reason}", urgent=is_urgent)
 
     def _print_json(self, label: str, text: str) -> None:
         """Print the JSON of a video once all videos before it have theirs."""

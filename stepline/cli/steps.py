@@ -79,7 +79,8 @@ DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 @click.option(
     "--media-url",
     metavar="PREFIX",
-    help="Start of a video's address, before its file name, for HowTo, Recipe and Label Studio.",
+    help="Start of a video's address, before its file name, for the page, HowTo, Recipe and Label "
+    "Studio.",
 )
 @json_option
 @click.option("--force", is_flag=True, help="Redo videos that are already done.")

@@ -4,6 +4,7 @@ Also ids of YouTube videos, with and without the prefix "v_" of ActivityNet's an
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -316,15 +317,21 @@ def rejected_entry(
 
 
 ID_PREFIX = "v_"
+# what yt-dlp names a file by default: "Title [id]"
+ID_IN_BRACKETS = re.compile(r"\[([\w-]{11})\][^\[\]]*$", re.ASCII)
 ID_CHARS = 11  # of a YouTube id, which may itself begin with "v_"
 PREFIXED_ID_CHARS = ID_CHARS + len(ID_PREFIX)
 
 
 def strip_id_prefix(video: str) -> str:
-    """Return a YouTube id without the prefix "v_".
+    """Return a YouTube id without the prefix "v_" and without the title of a downloaded file.
 
-    Some files put that prefix before the eleven characters of an id.
+    Some files put that prefix before the eleven characters of an id. yt-dlp puts the title before
+    it: "Fold a crane [3oK7LxzSPto]".
     """
+    in_brackets = ID_IN_BRACKETS.search(video)
+    if in_brackets is not None:
+        return in_brackets[1]
     return video.removeprefix(ID_PREFIX) if len(video) == PREFIXED_ID_CHARS else video
 
 

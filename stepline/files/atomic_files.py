@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from stepline.errors import StoreError
+from stepline.errors import SteplineError, StoreError
 
 # of a file that is being written. Its name holds the writer's process id and machine
 PARTIAL_SUFFIX = ".partial"
@@ -51,11 +51,13 @@ class FileSet:
     Attributes:
         current: path of the file that is being written, for error messages.
         partials: path -> temporary path of each file.
+        error: error of a file that is left out. `atomic_files` raises it after the commit.
     """
 
     def __init__(self) -> None:
         self.current = Path()
         self.partials: dict[Path, Path] = {}
+        self.error: SteplineError | None = None
         self._stale: list[Path] = []
 
     def partial(self, path: Path) -> Path:
@@ -97,7 +99,7 @@ class FileSet:
 def atomic_files() -> Iterator[FileSet]:
     """Yield a FileSet, which is committed on success and discarded on failure.
 
-    Raises StoreError if the disk is full or a folder cannot be written.
+    Raises StoreError if the disk is full or a folder cannot be written, and the set's `error`.
     """
     from safetensors import SafetensorError  # what its writers raise, also when the disk is full
 
@@ -117,6 +119,8 @@ def atomic_files() -> Iterator[FileSet]:
         ) from error
     finally:
         files.discard()
+    if files.error is not None:
+        raise files.error
 
 
 @functools.cache

@@ -177,5 +177,5 @@ def locked_error(place: Path | str, note: bytes) -> SettingsError:
         note: content of its lock file.
     """
     return SettingsError(
-        f"{place}: {owner_name(note)} works on it; wait for its end, or give another --out"
+        f"{place}: {owner_name(note)} works on it; wait for its end, or give another folder"
     )

@@ -54,6 +54,7 @@ class VideoCard(FrozenModel):
 
     Attributes:
         id: id of the video in the library, a hash of its record's file name.
+        file: path of the record's file, relative to the library's folder.
         title: title of the video, else the id of its record.
         duration: seconds, None if unknown.
         state: "corrected" if there are corrections of the video's steps or sentences, else "new".
@@ -76,6 +77,7 @@ class VideoCard(FrozenModel):
     """
 
     id: str
+    file: str
     title: str
     duration: float | None
     state: VideoState
@@ -535,6 +537,7 @@ def _current_stamp(path: Path) -> Stamp | None:
 def _make_damaged_card(video: LibraryVideo, damage: str) -> VideoCard:
     return VideoCard(
         id=video.id,
+        file=video.name,
         title=Path(video.name).name,
         duration=None,
         state="new",
@@ -555,6 +558,7 @@ def _make_card(
     picture = f"/api/videos/{video.id}/pictures/{second:.1f}.jpg"
     return VideoCard(
         id=video.id,
+        file=video.name,
         title=record.video.title or record.id,
         duration=record.video.duration,
         state="corrected" if count else "new",

@@ -63,7 +63,7 @@ class ChangeEdit(FrozenModel):
         kind: new kind, such as "do".
         span: seconds of the video, replaces the best span.
         at: second of the video at which the step is best seen, which its picture shows.
-        status: the person's verdict. The score becomes the value in STATUS_SCORES.
+        status: the person's verdict. The score becomes 1 for seen, None for placed, else 0.
         is_written: whether the writer wrote the text, from words that people corrected.
     """
 

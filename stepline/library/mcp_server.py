@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Scope = MutableMapping[str, Any]  # of ASGI
 Second = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 CLIPS_FOLDER = "mcp-clips"  # in the library: the clips that assistants cut
 MAX_CLIP_SECONDS = 600.0
@@ -492,9 +491,20 @@ def mcp_server(tools: LibraryTools) -> "MCPServer[Any]":
     The assistant gets the message of a SteplineError as the tool's error.
     """
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import ToolAnnotations
 
-    server = MCPServer[Any](
+    class Server(MCPServer[Any]):
+        async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+            # the SDK ignores unknown arguments
+            for tool in await self.list_tools():
+                known = tool.input_schema["properties"]
+                unknown = ", ".join(arguments.keys() - known.keys())
+                if tool.name == name and unknown:
+                    raise ToolError(f"unknown argument {unknown}; known: {', '.join(known)}")
+            return await super().call_tool(name, arguments, context)
+
+    server = Server(
         "stepline", instructions=SERVER_INSTRUCTIONS, version=__version__, log_level="ERROR"
     )
     # What tools do, so that a client can ask its user before one that writes.
@@ -547,7 +557,7 @@ class BearerToken:
         self._expected = f"Bearer {token}".encode()
 
     async def __call__(
-        self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]
+        self, scope: MutableMapping[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
     ) -> None:
         """Forward a request that carries the token, and answer 401 to others."""
         from starlette.responses import JSONResponse

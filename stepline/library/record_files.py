@@ -14,7 +14,8 @@ def record_files(folder: Path, allowed: Sequence[Path] = ()) -> dict[str, Stamp]
     """Return path -> (modification time in ns, bytes) of each JSON file below a folder.
 
     Paths are relative to the folder. Hidden files, copies in shared folders, and links out of the
-    folder and the allowed folders are left out.
+    folder and the allowed folders are left out. So are paths that are not UTF-8, which neither JSON
+    nor a database can hold.
 
     Args:
         folder: the library's folder.
@@ -40,8 +41,10 @@ def record_files(folder: Path, allowed: Sequence[Path] = ()) -> dict[str, Stamp]
                 state = os.stat(file)
             except OSError:  # gone by now, or a link to nowhere: no file that can be read
                 continue
-            if stat.S_ISREG(state.st_mode):
-                stamps[os.path.relpath(file, top)] = (state.st_mtime_ns, state.st_size)
+            relative = os.path.relpath(file, top)
+            is_utf8 = relative.encode(errors="replace").decode() == relative
+            if is_utf8 and stat.S_ISREG(state.st_mode):
+                stamps[relative] = (state.st_mtime_ns, state.st_size)
     # By the parts of the path, so that a folder's files stay together.
     return dict(sorted(stamps.items(), key=lambda item: item[0].split("/")))
 

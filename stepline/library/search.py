@@ -561,7 +561,10 @@ class SearchIndex:
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         """Return a context that raises the errors of the index as StoreError."""
-        return sqlite_errors(self.path, "delete this index, it is made again from the records")
+        cure = "delete this index, it is made again from the records"
+        if not os.access(self.path.parent, os.W_OK):
+            cure = "set STEPLINE_CACHE to a folder that can be written"
+        return sqlite_errors(self.path, cure)
 
 
 def _rows_digest(database: sqlite3.Connection, file: object) -> str:

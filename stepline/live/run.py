@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 QueuedItem = AudioBlock | Gap | Exception | None
 
 MIN_PASS_INTERVAL_SECONDS = 1.0  # of new sound, before the next pass of recognition
+MAX_PASS_INTERVAL_SECONDS = 8.0  # of new sound in a pass. With 20 s of old sound it fits Whisper
 MAX_WAITING_BLOCKS = 30  # blocks of sound in the queue; then the source waits
 MAX_JOIN_SECONDS = 5.0  # timeout for the end of a thread that reads from a silent server
 WARM_UP_TEXT = "Now cut the onion and put it in the bowl and stir it."
@@ -181,13 +182,19 @@ class LiveSession:
         for item in items:
             if isinstance(item, AudioBlock):
                 self._emit_sentences(self._speech.add(item))
+                # A run that fell behind reads long sound in parts, since a pass drops the rest.
+                self._recognise_after(MAX_PASS_INTERVAL_SECONDS)
             else:
                 self.emit_event("gap", at=item.at, seconds=item.seconds, reason=item.reason)
         # One pass for all new sound, not one per block.
-        if self._speech.end >= self._recognised_until + MIN_PASS_INTERVAL_SECONDS:
+        self._recognise_after(MIN_PASS_INTERVAL_SECONDS)
+        self.shown.update_pictures()
+
+    def _recognise_after(self, seconds: float) -> None:
+        """Run a pass of recognition if there are so many seconds of new sound."""
+        if self._speech.end >= self._recognised_until + seconds:
             self._emit_sentences(self._speech.advance())
             self._recognised_until = self._speech.end
-        self.shown.update_pictures()
 
     def add_frame(self, frame: Frame) -> None:
         """Add the next frame of the source to the visual features."""

@@ -99,6 +99,9 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
     scheme = re.match(r"([a-z][a-z0-9+]*)://", name)
     if scheme is None:
         path = Path(name)
+        if name == "-" or path.is_fifo():
+            cure = "send it to an address such as udp://127.0.0.1:5000, and name that"
+            raise MediaError(f"{name}: a pipe; {cure}")
         # A playlist of a recorder on this machine may name local files.
         if path.suffix == ".m3u8" and path.is_file():
             return [LiveInput(str(path.absolute()), name, "file,crypto,data")]
@@ -114,9 +117,7 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
         check_url(name)
     except MediaError as error:
         raise SettingsError(str(error)) from error
-    options: tuple[tuple[str, str], ...] = ()
-    if scheme[1].startswith("rtsp"):
-        options = (("rtsp_transport", "tcp"),)
+    options = (("rtsp_transport", "tcp"),) if scheme[1].startswith("rtsp") else ()
     return [LiveInput(name, display_url(name), PROTOCOLS_OF_SCHEME[scheme[1]], options=options)]
 
 

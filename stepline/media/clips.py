@@ -26,7 +26,6 @@ CLIP_RATE = 48_000  # Hz, audio of the clip
 # with it. Hard to distinguish from the original.
 X264_OPTIONS = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
 MAX_LAG_SECONDS = 10.0  # s by which one stream of a file may lag the other
-COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
 
 
 def cut_clip(
@@ -100,15 +99,14 @@ def join_clips(
 
 @contextmanager
 def _open_remux_container(
-    out: Path, format: str, error_start: str, error_cure: str, start: float = 0.0
+    out: Path, error_start: str, error_cure: str, start: float = 0.0
 ) -> Iterator[Any]:
     """Yield PyAV's output container for remuxing: packets are copied without encoding.
 
     The file is written atomically.
 
     Args:
-        out: path of the file.
-        format: FFmpeg's name of the container format.
+        out: path of the file, whose suffix selects the container format.
         error_start: start of the error message if the format cannot hold a stream.
         error_cure: end of that message, which says what to do instead.
         start: second of the packets that becomes second 0.
@@ -119,7 +117,7 @@ def _open_remux_container(
 
     with atomic_path(out) as partial:
         try:
-            with av.open(f"file:{partial}", "w", format=format, options=options) as copy:
+            with av.open(f"file:{partial}", "w", options=options) as copy:
                 yield copy
         except (av.error.FFmpegError, ValueError) as error:
             raise MediaError(f"{error_start} ({failure_reason(error)}); {error_cure}") from error
@@ -145,7 +143,6 @@ def join_tracks(video_path: Path, audio_path: Path, out: Path) -> None:
             raise MediaError(f"{audio_path}: holds no sound, {error_cure}")
         with _open_remux_container(
             out,
-            "matroska",
             f"{out.name}: picture and sound cannot be joined",
             "download the video as one file by other means",
         ) as joined:
@@ -183,16 +180,19 @@ def copy_with_chapters(path: Path | str, chapters: Sequence[tuple[Span, str]], o
 
     Raises MediaError if that format cannot hold the streams, StoreError if `out` cannot be written.
     """
-    format, error_cure = "mp4", "use --format mkv instead"
-    if out.suffix == ".mkv":
-        format, error_cure = "matroska", "convert it to mp4 (H.264, AAC) first"
-    error_start = f"{path}: cannot be copied into {format} with chapters"
     with (
         open_media(path, MediaSettings()) as media,
-        _open_remux_container(out, format, error_start, error_cure, media.start) as copy,
+        _open_remux_container(
+            out,
+            f"{path}: cannot be copied into {out.suffix[1:]} with chapters",
+            "convert the video to mp4 (H.264, AAC) first, so that its time stamps are new too",
+            media.start,
+        ) as copy,
     ):
         source = media.container
-        copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]
+        copied = [
+            stream for stream in source.streams if stream.type in ("video", "audio", "subtitle")
+        ]
         targets = {stream.index: copy.add_stream_from_template(stream) for stream in copied}
         for stream in copied:
             target = targets[stream.index]
@@ -231,8 +231,9 @@ def _encode_span(
     seek_before(media, span.start)
     encoder_of_stream = {}  # by the index of the source's stream
     for encoder in encoders:
-        is_video = isinstance(encoder, _VideoEncoder)
-        stream = media.video_stream if is_video else media.audio_stream
+        stream = media.audio_stream
+        if isinstance(encoder, _VideoEncoder):
+            stream = media.video_stream
         if stream is not None:
             encoder_of_stream[stream.index] = encoder
             encoder.start_span(media, span, offset)
@@ -269,8 +270,11 @@ class _VideoEncoder:
         self._clip = clip
         width, height = display_size(first_frame, media.aspect)
         encoder = "libx264" if "libx264" in av.codecs_available else "h264"
-        rate = Fraction(frame_rate(media.video_stream)).limit_denominator(1001)
-        self._stream = clip.add_stream(encoder, rate=rate, options=X264_OPTIONS)
+        self._stream = clip.add_stream(
+            encoder,
+            rate=Fraction(frame_rate(media.video_stream)).limit_denominator(1001),
+            options=X264_OPTIONS,
+        )
         context = self._stream.codec_context
         # 4:2:0 needs even sides
         context.width = width + width % 2

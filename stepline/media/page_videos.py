@@ -129,11 +129,10 @@ def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
 
 def _youtube_dl_options(settings: LinkSettings) -> Info:
     # Forbidden protocols are not chosen. If there is no other, `dl` raises the error.
-    allowed = PROTOCOL_FILTER
-    fitting = f"{allowed}[height<=?{settings.height}]"
+    fitting = f"{PROTOCOL_FILTER}[height<=?{settings.height}]"
     return {
         # the last but one: video and audio as two files, or only one of them
-        "format": f"b{fitting}/b{allowed}/((bv{fitting}/bv{allowed}),ba{allowed})/b",
+        "format": f"b{fitting}/b{PROTOCOL_FILTER}/((bv{fitting}/bv{PROTOCOL_FILTER}),ba{PROTOCOL_FILTER})/b",
         "extract_flat": "in_playlist",
         "noplaylist": True,
         "playlistend": settings.most,
@@ -212,16 +211,13 @@ def fetch_page_video(
     has_two_files = _has_separate_tracks(info)
     if has_two_files:
         template += ".%(format_id)s"
-    options: Info = {
-        "outtmpl": {"default": f"{template}.%(ext)s"},
-        "progress_hooks": [report_progress],
-    }
 
     captions = None
-    with limited_youtube_dl(limits, options) as downloader:
+    with limited_youtube_dl(
+        limits, {"outtmpl": {"default": f"{template}.%(ext)s"}, "progress_hooks": [report_progress]}
+    ) as downloader:
         result = downloader.process_ie_result(info, download=True)
-        downloads = result.get("requested_downloads") or ()
-        files = [Path(download["filepath"]) for download in downloads]
+        files = [Path(item["filepath"]) for item in result.get("requested_downloads") or ()]
         if not files or not files[0].is_file():
             raise MediaError("yt-dlp downloaded no file; --verbose shows its messages")
         if language is not None:
@@ -253,11 +249,9 @@ def _page_origin(url: str, result: Info) -> LinkOrigin:
     keys = ("title", "uploader", "license")
     facts = {key: str(result[key]) for key in keys if result.get(key)}
     page_url = str(result.get("webpage_url") or url)
-    query = parse_qsl(urlsplit(page_url).query)
-    names = [(key, value) for key, value in query if value == result.get("id")]
-    address = display_url(page_url) + ("?" + urlencode(names) if names else "")
+    query = [row for row in parse_qsl(urlsplit(page_url).query) if row[1] == result.get("id")]
     return LinkOrigin(
-        url=address,
+        url=display_url(page_url) + ("?" + urlencode(query) if query else ""),
         title=facts.get("title"),
         uploader=facts.get("uploader"),
         licence=facts.get("license"),
@@ -276,7 +270,7 @@ def _has_separate_tracks(info: Info) -> bool:
 def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
     """Download a caption file of the page and return its path.
 
-    Human captions are preferred to automatic ones, then captions in the given language.
+    Captions in the given language are preferred, then human captions to automatic ones.
 
     Args:
         downloader: yt-dlp's YoutubeDL object.
@@ -284,19 +278,24 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
         stem: path of the caption file without suffixes.
         language: preferred language, as ISO 639-1 code.
     """
-    for kind in ("subtitles", "automatic_captions"):
-        tracks: dict[str, list[Info]] = info.get(kind) or {}
-        for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
-            if kind == "automatic_captions" and code.partition("-")[0] != language:
-                continue  # the site translates its own into every language
-            tracks_by_format = {track.get("ext"): track for track in reversed(tracks[code])}
-            for format in filter(tracks_by_format.get, CAPTION_FORMATS):
-                track = tracks_by_format[format]
-                data = (track.get("data") or "").encode()
-                data = data or downloader.urlopen(track["url"]).read(MAX_CAPTION_BYTES)
-                path = stem.with_name(f"{stem.name}.{code}.{format.removesuffix('3')}")
-                path.write_bytes(data)
-                return path
+    kinds = [info.get(name) or {} for name in ("subtitles", "automatic_captions")]
+    for is_foreign, is_automatic, code in sorted(
+        (code.partition("-")[0] != language, number, code)
+        for number, tracks in enumerate(kinds)
+        for code in tracks
+    ):
+        if is_automatic and is_foreign:
+            continue  # the site translates its own into every language
+        tracks_by_format = {
+            track.get("ext"): track for track in reversed(kinds[is_automatic][code])
+        }
+        for format in filter(tracks_by_format.get, CAPTION_FORMATS):
+            track = tracks_by_format[format]
+            data = (track.get("data") or "").encode()
+            data = data or downloader.urlopen(track["url"]).read(MAX_CAPTION_BYTES)
+            path = stem.with_name(f"{stem.name}.{code}.{format.removesuffix('3')}")
+            path.write_bytes(data)
+            return path
     raise MediaError(
         f"its page has no captions in {', '.join(CAPTION_FORMATS)}; leave --captions out"
     )

@@ -8,14 +8,15 @@ characters and no angle brackets.
 import logging
 from dataclasses import dataclass
 
-from stepline.outputs.text import clock, shorten, shown_span, step_line
+from stepline.outputs.text import clock, published_line, shorten, shown_span
 from stepline.records import Record
 
 MIN_CHAPTER_SECONDS = 10  # s, YouTube's least length of a chapter
 MIN_CHAPTERS = 3  # chapters, YouTube's least number
 MAX_TITLE_CHARS = 60  # characters. A player shows about that many
-MAX_STEP_CHARS = 44  # characters of one step in a title. A longer one is cut
+MAX_STEP_CHARS = 44  # characters of each of several steps in a title. A longer one is cut
 MAX_DESCRIPTION_CHARS = 5000  # characters that a YouTube description holds
+MAX_CHAPTERS = 250  # chapters, so that each has 20 characters of a description
 INTRO_TITLE = "Intro"
 log = logging.getLogger(__name__)
 
@@ -58,10 +59,10 @@ def chapters(record: Record) -> str | None:
         log.info("%s: no chapters: %s", record.id, plan.reason)
         return None
     # Every line has an equal part of the description.
-    line_chars = MAX_DESCRIPTION_CHARS // len(plan.chapters)
-    limit = min(MAX_TITLE_CHARS, line_chars - len("00:00:00 \n"))
+    limit = MAX_DESCRIPTION_CHARS // len(plan.chapters) - len("00:00:00 \n")
     return "".join(
-        f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters
+        f"{clock(chapter.start)} {shorten(chapter.title, min(limit, MAX_TITLE_CHARS))}\n"
+        for chapter in plan.chapters
     )
 
 
@@ -71,7 +72,7 @@ def plan_chapters(record: Record) -> ChapterPlan:
     A step less than 10 s after the start of a chapter, or before the end, joins that chapter. Its
     title names the first steps, as many as fit, and counts the others: "Fold; Cut +2 more".
     An "Intro" comes before the first step. If the intro would be shorter than 10 s, the first
-    chapter begins at 0:00 instead.
+    chapter begins at 0:00 instead. Where more than 250 chapters would be left, the 10 s become more.
     """
     # The steps that are seen or placed, by whole seconds.
     last = 0.0
@@ -80,8 +81,8 @@ def plan_chapters(record: Record) -> ChapterPlan:
         span = shown_span(step)
         if span is not None:
             # A YouTube description refuses angle brackets.
-            text = step_line(step).replace("<", "‹").replace(">", "›") or f"Step {number}"
-            numbered_titles.append((int(span.start), number, shorten(text, MAX_STEP_CHARS)))
+            text = published_line(step).replace("<", "‹").replace(">", "›") or f"Step {number}"
+            numbered_titles.append((int(span.start), number, text))
             last = max(last, span.end)
     titles = [(start, title) for start, _, title in sorted(numbered_titles)]
     # The least that the rules need.
@@ -95,9 +96,11 @@ def plan_chapters(record: Record) -> ChapterPlan:
             f"{end} s of video; {MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need "
             f"{needed_seconds} s",
         )
-    if record.steps and not titles:
+    if not titles:
         return ChapterPlan((), "no step is seen or placed, and only such steps become chapters")
-    joined = _join_close_chapters(titles, end)
+    joined = _join_close_chapters(titles, end, MIN_CHAPTER_SECONDS)
+    if len(joined) > MAX_CHAPTERS:
+        joined = _join_close_chapters(titles, end, end // MAX_CHAPTERS + 1)
     if len(joined) < MIN_CHAPTERS:
         return ChapterPlan(
             (),
@@ -107,21 +110,22 @@ def plan_chapters(record: Record) -> ChapterPlan:
     return ChapterPlan(tuple(joined))
 
 
-def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
+def _join_close_chapters(titles: list[tuple[int, str]], end: int, length: int) -> list[Chapter]:
     """Return as many chapters as the rules allow: each begins at the earliest possible step.
 
     Args:
         titles: (second, title) of each step, in the order of time.
         end: last second of the video.
+        length: least length of a chapter in seconds.
     """
     joined: list[tuple[int, list[str]]] = []
-    if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:
+    if titles[0][0] >= length:
         joined.append((0, [INTRO_TITLE]))
     for start, title in titles:
         if not joined:
             joined.append((0, [title]))
         # Both the chapter before it and what is left must be long enough.
-        elif min(start - joined[-1][0], end - start) >= MIN_CHAPTER_SECONDS:
+        elif min(start - joined[-1][0], end - start) >= length:
             joined.append((start, [title]))
         elif title not in joined[-1][1]:
             joined[-1][1].append(title)
@@ -130,9 +134,9 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapte
 
 def _join_titles(titles: list[str]) -> str:
     for count in range(len(titles), 0, -1):
-        text = "; ".join(titles[:count])
-        if count < len(titles):
-            text += f" +{len(titles) - count} more"
+        rest = f" +{len(titles) - count} more" if count < len(titles) else ""
+        limit = MAX_STEP_CHARS if count > 1 else MAX_TITLE_CHARS - len(rest)
+        text = "; ".join(shorten(title, limit) for title in titles[:count]) + rest
         if len(text) <= MAX_TITLE_CHARS:
             break
     return text

@@ -19,6 +19,7 @@ from stepline.outputs.text import (
     title,
 )
 from stepline.outputs.verdict import VERDICT_TEXTS, Verdict, step_verdict
+from stepline.outputs.web_addresses import media_link
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
@@ -59,8 +60,8 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     else:
         starts[0] = 0.0
 
-    last_end = max(span.end for span, _ in _shown_steps(record))
-    ends = [*starts[1:], max(last_end, record.video.duration or 0.0)]
+    last_ends = (span.end for span, _ in _shown_steps(record))
+    ends = [*starts[1:], max(record.video.duration or 0.0, *last_ends)]
     return list(zip(map(Span, starts, ends), texts, strict=True))
 
 
@@ -83,7 +84,7 @@ def opentimelineio(record: Record, media: str | None = None, start: float = 0.0)
     reference: JsonObject = {"OTIO_SCHEMA": "MissingReference.1", "available_range": whole}
     if media is not None:
         reference["OTIO_SCHEMA"] = "ExternalReference.1"
-        reference["target_url"] = media
+        reference["target_url"] = media_link(media)
         reference["name"] = media.rpartition("/")[2]
 
     # the timeline, from the clip outwards

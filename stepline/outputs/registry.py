@@ -3,7 +3,7 @@ all."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -102,7 +102,8 @@ def _html_page(record: Record, extras: OutputExtras) -> str:
     return page(
         record,
         extras.alignment,
-        media=extras.media,
+        # Without --media-url the link stays relative, so that an unpublished page plays too.
+        media=replace(extras.web, base=None).video(extras.media),
         keyframes=extras.keyframes,
         linked_data=linked_data,
         digest=page_digest(record, extras.web, extras.formats),

@@ -24,17 +24,20 @@ VERDICT_MARKS: dict[Verdict, str] = {
     "not_found": "×",
     "unjudged": "·",
 }
-MARKS_LEGEND = "● seen  ◐ placed by its words  ? placed, in doubt  ○ said only  × not found"
+MARKS_LEGEND = "● seen  ◐ placed by its words  ? placed?  ○ said only  × not found"
 
 
 def step_table(record: Record) -> str:
     """Return a table of the steps as text: verdict mark, time and text of each.
 
     P(shown) is next to the time where pictures give it. A headline comes before the table, a legend
-    after it.
+    and the reasons of "placed?" after it.
     """
     if not record.steps:
-        return f"{record.id}: {no_step_text(record)}\n"
+        reason = no_step_text(record)
+        if not record.settings and not record.models:  # of `stepline.transcribe`
+            reason = f"{evidence_text(record)}; `stepline.steps` finds the steps"
+        return f"{record.id}: {reason}\n"
     count = len(record.steps)
     head = (
         f"{record.id}: {count} step{'' if count == 1 else 's'}, {headline(record.steps)}, "
@@ -42,7 +45,8 @@ def step_table(record: Record) -> str:
     )
     scores = picture_scores(record)
     rows = [_table_row(step, scores.get(step.id)) for step in record.steps]
-    return "\n".join([head, "", *rows, "", MARKS_LEGEND, ""])
+    doubts = sorted({f"placed?: {step.doubt}" for step in record.steps if step.doubt})
+    return "\n".join([head, "", *rows, "", MARKS_LEGEND, *doubts, ""])
 
 
 def _table_row(step: Step, score: float | None) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from stepline.errors import MediaError
 from stepline.files.atomic_files import FileSet, atomic_files
 from stepline.outputs.jsonld import missing_recipe_fields
 from stepline.outputs.ownership import OutputManifest
@@ -13,7 +14,6 @@ from stepline.outputs.registry import (
     NO_ADDRESSES,
     OUTPUTS,
     USUAL,
-    Content,
     OutputExtras,
     find_outputs,
     output_path,
@@ -43,7 +43,8 @@ def write_outputs(
     """Write `<id>` with each format's suffix into the folder. Return the paths in OUTPUTS' order.
 
     If a format cannot hold the record (chapters of a short video), it is left out. An older file of
-    the same name is then removed.
+    the same name is then removed. So is a format that the video cannot be copied into, whose error
+    is raised once the others are written.
 
     Args:
         record: the record to write.
@@ -90,9 +91,18 @@ def write_outputs(
                 OutputManifest(record.id, folder, web).write(record, formats, together)
             if content is None:
                 together.remove(path)
-            else:
-                _write_content(content, together.partial(path))
+                continue
+            partial = together.partial(path)
+            try:
+                if callable(content):
+                    content(partial)
+                else:
+                    partial.write_bytes(content.encode() if isinstance(content, str) else content)
                 paths.append(path)
+            except MediaError as error:  # the outputs that are not cut from the video are kept
+                together.partials.pop(path)
+                together.remove(path)
+                together.error = error
     _warn_missing_fields(record, extras, folder)
     return paths
 
@@ -102,11 +112,16 @@ def _warn_missing_fields(record: Record, extras: OutputExtras, folder: Path) -> 
     if "recipe" in extras.formats:
         gaps = missing_recipe_fields(record, record_links(record, extras))
         if gaps:
-            path = output_path(record, folder, "recipe")
-            log.warning("%s: Google asks for more of a Recipe: %s", path, "; ".join(gaps))
+            log.warning(
+                "%s: Google asks for more of a Recipe: %s",
+                output_path(record, folder, "recipe"),
+                "; ".join(gaps),
+            )
     if "labelstudio" in extras.formats and extras.web == NO_ADDRESSES:
-        path = output_path(record, folder, "labelstudio")
-        log.warning("%s: Label Studio opens only addresses; give the video's by --media-url", path)
+        log.warning(
+            "%s: Label Studio opens only addresses; give the video's by --media-url",
+            output_path(record, folder, "labelstudio"),
+        )
 
 
 def _write_pictures(
@@ -125,12 +140,3 @@ def _write_pictures(
     for old_picture in picture_folder.glob("[0-9][0-9]*-*"):
         files.remove(old_picture)
     return paths
-
-
-def _write_content(content: Content, path: Path) -> None:
-    if callable(content):
-        content(path)
-    elif isinstance(content, str):
-        path.write_bytes(content.encode())
-    else:
-        path.write_bytes(content)

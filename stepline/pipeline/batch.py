@@ -516,11 +516,14 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
             raise SettingsError(f"{path}: an output would be written over this file; {cure}")
     if options.overwrite:
         return
+    record = options.out / f"{safe_stem(request.id)}.json"
     for foreign in foreign_outputs(request.id, options.out, options.formats):
-        cure = "give another --out, or --overwrite to lose it"
+        reason = "which is not as this release left it"
+        if not record.exists():
+            reason = f"and there is no record {record.name} by which to recognise it as an output"
         raise SettingsError(
-            f"{foreign}: an output would be written over this file, which is not as this release "
-            f"left it; {cure}"
+            f"{foreign}: an output would be written over this file, {reason}; "
+            "give another --out, or --overwrite to replace it"
         )
 
 

@@ -17,7 +17,12 @@ from stepline.writing.settings import WritingSettings
 
 
 class StepsSettings(Settings):
-    """All settings for finding the steps of a video, a section per package."""
+    """All settings for finding the steps of a video, a section per package.
+
+    The constructor raises pydantic's ValidationError for an unknown or invalid setting.
+    `stepline.settings.load_settings(StepsSettings, overrides=["asr.beam=3"])` also reads the user's
+    settings, and raises SettingsError.
+    """
 
     media: MediaSettings = MediaSettings()
     asr: AsrSettings = AsrSettings()

@@ -9,6 +9,7 @@ Only `detect_input_kind` decides what an argument is. A link is downloaded to OU
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import tempfile
@@ -46,6 +47,7 @@ VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 # named.
 FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv"))
 CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
+log = logging.getLogger(__name__)
 CAPTIONS_ALONE = "captions alone, no picture: every step is said only"
 
 LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -381,13 +383,21 @@ def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputK
     names = {file: file.absolute().with_suffix("") for file in files}
     owners = {names[file] for file, kind in files.items() if kind != "captions"}
     remaining = {}
+    left_out = []
     for file, kind in files.items():
         if kind == "captions":
             name = names[file]
             if name in owners or name.with_name(split_language(name.name)[0]) in owners:
+                left_out.append(file.name)
                 continue
             owners.add(name)
         remaining[file] = kind
+    if left_out:
+        log.warning(
+            "captions beside their video are not used (%s, %d in all); --captions uses those of one",
+            left_out[0],
+            len(left_out),
+        )
     return remaining
 
 
@@ -405,29 +415,35 @@ def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
     """Return a mapping from record ids to video files. The id is the file name without its suffix.
 
     A hash is added if another video of the run has the same name, or a video with a record in
-    `out`.
+    `out`. A video with a record in `out` keeps its id.
     """
     paths = list(paths)
     stems = Counter(path.stem for path in paths)
     # a stem that is not unique gets a digest of the path
     named = {}
     for path in paths:
-        id = path.stem
-        if stems[id] > 1 or is_name_taken(path, out):
-            # A digest of the path, not of the content: the same run gives the same name again.
-            digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
-            id = f"{path.stem}-{digest[:6]}"
-        named[id] = path
+        real_path = os.path.realpath(path)
+        # A digest of the path, not of the content: the same run gives the same name again.
+        digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
+        hashed = f"{path.stem}-{digest[:6]}"
+        owner = _recorded_path(path.stem, out)
+        is_shared = stems[path.stem] > 1 or owner or _recorded_path(hashed, out) == real_path
+        named[hashed if is_shared and owner != real_path else path.stem] = path
     return named
 
 
 def is_name_taken(path: Path, out: Path) -> bool:
     """Return whether `out` has a record of this stem for a video at another path."""
+    return _recorded_path(path.stem, out) not in (None, os.path.realpath(path))
+
+
+def _recorded_path(id: str, out: Path) -> str | None:
+    """Return the path of the video of a record in `out`, without links. None if there is none."""
     try:
-        owner = read_record(out / f"{safe_stem(path.stem)}.json").video.path
+        path = read_record(out / f"{safe_stem(id)}.json").video.path
     except StoreError:
-        return False
-    return owner is not None and os.path.realpath(owner) != os.path.realpath(path)
+        return None
+    return path and os.path.realpath(path)
 
 
 def read_media_info(request: Request, settings: StepsSettings) -> MediaInfo:

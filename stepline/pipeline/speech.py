@@ -121,23 +121,32 @@ def _speech_without_recogniser(
         return Speech(transcript=Transcript())
     if request.captions is not None:
         captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
-        transcript = crop_transcript(captions.transcript, request.part)
-        return Speech(transcript=transcript, dropped=captions.dropped, warnings=captions.warnings)
+        return Speech(
+            transcript=crop_transcript(captions.transcript, request.part),
+            dropped=captions.dropped,
+            warnings=captions.warnings,
+        )
     if info.has_sound:
         return None
     return Speech(transcript=Transcript(), warnings=(NO_SOUND_REASON,))
 
 
 def drop_speech_past_end(
-    duration: float, transcript: Transcript, steps: Sequence[Step], *, keep_all_steps: bool
+    duration: float,
+    transcript: Transcript,
+    steps: Sequence[Step],
+    *,
+    keep_all_steps: bool,
+    start: float = 0.0,
 ) -> SpeechInVideo:
     """Return the sentences that begin within the video, and the steps that cite such sentences.
 
     Args:
-        duration: duration of the video in seconds.
+        duration: duration of the video, or of its part, in seconds.
         transcript: sentences of the captions, which may be those of another video.
         steps: the steps that were written from the transcript, or the user's lines.
         keep_all_steps: whether a step without sentences is kept, such as a line of the user.
+        start: second of the whole video at which its part begins, for reasons and warnings.
 
     Raises CaptionError if no step is left and most sentences are said after the end.
     """
@@ -146,7 +155,8 @@ def drop_speech_past_end(
     if not late:
         return SpeechInVideo(transcript=transcript, steps=tuple(steps))
     # What is late, and the steps that rest on nothing else.
-    reason = f"it is said after the video ends at {duration:.1f} s"
+    late_reason = f"said after the video ends at {start + duration:.1f} s"
+    reason = f"it is {late_reason}"
     dropped = [Rejected(what="sentence", text=sentence.text, reason=reason) for sentence in late]
     remaining: list[Step] = []
     for original in steps:
@@ -156,7 +166,7 @@ def drop_speech_past_end(
         else:
             remaining.append(step)
     count = f"{len(late)} of {len(transcript.sentences)} sentences"
-    fault = f"{count} are said after the video ends at {duration:.1f} s"
+    fault = f"{count} are {late_reason}"
     if len(late) > len(shorter.sentences) and not remaining:
         raise CaptionError(f"{fault}, and no step before; give the captions of this video")
     warning = f"{fault} and left out; do the words belong to this video?"

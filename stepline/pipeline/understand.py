@@ -225,7 +225,11 @@ def _make_record(
 
     # where each step is shown
     inside = drop_speech_past_end(
-        duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
+        duration,
+        speech.transcript,
+        written.steps,
+        keep_all_steps=bool(request.texts),
+        start=request.start,
     )
     placed = place_steps(request, run.info, inside, visual, settings, networks, duration)
     # The changes of a screen place its steps, unless a trained network has placed them.

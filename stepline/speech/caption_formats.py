@@ -136,6 +136,9 @@ def parse_json(text: str, file_name: str, video_id: str | None) -> list[Cue]:
         ) from error
     except ValueError as error:
         raise CaptionError(f"{file_name}: JSON that is {error}; give {JSON_FORMS}") from error
+    if isinstance(tree, dict) and {"version", "video", "transcript", "steps"} <= tree.keys():
+        cure = "give its video, or write its outputs with stepline.write_outputs in Python"
+        raise CaptionError(f"{file_name}: a record of `stepline steps`, not captions; {cure}")
     # one video, else many by their ids
     cues = _cues_of_video(tree, file_name)
     if cues is None and isinstance(tree, dict) and any(map(_is_video, tree.values())):

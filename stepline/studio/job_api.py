@@ -180,7 +180,7 @@ def retry_job(id: int, api: Api) -> JobStatus:
 def begin_upload(api: Api, body: JsonBody[UploadBody]) -> UploadStart:
     """Begin an upload."""
     # Options are checked before a byte is sent, so that no upload ends in a refused job.
-    options = resolve_job_options(api.studio.library, body.options)
+    options = resolve_job_options(api.studio.library, body.options, api.jobs.settings)
     upload = api.uploads.begin(body.model_copy(update={"options": options}))
     return UploadStart(upload=upload.id)
 
@@ -235,7 +235,7 @@ async def append_chunk(
         int, Header(alias="Upload-Offset", ge=0, description="the bytes that are there")
     ],
 ) -> ChunkReply:
-    """Add a chunk of at most 16 MiB (MAX_CHUNK_BYTES). The last one begins the job."""
+    """Add a chunk of at most 16 MiB. The last one begins the job."""
     length = int(request.headers.get("Content-Length", "0"))
     try:
         upload = await api.uploads.append_chunk(upload, offset, length, request.stream())

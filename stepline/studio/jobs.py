@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from stepline.errors import NotFoundError, StoreError, first_line, format_error_line
+from stepline.errors import NotFoundError, SettingsError, StoreError, first_line, format_error_line
 from stepline.files.digests import sha256
 from stepline.files.remote.addresses import display_url
 from stepline.library.corrected_library import CorrectedLibrary, video_id
@@ -25,7 +25,13 @@ from stepline.pipeline.sources import VIDEO_SUFFIXES, is_link
 from stepline.records import Span
 from stepline.studio.events import Broadcast
 from stepline.studio.store import Job, Studio
-from stepline.studio.worker import FinishedRecord, JobOptions, JobTask, StageProgress
+from stepline.studio.worker import (
+    FinishedRecord,
+    JobOptions,
+    JobTask,
+    StageProgress,
+    heard_languages,
+)
 from stepline.workers import Reply, WorkerDeath, WorkerProcess
 
 log = logging.getLogger(__name__)
@@ -279,14 +285,14 @@ class JobRunner:
             origin=origin,
             title=title,
             part=part,
-            options=resolve_job_options(library, options),
+            options=resolve_job_options(library, options, self.settings),
             settings=self.settings,
         )
 
     def _run_job(self, job: Job) -> None:
         try:
             task = self._make_task(job)
-        except (StoreError, NotFoundError, ValidationError) as error:
+        except (SettingsError, StoreError, NotFoundError, ValidationError) as error:
             self._jobs.change(
                 job.id,
                 expected=("running",),
@@ -349,12 +355,19 @@ class JobRunner:
         self._broadcast.publish("job", status.model_dump(mode="json", include=PUBLISHED_FIELDS))
 
 
-def resolve_job_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
+def resolve_job_options(
+    library: CorrectedLibrary, options: JobOptions, settings: StepsSettings
+) -> JobOptions:
     """Return the options with an absolute path of the captions.
 
-    Raises StoreError if it is not allowed.
+    Raises StoreError if it is not allowed, SettingsError for a language that no recogniser hears.
     """
     if options.captions is None:
+        if options.language not in (None, *heard_languages(settings.asr)):
+            raise SettingsError(
+                f"options.language: no recogniser here hears {options.language!r}; "
+                "take one of GET /api/choices"
+            )
         return options
     captions = library.resolve_allowed(Path(options.captions))
     return options.model_copy(update={"captions": str(captions)})

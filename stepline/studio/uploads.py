@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import time
+import unicodedata
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
@@ -20,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from stepline.files.atomic_files import check_plain_file, check_writable, open_plain_file
-from stepline.outputs import safe_stem
+from stepline.outputs.text import MAX_STEM_BYTES, one_line
 from stepline.pipeline.sources import VIDEO_SUFFIXES
 from stepline.records import FrozenModel
 from stepline.studio.jobs import JobRunner
@@ -39,6 +40,7 @@ MAX_IDLE_SECONDS_IF_FULL = 600.0
 BLOCK_BYTES = 2**20  # that are written at a time
 PARTIAL_FOLDER = ".stepline-uploads"  # in the library: files that are not whole
 VIDEOS_FOLDER = "videos"  # in the library: whole files
+FORBIDDEN_CHARACTERS = '\\/:*?"<>|'  # in file names, on one system or another
 
 
 class UploadBody(FrozenModel):
@@ -80,7 +82,7 @@ class Uploads:
         suffix = Path(body.name).suffix
         if suffix.lower() not in VIDEO_SUFFIXES:
             name = suffix or "no ending"
-            reason = f"not a video or sound file by its name ({name}); mp4, mkv, mov and mp3 are"
+            reason = f"not a video by its name ({name}); mp4, mkv, mov and webm are"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         # Old uploads make room, and more of them where there are too many.
         self._cancel_idle_uploads(MAX_IDLE_SECONDS)
@@ -205,10 +207,19 @@ class Uploads:
         return self._uploads.get(upload.id)
 
     def _unused_path(self, name: str) -> Path:
-        """Return an unused path in the library for a file name, numbered if it is taken."""
+        """Return an unused path in the library for a file name, numbered if it is taken.
+
+        The name becomes the video's title, so it keeps all that file systems take.
+        """
         folder = self._videos_folder()
-        stem = safe_stem(Path(name).stem)
         suffix = Path(name).suffix.lower()
+        # Some file systems return a name in another form than it was given.
+        text = "".join(
+            letter if letter.isprintable() and letter not in FORBIDDEN_CHARACTERS else " "
+            for letter in unicodedata.normalize("NFC", Path(name).stem)
+        )
+        cut = text.encode()[:MAX_STEM_BYTES].decode(errors="ignore")
+        stem = one_line(cut).strip(" .") or "video"
         path = folder / f"{stem}{suffix}"
         # A path that a job once had stays taken: its record may name that path.
         numbered_names = itertools.count(2)

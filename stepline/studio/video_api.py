@@ -273,7 +273,7 @@ def list_labels(api: Api) -> LabelsReply:
 @router.post("/api/videos", responses=reply_docs(404))
 def start_job(api: Api, body: JsonBody[VideoBody]) -> JobReply:
     """Have the steps of a video found, by a job."""
-    options = resolve_job_options(api.studio.library, body.options)
+    options = resolve_job_options(api.studio.library, body.options, api.jobs.settings)
     source = body.link
     if source is None:
         path = api.studio.library.resolve_allowed(Path(body.path or ""))
@@ -305,7 +305,8 @@ def read_again(id: VideoId, api: Api, body: JsonBody[JobOptions]) -> JobReply:
     texts = body.texts or current.machine_record.recipe
     # Its results are made again, or with the same options nothing would be done.
     options = body.model_copy(update={"video": id, "texts": texts, "force": True})
-    return JobReply(job=api.jobs.add(str(path), resolve_job_options(library, options)).id)
+    options = resolve_job_options(library, options, api.jobs.settings)
+    return JobReply(job=api.jobs.add(str(path), options).id)
 
 
 @router.get(VIDEO_PATH, responses=reply_docs(404))
@@ -507,7 +508,9 @@ def removed_files(library: CorrectedLibrary, id: str) -> tuple[str, ...]:
     path = library.folder / library.video(id).name
     # A record that is a link could be a file of someone else.
     check_plain_file(path)
-    manifest = OutputManifest(path.stem, path.parent)
+    # The outputs of a record that was renamed are named as its file.
+    named = library.record(id).id
+    manifest = OutputManifest(named if safe_stem(named) == path.stem else path.stem, path.parent)
     names = [name for name in OUTPUTS if name != "json" and manifest.owns(name)]
     paths = list(map(manifest.path_of, names))
     # The record comes last: what a kill leaves before it can be removed again.

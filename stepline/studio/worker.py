@@ -42,8 +42,8 @@ class JobOptions(FrozenModel):
 
     Attributes:
         language: language of the speech. None: it is detected.
-        recogniser: an installed speech recogniser, one of `installed_recognisers`. None: that of
-            the settings.
+        recogniser: an installed speech recogniser, which /api/choices lists. None: that of the
+            settings.
         writer: who writes the steps. None: the writer of the settings.
         texts: lines to find, instead of steps that are written from the speech.
         captions: a caption file, used instead of speech recognition. None: speech is recognised.

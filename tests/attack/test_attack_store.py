@@ -38,6 +38,20 @@ def folder(tmp_path):
     return path
 
 
+@pytest.fixture
+def made(tmp_path, small_video):
+    """A library of one video."""
+    return library(tmp_path / "library", small_video)
+
+
+@pytest.fixture
+def index_file(made):
+    """The file of its index, up to date."""
+    with updated_index(made, None):
+        pass
+    return made / INDEX_FILE
+
+
 def change(folder, statement, *values):
     """Do to the library's database what a stranger may."""
     with closing(sqlite3.connect(folder / DATABASE_FILE)) as database, database:
@@ -119,10 +133,9 @@ def test_an_upload_writes_over_no_video(folder):
 
 
 @pytest.mark.parametrize("name", [PARTIAL_FOLDER, VIDEOS_FOLDER])
-def test_an_upload_goes_through_no_link(tmp_path, small_video, name):
+def test_an_upload_goes_through_no_link(tmp_path, made, name):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    made = library(tmp_path / "library", small_video)
     (made / name).symlink_to(elsewhere)
     if name == PARTIAL_FOLDER:
         with pytest.raises(StoreError, match="--allow"):
@@ -161,9 +174,8 @@ def test_a_piece_goes_through_no_link(tmp_path, small_video, precious):
 )
 @pytest.mark.parametrize("state", ["waiting", "running"])
 def test_a_row_of_a_job_reads_no_file_from_elsewhere(
-    tmp_path, small_video, source, options, reason, state
+    tmp_path, made, small_video, source, options, reason, state
 ):
-    made = library(tmp_path / "library", small_video)
     shutil.copyfile(small_video, tmp_path / "outside.mp4")
     (made / "link.mp4").symlink_to(tmp_path / "outside.mp4")
     Studio(made).close()
@@ -183,8 +195,9 @@ def test_an_invalid_row_of_a_job_is_an_error_with_a_cure(folder, options):
         studio.jobs.list_jobs()
 
 
-def test_links_that_lead_out_of_the_library_are_no_job_and_no_folder_for_one(tmp_path, small_video):
-    made = library(tmp_path / "library", small_video)
+def test_links_that_lead_out_of_the_library_are_no_job_and_no_folder_for_one(
+    tmp_path, made, small_video
+):
     shutil.copyfile(small_video, tmp_path / "outside.mp4")
     (tmp_path / "elsewhere").mkdir()
     (made / "more").mkdir()
@@ -237,8 +250,7 @@ UNDO = '{"id": "%s", "video": "%s", "by": "a", "when": 0, "base": 0, "undoes": "
         [UNDO % ("other", "other", "x")],
     ],
 )
-def test_invalid_rows_of_corrections_are_an_error_with_a_cure(tmp_path, small_video, bodies):
-    made = library(tmp_path / "library", small_video)
+def test_invalid_rows_of_corrections_are_an_error_with_a_cure(made, bodies):
     Studio(made).close()
     for number, body in enumerate(bodies):
         row = (f"c{number}", LEMONADE, body)
@@ -278,12 +290,9 @@ def test_a_database_is_opened_through_no_link(tmp_path, precious, name, suffix):
     assert precious.read_bytes() == PRECIOUS
 
 
-def test_an_index_of_a_stranger_is_made_again(tmp_path, small_video):
-    made = library(tmp_path / "library", small_video)
-    with updated_index(made, None):
-        pass
+def test_an_index_of_a_stranger_is_made_again(made, index_file):
     run_sql(
-        made / INDEX_FILE,
+        index_file,
         "UPDATE moment SET text = 'buy lemons from evil'",
         "CREATE TRIGGER evil AFTER DELETE ON file BEGIN DELETE FROM moment; END",
     )
@@ -292,8 +301,8 @@ def test_an_index_of_a_stranger_is_made_again(tmp_path, small_video):
         assert index.search("lemons")
 
 
-def test_invalid_vectors_and_steps_are_an_error_with_a_cure(tmp_path, small_video):
-    with updated_index(library(tmp_path / "library", small_video)) as index:
+def test_invalid_vectors_and_steps_are_an_error_with_a_cure(made):
+    with updated_index(made) as index:
         for field in ("moment SET steps = '{\"a\": 1}'", "file SET vectors = x'00'"):
             index._database.execute(f"UPDATE {field}")
             with pytest.raises(StoreError, match="delete this index"):
@@ -345,23 +354,19 @@ def test_a_definition_that_is_not_utf8_is_an_error_with_a_cure(folder):
         LibraryDatabase(folder)
 
 
-def test_an_index_with_a_definition_that_is_not_utf8_is_made_again(tmp_path, small_video):
-    made = library(tmp_path / "library", small_video)
+def test_an_index_with_a_definition_that_is_not_utf8_is_made_again(made):
     SearchIndex(made, None).close()
     make_undecodable(made / INDEX_FILE)
     with updated_index(made, None) as index:
         assert index.search("lemons")
 
 
-def test_any_changed_byte_of_an_index_ends_in_an_answer_or_a_store_error(tmp_path, small_video):
-    made = library(tmp_path / "library", small_video)
-    with updated_index(made, None):
-        pass
-    right = (made / INDEX_FILE).read_bytes()
+def test_any_changed_byte_of_an_index_ends_in_an_answer_or_a_store_error(made, index_file):
+    right = index_file.read_bytes()
     for place in [*range(16, 100), *range(100, len(right), 997)]:
         damaged = bytearray(right)
         damaged[place] ^= 0xFF
-        (made / INDEX_FILE).write_bytes(damaged)
+        index_file.write_bytes(damaged)
         try:
             with updated_index(made, None) as index:
                 index.search("lemons")
@@ -370,12 +375,9 @@ def test_any_changed_byte_of_an_index_ends_in_an_answer_or_a_store_error(tmp_pat
 
 
 @pytest.mark.parametrize("column", ["start", "status", "text", "kind"])
-def test_an_index_with_an_invalid_moment_is_made_again(tmp_path, small_video, column):
-    made = library(tmp_path / "library", small_video)
-    with updated_index(made, None):
-        pass
+def test_an_index_with_an_invalid_moment_is_made_again(made, index_file, column):
     invalid = (f"UPDATE moment SET {column} = x'ff'", "UPDATE words SET spaced = 'lemons'")
-    run_sql(made / INDEX_FILE, *invalid)
+    run_sql(index_file, *invalid)
     with updated_index(made, None) as index:
         assert "Slice the lemons" in [moment.text for moment in index.search("lemons")]
 

@@ -75,9 +75,11 @@ def test_captions_of_two_languages_are_refused_with_a_cure(tmp_path):
     assert cut.captions == f"{tmp_path}/cut.en.srt"
 
 
-def test_two_files_with_one_stem_are_one_video_and_one_refused(tmp_path):
-    entries = read_all(filled(tmp_path, "a/cut.mp4", "b/cut.mp4"))
-    assert ids(entries) == [("cut", "VideoItem"), ("cut", "Rejected")]
+def test_files_with_one_stem_are_one_video_and_the_others_are_refused(tmp_path):
+    entries = read_all(filled(tmp_path, "a/cut.mp4", "b/cut.mp4", "c/cut.mp4"))
+    # each has a name, so that all are listed where the first is left out later
+    repeated = [(f"cut (item {number})", "Rejected") for number in (2, 3)]
+    assert ids(entries) == [("cut", "VideoItem"), *repeated]
     assert "came before" in entries[1].reason
 
 
@@ -131,7 +133,7 @@ def test_a_list_gives_a_row_each_and_says_what_it_refuses(tmp_path, kind):
     taken, refused = ("VideoItem", "Rejected")
     assert ids(entries) == [
         *(("a", taken), ("b", taken)),
-        *(("b", refused), ("none", refused), ("row 5", refused)),
+        *(("b (item 4)", refused), ("none", refused), ("row 5", refused)),
     ]
     a, b, _, none, unnamed = entries
     assert b.video == f"{tmp_path}/videos/b.mp4"
@@ -286,7 +288,9 @@ def test_entries_are_sorted_by_id_and_the_first_of_an_id_counts():
     ]
     entries += [reject_video("0003", "why"), VideoItem("0500", "again")]
     sorted_here = list(sort_by_id(iter(entries)))
-    assert [entry.id for entry in sorted_here] == sorted(entry.id for entry in entries)
+    found = [entry.id for entry in sorted_here if entry.id != "0500 (item 1002)"]
+    assert found == sorted(entry.id for entry in entries[:-1])
+    assert sorted_here[502].id == "0500 (item 1002)"
     assert next(entry for entry in sorted_here if entry.id == "0500").video != "again"
 
 

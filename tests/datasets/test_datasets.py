@@ -355,10 +355,8 @@ SPLITS = {"coin": {"training": 4799, "testing": 2007}, "youcook2": {"train": 917
 
 
 @pytest.fixture
-def data(shared):
-    if not (shared / "data").is_dir():
-        pytest.skip("needs the shared annotations beside the checkout")
-    return shared / "data"
+def data(shared_path):
+    return shared_path("data")
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -128,9 +128,16 @@ def test_plain_lists_of_ids_are_read_and_joined(tmp_path):
 
 @pytest.mark.parametrize(
     ("video", "plain"),
-    [("v_abcdefghijk", "abcdefghijk"), ("v_abcdefghi", "v_abcdefghi"), ("abc", "abc")],
+    [
+        ("v_abcdefghijk", "abcdefghijk"),
+        ("v_abcdefghi", "v_abcdefghi"),
+        ("abc", "abc"),
+        ("Fold [part 1] a crane [ab-defgh_jk]", "ab-defgh_jk"),
+        ("Fold [ab-defgh_jk].f137", "ab-defgh_jk"),
+        ("Fold a crane [in full]", "Fold a crane [in full]"),
+    ],
 )
-def test_the_prefix_goes_only_before_eleven_letters(video, plain):
+def test_only_the_eleven_letters_of_an_id_lose_their_prefix_or_title(video, plain):
     assert strip_id_prefix(video) == plain
 
 

@@ -3,12 +3,12 @@ with its reason."""
 
 import io
 import json
-import tarfile
 
 import numpy as np
 import pytest
 import torch
 from feature_rows import rows
+from file_bytes import tar_bytes
 from numpy.testing import assert_allclose
 
 from stepline.errors import StoreError
@@ -37,11 +37,7 @@ def write(folder, files):
 
 
 def tar(path, files, mode="w"):
-    with tarfile.open(path, mode) as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data_of(content))
-            archive.addfile(member, io.BytesIO(data_of(content)))
+    path.write_bytes(tar_bytes({name: data_of(each) for name, each in files.items()}, mode))
     return path
 
 

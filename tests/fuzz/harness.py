@@ -19,7 +19,6 @@ import resource
 import shutil
 import signal
 import sys
-import tarfile
 import tempfile
 import time
 import traceback
@@ -32,6 +31,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
 
 import numpy as np  # noqa: E402
+from file_bytes import tar_bytes  # noqa: E402
 
 from stepline.errors import SteplineError  # noqa: E402   found by the path above
 
@@ -221,19 +221,9 @@ def _arrays():
     }
 
 
-def _tar(members, mode="w"):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as archive:
-        for name, data in members.items():
-            header = tarfile.TarInfo(name)
-            header.size = len(data)
-            archive.addfile(header, io.BytesIO(data))
-    return buffer.getvalue()
-
-
 def _tars():
     arrays = _arrays()
-    return {"f.tar": _tar({"a.npy": arrays["f.npy"], "b.pth": arrays["f.pth"]})}
+    return {"f.tar": tar_bytes({"a.npy": arrays["f.npy"], "b.pth": arrays["f.pth"]})}
 
 
 def _parquet():

@@ -9,7 +9,7 @@ from stepline.library.corrected_library import VideoCard
 def card(title, tags=(), metadata=None, state="new"):
     counts = "steps seen_steps placed_steps doubtful_steps revision corrections warnings written"
     counts += " said_only not_found"
-    shown = {"id": title, "title": title, "duration": None, "picture": None}
+    shown = {"id": title, "file": title, "title": title, "duration": None, "picture": None}
     labels = {"tags": tags, "metadata": metadata or {}, "state": state}
     return VideoCard(**shown, **labels, **dict.fromkeys(counts.split(), 0))
 

@@ -112,6 +112,8 @@ def test_every_tool_has_a_schema_and_says_what_it_does(tools):
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
         assert tool.description
         assert tool.annotations.read_only_hint is (tool.name not in ("cut_clip", "process_video"))
+    reason = "unknown argument words; known: query, tag, most"
+    assert refused(tools, "list_videos", words="pancakes") == reason
 
 
 def test_videos_are_listed_with_what_is_shown_of_them(tools, library):

@@ -244,8 +244,12 @@ def test_an_invalid_folder_and_an_index_that_cannot_be_kept_are_one_line(
 ):
     with pytest.raises(StoreError, match="no such folder"):
         SearchIndex(tmp_path / "gone")
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda *_: False)  # a folder that others own
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="; set STEPLINE_CACHE to a folder that can be written"):
+        SearchIndex(folder)
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     index = SearchIndex(folder, None)
     assert index.path.parent == tmp_path / "cache" / "search"
     index.update()

@@ -180,6 +180,16 @@ def test_a_run_that_was_late_goes_on_where_it_had_heard_to(session):
     assert late.log.sentences[-1].span.end <= again.log.resume_second <= 6.0
 
 
+def test_a_run_that_fell_behind_hears_all_sentences(session):
+    words = speak(f"{TEXT} {TEXT}")
+    behind, told = session(words)
+    behind.advance(sound(words, 40))
+    behind.finish()
+    assert max(window.end - window.start for window in behind.recognise.windows) <= 28
+    heard = " ".join(event.sentence.text for event in told if event.event == "heard")
+    assert heard.split() == [word.text.strip() for word in words]
+
+
 def test_a_line_that_a_kill_cut_short_was_never_told(session, tmp_path):
     words = speak(TEXT)
     live, told = session(words)

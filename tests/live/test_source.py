@@ -191,6 +191,7 @@ def test_time_stamps_that_begin_again_go_on_where_the_wall_clock_is(stream, monk
         ("http://127.0.0.1:9/live.ts", "cannot be opened.*check that it runs"),
         ("camera:/dev/no-such", "no-such"),
         ("microphone:no-such", "no-such"),
+        ("-", "a pipe; send it to an address"),
     ],
 )
 def test_a_server_or_device_that_is_not_there_is_one_line(address, said):

@@ -76,11 +76,8 @@ FIELDS = ("video", "video_padding_mask", "text", "text_padding_mask", "time_mask
 
 
 @pytest.fixture(scope="session")
-def parity(shared):
-    folder = shared / "nasva_parity"
-    if not folder.is_dir():
-        pytest.skip("needs the shared outputs of the released code")
-    return folder
+def parity(shared_path):
+    return shared_path("nasva_parity")
 
 
 def run(folder, size, mode):

@@ -22,6 +22,7 @@ from option_words import option_words
 from safetensors import safe_open
 from safetensors.torch import load_file
 from training_data import WIDTH, command, write_stores
+from two_processes import be_one_of_two
 
 from stepline.cli import main
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
@@ -233,10 +234,8 @@ def test_training_goes_on_from_a_network(tmp_path, stores, stepline):
     assert "leave it out, or leave --start out" in other.stderr
 
 
-def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
-    path = shared / "nasva_parity" / "tiny_checkpoint_fp32.pth"
-    if not path.exists():
-        pytest.skip("needs the weights in the released format")
+def test_the_authors_weights_are_trained_on(tmp_path, shared_path, stepline):
+    path = shared_path("nasva_parity/tiny_checkpoint_fp32.pth")
     from stepline.models.nasva.checkpoint import read_released_weights
 
     settings, weights = read_released_weights(path)
@@ -364,9 +363,7 @@ def run(arguments):
 def one_of_two(rank, port, arguments):
     """What torchrun would start: train, be stopped between checkpoints, and take the run up
     again."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    torch.set_num_threads(1)
+    be_one_of_two(rank, port)
     import stepline.models.training.loop as loop
 
     step = loop._take_step

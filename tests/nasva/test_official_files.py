@@ -306,10 +306,10 @@ def test_what_hidden_splits_cannot_give_is_refused(stepline, files, htstep, tmp_
 
 
 @pytest.mark.parametrize(("benchmark", "mode"), [("htm-align", "narration"), ("ht-step", "step")])
-def test_the_answers_are_those_of_the_released_code(stepline, shared, tmp_path, benchmark, mode):
-    folder = shared / "nasva_parity"
-    if not folder.is_dir():
-        pytest.skip("needs the shared outputs of the released code")
+def test_the_answers_are_those_of_the_released_code(
+    stepline, shared_path, tmp_path, benchmark, mode
+):
+    folder = shared_path("nasva_parity")
     with np.load(folder / "tiny_inputs.npz") as file:
         given = dict(file)
     with np.load(folder / "tiny_expected.npz") as file:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from option_words import option_words
+from simulated_stores import write_simulated
 from transcripts import transcript_of
 
 from lab.simulate import SimulationSettings, simulate
@@ -40,16 +41,7 @@ SMALL = (
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     """Records of 12 videos, and stores of the features and step vectors of all but the last."""
-    folder = tmp_path_factory.mktemp("dataset")
-    samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).videos
-    write_parquet((sample.record for sample in samples), folder / "records.parquet")
-    with FeatureWriter(folder / "features") as features, FeatureWriter(folder / "steps") as steps:
-        for sample in samples[:-1]:
-            found = sample.features()
-            features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
-            lines = RowTexts(tuple(step.text for step in sample.record.steps))
-            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
-    return folder
+    return write_simulated(tmp_path_factory.mktemp("dataset"), 12, without_features=1)
 
 
 def command(dataset, out, *more):

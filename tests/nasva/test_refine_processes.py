@@ -1,23 +1,23 @@
 """`stepline refine` in two processes, as torchrun starts them, does as one process."""
 
 import json
-import os
 
 import numpy as np
 import pytest
 import torch
 from http_client import free_port
 from safetensors.torch import load_file
+from simulated_stores import write_simulated
 from test_refine import command
+from two_processes import be_one_of_two
 
 from lab.nasva.matrices import step_video
 from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
-from stepline.features import FeatureWriter, RowTexts
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import iterate_matrices, make_unlabelled_samples
 from stepline.models.nasva.settings import AlignerNetworkSettings
-from stepline.storage import read_parquet, write_parquet
+from stepline.storage import read_parquet
 
 WEIGHTS = 1e-4  # as of one training in two processes (test_aligner_train.py)
 STILL = (
@@ -30,16 +30,7 @@ STILL = (
 def dataset(tmp_path_factory):
     """Records of 40 videos, three batches of labelling, and stores of their features and step
     vectors."""
-    folder = tmp_path_factory.mktemp("dataset")
-    samples = simulate(0, SimulationSettings(videos=40, held_out=0.0)).videos
-    write_parquet((sample.record for sample in samples), folder / "records.parquet")
-    with FeatureWriter(folder / "features") as features, FeatureWriter(folder / "steps") as steps:
-        for sample in samples:
-            found = sample.features()
-            features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
-            lines = RowTexts(tuple(step.text for step in sample.record.steps))
-            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
-    return folder
+    return write_simulated(tmp_path_factory.mktemp("dataset"), 40)
 
 
 class Stopped(BaseException):
@@ -49,14 +40,7 @@ class Stopped(BaseException):
 def one_of_two(rank, port, arguments):
     """What torchrun would start: refine, be stopped after the first round's teachers, and take the
     run up again."""
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-    }
-    os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    torch.set_num_threads(1)
+    be_one_of_two(rank, port)
     from stepline.models.nasva import refine
 
     choose = refine.choose_labels

@@ -68,7 +68,7 @@ def test_steps_that_are_all_said_only_are_the_reason_for_no_chapters():
     ]
     reason = "no step is seen or placed, and only such steps become chapters"
     assert plan_chapters(record_of(*steps, duration=400.0)).reason == reason
-    assert "0 chapters" in plan_chapters(record_of(duration=400.0)).reason
+    assert plan_chapters(record_of(duration=400.0)).reason == reason
 
 
 def test_only_steps_that_are_shown_become_chapters(record):
@@ -83,11 +83,13 @@ def test_angle_brackets_and_newlines_never_reach_the_description():
     assert found.splitlines()[0] == "0:00 ‹b› cut 1"
 
 
-def test_many_long_titles_fit_into_a_description():
-    starts = [float(12 * i) for i in range(200)]
-    found = chapters(steps_at(*starts, duration=2500.0, text="word " * 60))
+@pytest.mark.parametrize(("steps", "lines"), [(200, 200), (250, 250), (800, 200), (4000, 235)])
+def test_many_long_titles_fit_into_a_description(steps, lines):
+    starts = [float(12 * i) for i in range(steps)]
+    found = chapters(steps_at(*starts, duration=12.0 * steps, text="word " * 60))
     assert len(found) <= 5000
-    assert len(found.splitlines()) == 200
+    assert all(title.startswith("Word") for _, title in read_chapters(found))
+    assert len(found.splitlines()) == lines
 
 
 @given(st.lists(st.floats(0, 4000), max_size=60), st.one_of(st.none(), st.floats(1, 4100)))
@@ -107,15 +109,16 @@ def test_a_long_step_is_cut_in_its_title_with_an_ellipsis():
     texts = (
         "pull the cord down until it runs across the two wheels at the top of the frame",
         "keep the arms straight",
-        *("hold them",) * 2,
+        "hold them and keep them away from the body",
+        "hold them",
         "supercalifragilisticexpialidocious " * 3,
     )
     steps = steps_at(0.0, 12.0, 14.0, 16.0, 30.0, duration=60.0).steps
     told = [step.model_copy(update={"text": text}) for step, text in zip(steps, texts, strict=True)]
     found = read_chapters(chapters(record_of(*told, duration=60.0)))
-    assert found[0][1] == "Pull the cord down until it runs across…"
-    assert found[1][1] == "Keep the arms straight; Hold them"
-    assert len(found[2][1]) <= 44
+    assert found[0][1] == "Pull the cord down until it runs across the two wheels at…"
+    assert found[1][1] == "Keep the arms straight +2 more"
+    assert len(found[2][1]) <= 60
 
 
 def test_steps_that_do_not_fit_into_a_title_are_counted_in_it():

@@ -70,6 +70,8 @@ def test_the_table_names_the_pictures():
     assert table.startswith("v: 1 step, 1 seen, from the pictures\n")
     none = record(NETWORK, steps=0)
     assert step_table(none) == "v: no step found in the pictures\n"
+    transcript = record({}, steps=0, sentences=("hello",))
+    assert step_table(transcript) == "v: 1 sentence; `stepline.steps` finds the steps\n"
     reasons = [no_steps_reason(record(NETWORK)), no_steps_reason(none)]
     reasons.append(no_steps_reason(none.model_copy(update={"warnings": ("no sound", "cure")})))
     assert reasons == [None, "no step found in the pictures", "no sound"]

@@ -232,6 +232,12 @@ def test_other_addresses_are_another_output(dish, tmp_path):
     write_outputs(dish, tmp_path, media=tmp_path / "v.mp4", formats=["html", "json"])
     assert missing_outputs(dish, tmp_path, ["html"]) == []
     assert missing_outputs(dish, tmp_path, ["html", "recipe"]) == ["html"]  # which is a HowTo
+    for web, address in (
+        (WebAddresses(BASE), "v.mp4"),
+        (WebAddresses(BASE, BASE), f"{BASE}/v.mp4"),
+    ):
+        write_outputs(dish, tmp_path, media=tmp_path / "v.mp4", formats=["html"], web=web)
+        assert f'<video id="player" src="{address}"' in next(tmp_path.glob("*.html")).read_text()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from test_page import read_page
 from test_subtitles import read_cues
 
 from stepline.errors import MediaError, SettingsError, StoreError
+from stepline.media import cut_clip
 from stepline.outputs import OUTPUTS, OutputExtras, missing_outputs, output_path, write_outputs
 from stepline.outputs.alignment import read_alignment
-from stepline.records import Record, Video
+from stepline.records import Record, Span, Video
 from stepline.storage import from_json
 
 # of the shown steps of `record`
@@ -201,12 +202,31 @@ def test_a_copy_with_chapters_begins_at_0_and_lacks_no_picture(name, form, tmp_p
         assert picture_times(copy) == pytest.approx(shown, abs=0.002)
 
 
-def test_a_stream_that_a_copy_cannot_hold_is_an_error_that_names_the_other_kind(film, tmp_path):
-    record, video = tmp_path / "raw.avi", film[0]
-    make_video(record, 2, codec="rawvideo")
-    with pytest.raises(MediaError, match="cannot be copied into mp4 .*use --format mkv"):
-        write_outputs(video, tmp_path / "out", media=record, formats=["mp4"])
-    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+def test_a_stream_that_a_copy_cannot_hold_is_an_error_after_the_other_outputs(film, tmp_path):
+    raw, out = tmp_path / "raw.avi", tmp_path / "out"
+    write_outputs(film[0], out, media=film[1], formats=["mp4"])
+    make_video(raw, 2, codec="rawvideo")
+    with pytest.raises(MediaError, match="cannot be copied into mp4 .*convert the video to mp4"):
+        write_outputs(film[0], out, media=raw, formats=["mp4", "vtt", "json"])
+    assert {path.name for path in out.glob("v*")} == {"v.vtt", "v.json"}
+
+
+@pytest.mark.parametrize("form", ["mp4", "mkv"])
+def test_the_cure_of_a_recording_whose_clock_begins_again_works(form, film, tmp_path):
+    joined, out = tmp_path / "joined.ts", tmp_path / "out"
+    with av.open(str(film[1])) as source, av.open(str(tmp_path / "part.ts"), "w") as part:
+        target = part.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.size:
+                packet.stream = target
+                part.mux(packet)
+    joined.write_bytes((tmp_path / "part.ts").read_bytes() * 2)
+    with pytest.raises(MediaError, match="time stamps"):
+        write_outputs(film[0], out, media=joined, formats=[form, "json"])
+    assert (out / "v.json").is_file()
+    cut_clip(joined, Span(start=0.0, end=16.0), tmp_path / "converted.mp4")
+    write_outputs(film[0], out, media=tmp_path / "converted.mp4", formats=[form])
+    assert read_media_chapters(out / f"v.chapters.{form}") == [0.0, 1.0, 4.0]
 
 
 @pytest.mark.parametrize("form", FROM_VIDEO)
@@ -276,6 +296,8 @@ def test_a_timeline_is_in_the_time_code_of_the_media(record, tmp_path):
     assert clip.available_range().start_time.to_seconds() == 3600.0
     assert clip.source_range == clip.available_range()
     assert (clip.media_reference.target_url, clip.media_reference.name) == ("v.mov", "v.mov")
+    named = OUTPUTS["otio"].write(record, OutputExtras(media="../v 1#50%.mov"))
+    assert '"target_url": "../v%201%2350%25.mov",' in named
     starts = [marker.marked_range.start_time.to_seconds() for marker in clip.markers]
     assert sorted(starts) == [3600.0 + start for start in STARTS]
     text = opentimelineio.adapters.write_to_string(timeline, "cmx_3600", rate=25)

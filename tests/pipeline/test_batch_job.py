@@ -4,11 +4,12 @@ import json
 import os
 import shutil
 
-import av
 import numpy as np
 import pytest
+from file_bytes import file_bytes
 from option_words import option_words
 from PIL import Image
+from small_video import write_pictures
 
 from stepline.media.frames import MAX_KEYFRAME_BYTES
 from stepline.outputs.text import picture_seconds
@@ -83,13 +84,7 @@ def draw_noise(path, size):
     """Two seconds of a picture of so much detail that a JPEG of it is heavy."""
     noise = np.random.default_rng(0).integers(0, 255, (size[1] // 32, size[0] // 32, 3))
     image = np.kron(noise, np.ones((32, 32, 1))).astype(np.uint8)
-    with av.open(str(path), "w") as out:
-        stream = out.add_stream("libx264", rate=5, width=size[0], height=size[1])
-        stream.pix_fmt = "yuv420p"
-        for _ in range(10):
-            out.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        out.mux(stream.encode(None))
-    return path
+    return write_pictures(path, 10 * [image], 5)
 
 
 def test_outputs_that_an_earlier_run_did_not_write_are_written(run, tmp_path):
@@ -133,6 +128,7 @@ def test_a_users_own_file_is_not_written_over_unless_asked(run, tmp_path, suffix
     refused = run()
     assert refused.exit_code == 1
     assert f"{mine}: an output would be written over this file" in refused.stderr
+    assert ("no record small.json" in refused.stderr) == (suffix != ".json")
     assert "--overwrite" in refused.stderr
     assert run("--force").exit_code == 1
     assert mine.read_bytes() == b"mine\xff"
@@ -173,7 +169,7 @@ def test_a_full_disk_leaves_all_outputs_of_a_video_or_none(run, tmp_path, monkey
     else."""
     out, flush = tmp_path / "out", os.fsync
     assert run("--clips").exit_code == 0
-    before = contents(out)
+    before = file_bytes(out)
     other = ("--clips", "--set", "nasva.ground.shown_threshold=0.95")
     flushed = len(before)
     for first in (False, True):
@@ -195,13 +191,7 @@ def test_a_full_disk_leaves_all_outputs_of_a_video_or_none(run, tmp_path, monkey
                 break
             assert result.exit_code == 1
             assert "No space left on device" in result.stderr
-            assert contents(out) == ({} if first else before)
-
-
-def contents(folder):
-    return {
-        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
+            assert file_bytes(out) == ({} if first else before)
 
 
 def test_captions_are_never_overwritten(small_video, captions_file, tmp_path, stepline):
@@ -270,7 +260,7 @@ def test_no_time_lies_past_the_duration(run, tmp_path):
 
 
 def test_chapters_that_cannot_be_are_explained_to_who_asks_for_them(run):
-    assert "no chapters: 16 s of video" in run("--format", "chapters").stderr
+    assert "no chapters: 16 s of video" in run("--format", "chapters", "-q").stderr
 
 
 def test_the_json_of_several_videos_is_a_line_each(small_video, tmp_path, stepline):

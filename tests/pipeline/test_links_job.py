@@ -86,8 +86,9 @@ def test_what_only_a_page_has_is_refused_of_a_file(server, small_video, tmp_path
         assert found.stderr.splitlines()[-1].endswith(cures)
 
 
+@pytest.mark.parametrize("kind", ["subtitles", "automatic_captions"])
 def test_the_captions_and_chapters_of_a_page_are_taken_when_asked(
-    server, captions_file, tmp_path, monkeypatch
+    kind, server, captions_file, tmp_path, monkeypatch
 ):
     """As yt-dlp tells them, of a site that this test stands for."""
     from stepline.media import links
@@ -97,11 +98,9 @@ def test_the_captions_and_chapters_of_a_page_are_taken_when_asked(
         {"start_time": 0.0, "end_time": 7.0, "title": "Slice"},
         {"start_time": 7.0, "title": "Pour"},
     ]
-    told = {
-        "subtitles": {"de": [track | {"data": "none"}], "en-GB": [track]},
-        "chapters": chapters,
-        "license": "CC BY",
-    }
+    other = {"de": [track | {"data": "none"}]}
+    told = {"subtitles": other, "chapters": chapters, "license": "CC BY"}
+    told[kind] = other | {"en-GB": [track]}
     extract = links.extract_info
     monkeypatch.setattr(links, "extract_info", lambda url, limits: extract(url, limits) | told)
     settings = StepsSettings.model_validate({"links": {"private": True}})

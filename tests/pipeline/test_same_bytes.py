@@ -38,11 +38,8 @@ def test_four_threads_on_one_core_write_the_record_of_the_machine_as_it_is(tmp_p
 
 
 @pytest.fixture(scope="module")
-def clip(shared):
-    path = shared / "clips" / "squat_jump.mp4"
-    if not path.is_file():
-        pytest.skip("needs the real clips beside the checkout")
-    return path
+def clip(shared_path):
+    return shared_path("clips/squat_jump.mp4")
 
 
 @pytest.fixture(scope="module")

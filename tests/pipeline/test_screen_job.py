@@ -3,11 +3,10 @@
 import io
 import json
 
-import av
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from small_video import draw_video
+from small_video import draw_video, write_pictures
 
 from stepline.networks.weights import weights_fetched
 from stepline.pipeline.output_files import draw_target_box, extract_keyframes
@@ -53,17 +52,13 @@ def draw_screen(texts, caption=""):
 
 def film_screens(path, captions=()):
     """Write a video of SCREENS. captions: (start, end, text), typed on them."""
-    with av.open(str(path), "w") as out:
-        track = out.add_stream("h264", rate=RATE, options={"crf": "18"})
-        track.width, track.height, track.pix_fmt = *SIZE, "yuv420p"
-        for number in range(SECONDS * RATE):
-            now = number / RATE
-            texts = [texts for start, texts in SCREENS if start <= now][-1]
-            words = [text for start, end, text in captions if start <= now < end]
-            image = draw_screen(texts, " ".join(words))
-            out.mux(track.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        out.mux(track.encode(None))
-    return path
+    images = []
+    for number in range(SECONDS * RATE):
+        now = number / RATE
+        texts = [texts for start, texts in SCREENS if start <= now][-1]
+        words = [text for start, end, text in captions if start <= now < end]
+        images.append(draw_screen(texts, " ".join(words)))
+    return write_pictures(path, images, RATE, crf="18")
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Which of several sound tracks the main job hears, and what it says of the others."""
 
+import re
 from pathlib import Path
 
 import av
@@ -47,43 +48,31 @@ def choice(path, tracks, languages, *, language=None, number=None):
     return media.audio_track, " ".join(notes)
 
 
-def test_the_track_in_which_someone_speaks_is_heard(tmp_path, speech):
-    tracks = [music(len(speech)), speech]
-    number, note = choice(tmp_path / "a.mkv", tracks, ["und", "und"])
-    assert number == 2
-    assert note == (
-        "2 sound tracks: track 2 is used, in which someone speaks; --audio-track N selects another"
-    )
-
-
-def test_the_language_named_comes_first(tmp_path, speech):
-    tracks = [speech, 0.5 * speech]
-    number, note = choice(tmp_path / "a.mkv", tracks, ["eng", "spa"], language="es")
-    assert number == 2
-    assert "of language es" in note
-
-
-def test_where_all_speak_the_default_track_is_heard(tmp_path, speech):
-    number, note = choice(tmp_path / "a.mkv", [speech, speech], ["eng", "fra"])
-    assert number == 1
-    assert "the default one" in note
-
-
-def test_the_track_that_is_named_is_heard(tmp_path, speech):
-    tracks = [music(len(speech)), speech]
-    number, note = choice(tmp_path / "a.mkv", tracks, ["eng", "eng"], number=1)
-    assert number == 1
-    assert note == "2 sound tracks: track 1 is used, as named"
+@pytest.mark.parametrize(
+    ("tracks", "languages", "given", "number", "said"),
+    [
+        ("music speech", "und und", {}, 2, ", in which someone speaks; --audio-track N .* another"),
+        ("speech quiet", "eng spa", {"language": "es"}, 2, ".*of language es.*"),
+        ("speech speech", "eng fra", {}, 1, ".*the default one.*"),
+        ("music speech", "eng eng", {"number": 1}, 1, ", as named"),
+    ],
+)
+def test_the_track_that_is_named_or_in_which_someone_speaks_is_heard(
+    tmp_path, speech, tracks, languages, given, number, said
+):
+    sounds = {"speech": speech, "quiet": 0.5 * speech, "music": music(len(speech))}
+    heard = [sounds[name] for name in tracks.split()]
+    found, note = choice(tmp_path / "a.mkv", heard, languages.split(), **given)
+    assert found == number
+    assert re.fullmatch(f"2 sound tracks: track {number} is used{said}", note)
 
 
 def test_one_track_leaves_nothing_to_say(tmp_path, speech):
     assert choice(tmp_path / "a.mkv", [speech], ["eng"]) == (None, "")
 
 
-def test_wild_recording_of_two_tracks_is_heard_on_the_second(shared):
-    path = shared / "cases" / "wild" / "obs_two_tracks.mp4"
-    if not path.is_file():
-        pytest.skip("the odd files of ../shared/cases/wild are not here")
+def test_wild_recording_of_two_tracks_is_heard_on_the_second(shared_path):
+    path = shared_path("cases/wild/obs_two_tracks.mp4")
     media, notes = choose_sound_track(Request(path, "a"), probe(path), StepsSettings())
     assert media.audio_track == 2
     assert len(notes) == 1

@@ -259,14 +259,19 @@ def test_what_lies_within_is_untouched():
 
 def test_sentences_after_the_end_go_with_the_steps_that_rest_on_nothing_else():
     kept = drop_speech_past_end(
-        12.0, TRANSCRIPT, [spoken_step(1), spoken_step(2), spoken_step(0, 2)], keep_all_steps=False
+        12.0,
+        TRANSCRIPT,
+        [spoken_step(1), spoken_step(2), spoken_step(0, 2)],
+        keep_all_steps=False,
+        start=60.0,
     )
     assert [sentence.span.start for sentence in kept.transcript.sentences] == [0.0, 8.0]
     assert [one.sources for one in kept.steps] == [(1,), (0,)]
     assert kept.steps[1].said == Span(0.0, 3.0)
     dropped = [(item.what, item.text) for item in kept.dropped]
     assert dropped == [("sentence", "said at 12.0"), ("step", "cut")]
-    assert "1 of 3 sentences" in kept.warnings[0]
+    assert {item.reason for item in kept.dropped} == {"it is said after the video ends at 72.0 s"}
+    assert "1 of 3 sentences are said after the video ends at 72.0 s" in kept.warnings[0]
 
 
 def test_captions_of_another_video_are_an_error_where_no_step_is_left():

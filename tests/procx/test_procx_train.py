@@ -1,14 +1,14 @@
 """Training runs of ProcX: folder, resuming, seeds, processes."""
 
 import json
-import os
-import socket
 from pathlib import Path
 
 import pytest
 import torch
+from http_client import free_port
 from option_words import option_words
 from silent_videos import OPTIONS, SECONDS, TINY, features, records, train_command, write_videos
+from two_processes import be_one_of_two
 
 from stepline.cli import main
 from stepline.errors import ModelError, SettingsError
@@ -233,14 +233,7 @@ SETTINGS = (
 
 def one_of_two(rank, port, arguments):
     """What torchrun would start."""
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-    }
-    os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    torch.set_num_threads(1)
+    be_one_of_two(rank, port)
     main(arguments, standalone_mode=False)
 
 
@@ -254,10 +247,7 @@ def test_two_processes_train_as_one(tmp_path, stepline):
             made = stepline(*arguments)
             assert made.exit_code == 0, made.stderr
         else:
-            with socket.socket() as found:
-                found.bind(("127.0.0.1", 0))
-                port = found.getsockname()[1]
-            torch.multiprocessing.spawn(one_of_two, (port, arguments), nprocs=2)
+            torch.multiprocessing.spawn(one_of_two, (free_port(), arguments), nprocs=2)
         lines = (tmp_path / name / LOG_FILE).read_text().splitlines()
         told[name] = [json.loads(line) for line in lines]
     assert len(told["one"]) == len(told["two"]) >= 8

@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import sys
-import tarfile
 import zlib
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,8 +25,9 @@ sys.path[:0] = [
 ]
 
 import checkpoints  # noqa: E402
+from file_bytes import tar_bytes  # noqa: E402
 from official_forms import write  # noqa: E402
-from small_video import copy_demo  # noqa: E402
+from small_video import copy_demo, write_pictures  # noqa: E402
 
 INTERNVIDEO, MIXED_5C = 768, 1024  # widths of InternVideo's rows and of HowTo100M's S3D rows
 VERBS = ("slice", "wash", "chop", "peel", "fry", "boil", "mash", "grate")
@@ -148,11 +148,7 @@ def write_s3d_rows(folder, videos):
 def write_tar(path, files):
     """Write a .tar.gz of name -> bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:gz") as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+    path.write_bytes(tar_bytes(files, "w:gz"))
 
 
 def array_bytes(values):
@@ -481,20 +477,15 @@ def coin_entry(video):
 
 def draw(path, video):
     """Write a film whose colour tells which step is shown."""
-    import av
-
     path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w") as film:
-        picture = film.add_stream("libx264", rate=4, width=64, height=64, pix_fmt="yuv420p")
-        for index in range(4 * video.seconds):
-            shown = [text for text, start, end in video.steps if start <= index / 4 < end]
-            colour = (
-                zlib.crc32(shown[0].encode()).to_bytes(4, "big")[:3] if shown else b"\x20\x20\x20"
-            )
-            image = np.broadcast_to(np.frombuffer(colour, np.uint8), (64, 64, 3)).copy()
-            image[20:40, index % 40 : index % 40 + 20] = 255
-            film.mux(picture.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        film.mux(picture.encode(None))
+    images = []
+    for index in range(4 * video.seconds):
+        shown = [text for text, start, end in video.steps if start <= index / 4 < end]
+        colour = zlib.crc32(shown[0].encode()).to_bytes(4, "big")[:3] if shown else b"\x20" * 3
+        image = np.broadcast_to(np.frombuffer(colour, np.uint8), (64, 64, 3)).copy()
+        image[20:40, index % 40 : index % 40 + 20] = 255
+        images.append(image)
+    write_pictures(path, images, 4)
 
 
 PAPERS = {"A": write_nasva_files, "B": write_procx_files, "C": write_wys2_files}

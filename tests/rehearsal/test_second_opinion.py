@@ -10,10 +10,8 @@ import second_opinion as opinion
 
 
 @pytest.fixture
-def case(shared):
-    folder = shared / "metric_cases"
-    if not folder.is_dir():
-        pytest.skip("needs the recorded outputs of the official programs")
+def case(shared_path):
+    folder = shared_path("metric_cases")
     return lambda name: json.loads((folder / f"{name}.json").read_text())
 
 

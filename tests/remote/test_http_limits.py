@@ -22,6 +22,10 @@ QUICK = RemoteSettings(pause=0.001, seconds=60.0, block=1, attempts=2)
 OURS = QUICK.model_copy(update={"private": True})  # the tests' own server is on this machine
 
 
+def ours(**limits):
+    return OURS.model_copy(update=limits)
+
+
 @pytest.fixture
 def server():
     with serve() as running:
@@ -84,11 +88,8 @@ def test_a_name_that_means_a_private_address_is_refused_whatever_it_meant_before
 
 
 def test_a_redirect_to_another_host_is_refused_unless_allowed(server):
-    server.pages |= {
-        "/here": "/a.bin",
-        "/there": f"http://localhost:{server.server_port}/a.bin",
-        "/a.bin": b"x",
-    }
+    there = f"http://localhost:{server.server_port}/a.bin"
+    server.pages |= {"/here": "/a.bin", "/there": there, "/a.bin": b"x"}
     assert RemotePath(f"{server.url}/here", OURS).read() == b"x"
     for method in (RemotePath.read, RemotePath.size, RemotePath.fingerprint):
         server.asked.clear()
@@ -98,12 +99,11 @@ def test_a_redirect_to_another_host_is_refused_unless_allowed(server):
             method(RemotePath(f"{server.url}/there", OURS))
         assert set(server.asked) == {"/there"}
     for hosts in (("localhost",), ("*",)):
-        allowed = OURS.model_copy(update={"hosts": hosts})
-        assert RemotePath(f"{server.url}/there", allowed).read() == b"x"
+        assert RemotePath(f"{server.url}/there", ours(hosts=hosts)).read() == b"x"
 
 
 def test_a_redirect_from_https_to_http_is_refused_on_any_host():
-    anywhere = OURS.model_copy(update={"hosts": ("*",)})
+    anywhere = ours(hosts=("*",))
     assert "from https to http" in redirect_refusal(
         "https://a.example/x", "http://a.example/x", anywhere
     )
@@ -136,7 +136,7 @@ def test_an_answer_longer_than_asked_for_is_cut_off(server):
     with pytest.raises(StoreError, match="sent more than the 10 bytes that may come"):
         RemotePath(f"{server.url}/a.bin", OURS).read(0, 10)
     with pytest.raises(StoreError, match="sent more than the 1048576 bytes"):
-        RemotePath(f"{server.url}/a.bin", OURS.model_copy(update={"largest": 1})).read()
+        RemotePath(f"{server.url}/a.bin", ours(largest=1)).read()
 
 
 def test_a_file_too_large_too_slow_or_of_no_size_is_refused(server, tmp_path):
@@ -156,7 +156,7 @@ def test_a_file_too_large_too_slow_or_of_no_size_is_refused(server, tmp_path):
         ("/slow", {"longest": 1e-9}, "takes longer than places.longest=1e-09 s"),
     ):
         with pytest.raises(StoreError, match=reason):
-            RemotePath(server.url + path, OURS.model_copy(update=limits)).fetch(tmp_path / "copy")
+            RemotePath(server.url + path, ours(**limits)).fetch(tmp_path / "copy")
     assert not list(tmp_path.iterdir())
 
 
@@ -198,19 +198,11 @@ def test_a_list_from_elsewhere_names_files_of_its_own_host_alone(server):
         # of the same server, as every browser reads it
         "up": f"{server.url}/lists/../../../etc/passwd",
     }
-    assert {id for id, reason in found.items() if "names a file of this machine" in reason} == {
-        "path",
-        "double",
-        "file",
-        "part",
-        "parts",
-    }
+    refused = {id for id, reason in found.items() if "names a file of this machine" in reason}
+    assert refused == {"path", "double", "file", "part", "parts"}
     cure = "where you trust it, --set 'places.hosts=[\"169.254.169.254\"]'"
     assert found["other"] == f"its row names another host; {cure}"
-    more = listed(
-        f"{server.url}/lists/videos.csv",
-        OURS.model_copy(update={"files": True, "hosts": ("s3://",)}),
-    )
+    more = listed(f"{server.url}/lists/videos.csv", ours(files=True, hosts=("s3://",)))
     assert (more["path"], more["bucket"]) == ("/etc/passwd", "s3://bucket/a.mp4")
     assert more["memory"].startswith("its row names another host")
 
@@ -227,9 +219,9 @@ def test_a_list_of_too_many_rows_is_refused(server):
     server.pages["/videos.csv"] = b"id,video\n" + b"".join(
         b"%d,v.mp4\n" % number for number in range(5)
     )
-    assert len(listed(f"{server.url}/videos.csv", OURS.model_copy(update={"most": 6}))) == 5
+    assert len(listed(f"{server.url}/videos.csv", ours(most=6))) == 5
     with pytest.raises(DatasetError, match="more rows than places.most=3"):
-        listed(f"{server.url}/videos.csv", OURS.model_copy(update={"most": 3}))
+        listed(f"{server.url}/videos.csv", ours(most=3))
 
 
 def test_a_table_of_too_many_videos_is_refused(server):
@@ -238,12 +230,12 @@ def test_a_table_of_too_many_videos_is_refused(server):
     address = f"{server.url}/HowTo100M_v1.csv"
     assert len(listed(address, OURS)) == 5
     with pytest.raises(DatasetError, match="more videos than places.most=3"):
-        listed(address, OURS.model_copy(update={"most": 3}))
+        listed(address, ours(most=3))
 
 
 @pytest.mark.parametrize("name", ["v.csv.gz", "v.jsonl.gz"])
 def test_a_packed_list_that_goes_on_and_on_is_refused(server, name):
-    patient = OURS.model_copy(update={"seconds": 300.0})
+    patient = ours(seconds=300.0)
     line = b'{"id": "a", "video": "' if "json" in name else b"id,video\na,"
     server.pages[f"/{name}"] = gzip.compress(line + b"x" * 2**21)
     with pytest.raises(DatasetError, match="a line has 1048576 characters and more"):
@@ -260,7 +252,7 @@ def test_a_packed_list_that_goes_on_and_on_is_refused(server, name):
 def test_a_listing_of_too_many_files_is_refused(server):
     server.pages["/films"] = b"".join(b'<a href="%d.mp4">' % number for number in range(9))
     with pytest.raises(StoreError, match="lists more than places.most=4 files"):
-        list(RemotePath(f"{server.url}/films", OURS.model_copy(update={"most": 4})).list())
+        list(RemotePath(f"{server.url}/films", ours(most=4)).list())
 
 
 def test_hosts_are_known_by_name_and_kind():

@@ -36,17 +36,17 @@ def narrate(*texts):
     return steps, sentences
 
 
-def reading(*events):
-    return ScreenReading(1000, 600, events)
+def clicks_of(texts, *events):
+    """Place the steps that are told in these texts on a screen with these changes."""
+    return place_clicks(*narrate(*texts), ScreenReading(1000, 600, events))
+
+
+OPENED = event(3.0, (FILE, EDIT), appeared=(EXPORT,))
 
 
 def test_a_step_stands_where_what_it_names_is_clicked():
-    steps, sentences = narrate("open the file menu", "select export as")
-    screen = reading(
-        event(3.0, (FILE, EDIT), appeared=(EXPORT,)),
-        event(13.5, (FILE, EDIT, EXPORT), appeared=(FORMAT,), vanished=(EXPORT,)),
-    )
-    clicks = place_clicks(steps, sentences, screen)
+    chosen = event(13.5, (FILE, EDIT, EXPORT), appeared=(FORMAT,), vanished=(EXPORT,))
+    clicks = clicks_of(["open the file menu", "select export as"], OPENED, chosen)
     assert [(click.step, click.event.start, click.label) for click in clicks] == [
         ("0", 3.0, FILE),
         ("1", 13.5, EXPORT),
@@ -66,44 +66,40 @@ def test_a_step_stands_where_what_it_names_is_clicked():
     ],
 )
 def test_running_text_on_the_screen_is_no_label(text, expected):
-    steps, sentences = narrate("open the file menu", "select export as")
     advice = ScreenLine(text, EXPORT.box)
-    screen = reading(
+    clicks = clicks_of(
+        ["open the file menu", "select export as"],
         event(3.0, (FILE, EDIT), appeared=(advice,)),
         event(13.5, (FILE, EDIT, advice), appeared=(FORMAT,), vanished=(advice,)),
     )
-    clicks = place_clicks(steps, sentences, screen)
     assert [(click.step, click.event.start, click.label) for click in clicks] == expected
 
 
 def test_the_cursor_decides_where_the_words_are_misheard():
-    steps, sentences = narrate("press the ending", "open the file menu")
-    screen = reading(
+    clicks = clicks_of(
+        ["press the ending", "open the file menu"],
         event(3.0, (FILE, EDIT), appeared=(FORMAT,), cursor=(100, 20)),
         event(13.0, (FILE, EDIT), appeared=(EXPORT,)),
     )
-    assert [click.label for click in place_clicks(steps, sentences, screen)] == [EDIT, FILE]
+    assert [click.label for click in clicks] == [EDIT, FILE]
 
 
 def test_a_single_step_that_names_what_is_on_screen_may_do_so_by_chance():
-    steps, sentences = narrate("open the file menu")
-    assert place_clicks(steps, sentences, reading(event(3.0, (FILE,), appeared=(EXPORT,)))) == ()
+    assert clicks_of(["open the file menu"], event(3.0, (FILE,), appeared=(EXPORT,))) == ()
 
 
 def test_without_words_or_cursor_no_label_is_named():
-    steps, sentences = narrate("carry on with your work")
-    screen = reading(event(3.0, (FILE, EDIT), appeared=(FORMAT,)))
-    assert all(click.label is None for click in place_clicks(steps, sentences, screen))
+    clicks = clicks_of(["carry on with your work"], event(3.0, (FILE, EDIT), appeared=(FORMAT,)))
+    assert all(click.label is None for click in clicks)
 
 
 def test_a_change_far_from_all_words_belongs_to_no_step():
-    steps, sentences = narrate("open the file menu", "select export as", "go to edit")
-    screen = reading(
-        event(3.0, (FILE, EDIT), appeared=(EXPORT,)),
-        event(13.0, (FILE, EDIT, EXPORT), appeared=(FORMAT,)),
+    clicks = clicks_of(
+        ["open the file menu", "select export as", "go to edit"],
+        *(OPENED, event(13.0, (FILE, EDIT, EXPORT), appeared=(FORMAT,))),
         event(40.0, (FILE, EDIT), vanished=(FILE,)),
     )
-    assert [click.step for click in place_clicks(steps, sentences, screen)] == ["0", "1"]
+    assert [click.step for click in clicks] == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -111,14 +107,13 @@ def test_a_change_far_from_all_words_belongs_to_no_step():
     [((7.5, 17.5, 27.5), {"1": 7.5, "2": 17.5, "3": 27.5}), ((13, 23, 28), {"1": 13, "2": 23})],
 )
 def test_a_speaker_who_talks_after_or_before_the_act_is_placed_where_it_is(starts, placed):
-    steps, sentences = narrate("greet all", "open the file menu", "select export as", "go to edit")
     first, second, third = starts
-    screen = reading(
+    clicks = clicks_of(
+        ["greet all", "open the file menu", "select export as", "go to edit"],
         event(first, (FILE, EDIT), appeared=(EXPORT,)),
         event(second, (FILE, EDIT, EXPORT), appeared=(FORMAT,)),
         event(third, (FILE, EDIT, FORMAT), vanished=(FORMAT,)),
     )
-    clicks = place_clicks(steps, sentences, screen)
     assert {click.step: click.event.start for click in clicks} == placed
 
 

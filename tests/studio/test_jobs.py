@@ -118,6 +118,8 @@ def test_a_video_outside_of_the_library_is_read_again_with_other_options(tmp_pat
         assert choices["recognisers"][0] == "whisper-tiny.en"
         hears_more = len(choices["recognisers"]) > 1
         assert (choices["languages"] == ["en"]) != hears_more
+        unheard = {"path": "v0.mp4", "options": {"language": "zu"}}
+        assert server.status("POST", "/api/videos", unheard) == 400
         status, reply = read_again(recogniser="/etc/passwd")
         assert status == 400
         assert "not installed here; give whisper-tiny.en" in reply["error"]
@@ -296,8 +298,19 @@ def test_an_upload_in_pieces_becomes_a_job(folder, small_video, sleepy):
         assert job["source"] == str(folder / "videos" / "film.mp4")
         assert upload(server, data)["job"] != told["job"]
         assert (folder / "videos" / "film-2.mp4").read_bytes() == data
-        upload(server, data, name="../../<b>é\u202e.mp4")
-        assert len(list((folder / "videos").iterdir())) == 3
+        # a name keeps all that file systems take
+        names = {
+            "Safe (v2) [a], 50%.mp4": "Safe (v2) [a], 50%.mp4",
+            "../../<b>e\u0301\u202e.MP4": "b é.mp4",
+            "\\a\nb.mov": "a b.mov",
+            "x" * 250 + ".mp4": "x" * 120 + ".mp4",
+            "लेमन.webm": "लेमन.webm",
+            "...mp4": "video.mp4",
+        }
+        for name in names:
+            upload(server, data, name=name)
+        assert len(list((folder / "videos").iterdir())) == 2 + len(names)
+        assert all((folder / "videos" / name).is_file() for name in names.values())
 
 
 def test_an_upload_goes_on_where_it_broke_off(folder, small_video, sleepy):

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import socket
 import time
 import zipfile
@@ -69,13 +70,16 @@ def test_a_damaged_record_keeps_its_card_and_says_why(tmp_path, own):
     path = tmp_path / "library" / "v0.json"
     path.write_bytes(path.read_bytes()[:100])
     (card,) = own.read("/api/videos")["videos"]
-    assert (card["id"], card["title"], card["steps"]) == (LEMONADE, "v0.json", 0)
+    shown = [card[name] for name in ("id", "file", "title", "steps")]
+    assert shown == [LEMONADE, "v0.json", "v0.json", 0]
     assert "v0.json: not valid JSON" in card["damage"]
     assert "put a copy back" in card["damage"]
     reply, data = own.ask("GET", PLACE)
     assert reply.status == 409
     assert "put a copy back" in json.loads(data)["error"]
-    # a search in the others, also with a filter that the card meets
+    # a search in the others, also with a filter that the card meets, and next to a name not UTF-8
+    shutil.copyfile(path, path.with_name("\udcff.json"))
+    assert len(own.read("/api/videos")["videos"]) == 1
     assert own.read("/api/search?q=lemons&tag=x")["moments"] == []
 
 

@@ -9,6 +9,8 @@ from studio_server import cookie_name, library, serving
 
 from stepline.errors import SettingsError
 from stepline.library.corrected_library import video_id
+from stepline.outputs import safe_stem, write_outputs
+from stepline.storage import read_record
 from stepline.studio.keys import KEY_ROLES, KeyFile, needed_role
 
 LEMONADE = video_id("v0.json")
@@ -144,7 +146,7 @@ def test_lists_come_in_pages(own):
     assert own.read(f"/api/jobs/{id}")["id"] == id
 
 
-def test_a_removed_video_is_gone_with_its_corrections_and_keeps_its_file(own):
+def test_a_removed_video_is_gone_with_its_corrections_and_keeps_its_file(own, tmp_path):
     folder = own.studio.library.folder
     own.ask("POST", f"/api/videos/{LEMONADE}/corrections", EDIT)
     (folder / "v0.srt").write_text("somebody's own")
@@ -154,6 +156,16 @@ def test_a_removed_video_is_gone_with_its_corrections_and_keeps_its_file(own):
     assert own.status("GET", f"/api/videos/{LEMONADE}") == 404
     assert {path.name for path in folder.glob("v0.*")} == {"v0.mp4", "v0.srt"}
     assert own.studio.database.rows("SELECT * FROM correction") == []
+    # the files of an id that is no file name, and of a record that was renamed
+    record = read_record(folder / "v1.json")
+    for id, name in (("a tea (2)", safe_stem("a tea (2)")), ("v1", "renamed")):
+        paths = write_outputs(record.model_copy(update={"id": id}), tmp_path / id, media=None)
+        for path in paths:
+            path.rename(folder / path.name.replace("v1", "renamed"))
+        names = {f"{name}{path.name[path.name.index('.') :]}" for path in paths}
+        removed = json.loads(own.ask("DELETE", f"/api/videos/{video_id(f'{name}.json')}", "")[1])
+        assert set(removed["removed"]) == names
+        assert not list(folder.glob(f"{name}*"))
 
 
 def test_a_job_is_removed_once_it_has_ended(own):

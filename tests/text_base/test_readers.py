@@ -104,6 +104,7 @@ FORMS = {
     "schema.org": NAMED | {"@context": "https://schema.org", "@type": "Recipe"} | INSTRUCTIONS,
     "a graph": {"@context": "x", "@graph": [NAMED | {"steps": LINES}]},
     "wikihow tasks": {"tea": TASK},
+    "after a version": {"version": 1, "tea": {"title": "Tea", "steps": LINES}},
     "wikihow videos": {"tea": {"title": "Tea", "steps": [{"text": text} for text in LINES]}},
 }
 

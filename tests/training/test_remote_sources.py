@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from safetensors.numpy import load_file
+from simulated_stores import write_simulated
 
-from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
-from stepline.features import FeatureWriter, RowTexts
 from stepline.files.remote import RemotePath
-from stepline.storage import write_parquet
 
 TINY = (
     "model.width=16 model.heads=2 model.encoder_layers=1 model.decoder_layers=1 "
@@ -41,15 +39,7 @@ def places(tmp_path, bucket, monkeypatch):
     """Records and stores of eight videos, on this disk and in a bucket: {name: (path, URL)}."""
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     data = tmp_path / "data"
-    samples = simulate(0, SimulationSettings(videos=8, held_out=0.0)).videos
-    write_parquet((sample.record for sample in samples), data / "records.parquet")
-    features = FeatureWriter(data / "features", shard_bytes=100_000)
-    with features, FeatureWriter(data / "steps") as steps:
-        for sample in samples:
-            found = sample.features()
-            features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
-            lines = RowTexts(tuple(step.text for step in sample.record.steps))
-            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
+    write_simulated(data, 8, shard_bytes=100_000)
     for path in data.rglob("*.*"):
         (RemotePath("s3://bucket") / str(path.relative_to(data))).put(path)
     names = {"RECORDS": "records.parquet", "VECTORS": "steps", "FEATURES": "features"}

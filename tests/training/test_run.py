@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from file_bytes import file_bytes
 
 from stepline.errors import SettingsError
 from stepline.features import FeatureStore, FeatureWriter
@@ -163,8 +164,7 @@ runs = pytest.mark.parametrize("train", RUNS, ids=lambda train: train.__name__)
 
 def contents(folder):
     """Every file of a run by its name; the report of self-training holds CPU seconds."""
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "report.json"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    return file_bytes(folder, lambda path: path.name != "report.json")
 
 
 @runs

@@ -6,6 +6,7 @@ alone has both wrong.
 """
 
 import numpy as np
+from small_video import write_pictures
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 40), "blue": (30, 50, 200)}
 COLOURS |= {"yellow": (220, 210, 40), "purple": (130, 30, 150), "orange": (240, 130, 20)}
@@ -30,19 +31,10 @@ def draw_picture(colour, number):
 
 def draw_film(path):
     """Write the film, without sound, and return its path."""
-    import av
-
     colours = [SCENES["start"], *(COLOURS[name] for name in SHOWN), SCENES["end"]]
-    with av.open(str(path), "w") as out:
-        width, height = SIZE
-        picture = out.add_stream(
-            "libx264", rate=RATE, width=width, height=height, pix_fmt="yuv420p"
-        )
-        for number in range(len(colours) * SECONDS * RATE):
-            image = draw_picture(colours[number // (SECONDS * RATE)], number)
-            out.mux(picture.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        out.mux(picture.encode(None))
-    return path
+    numbers = range(len(colours) * SECONDS * RATE)
+    images = (draw_picture(colours[number // (SECONDS * RATE)], number) for number in numbers)
+    return write_pictures(path, images, RATE)
 
 
 def write_captions(path):

@@ -16,25 +16,25 @@ def levels(frames, **options):
     return features.values[:, 0].tolist()
 
 
-def test_a_row_shows_the_frame_nearest_the_middle_of_its_second():
+# frames as (second, level), and the level of each second's row
+ROWS = {
     # distances .1 of .4, .1 of 1.6
-    assert levels([(0.0, 1), (0.4, 2), (0.8, 3), (1.2, 4), (1.6, 5)]) == [2, 5]
+    "the nearest the middle": ([(0.0, 1), (0.4, 2), (0.8, 3), (1.2, 4), (1.6, 5)], [2, 5]),
+    "the first of two equally near": ([(0.25, 1), (0.75, 2)], [1]),
+    "the last part of a second": ([(0.5, 1), (1.0, 2)], [1, 2]),
+    "rounding": ([(0.2, 1), (0.9999999, 2)], [1, 2]),
+    "none that comes late": ([(0.5, 1), (1.5, 2), (0.6, 3), (2.5, 4)], [1, 2, 4]),
+}
 
 
-def test_of_two_equally_near_frames_the_first_is_taken():
-    assert levels([(0.25, 1), (0.75, 2)]) == [1]
-
-
-def test_the_last_part_of_a_second_has_its_row():
-    assert levels([(0.5, 1), (1.0, 2)]) == [1, 2]
+@pytest.mark.parametrize("rule", ROWS)
+def test_each_row_shows_one_frame_of_its_second(rule):
+    frames, shown = ROWS[rule]
+    assert levels(frames) == shown
 
 
 def test_two_rows_a_second_cover_half_seconds():
     assert levels([(0.25, 1), (0.75, 2), (1.25, 3)], rate=2.0) == [1, 2, 3]
-
-
-def test_rounding_keeps_a_frame_in_its_row():
-    assert levels([(0.2, 1), (0.9999999, 2)]) == [1, 2]
 
 
 def test_a_row_without_a_frame_repeats_its_neighbour_and_is_reported(caplog):
@@ -59,10 +59,6 @@ def test_full_rows_are_not_reported():
 def test_no_frame_gives_no_row():
     features = encode_video([], LevelBackbone())
     assert features.values.shape == (0, 2)
-
-
-def test_a_late_frame_never_moves_a_closed_row():
-    assert levels([(0.5, 1), (1.5, 2), (0.6, 3), (2.5, 4)]) == [1, 2, 4]
 
 
 def test_batches_are_bounded_and_change_nothing():

@@ -65,12 +65,6 @@ def test_a_bfloat16_tensor_is_read(tmp_path):
     assert_allclose(read_feature_file(tmp_path / "v.pth").values, UNIT, atol=1e-6)
 
 
-def test_our_own_files_say_their_rate_and_backbone(tmp_path):
-    write_feature_file(FeatureSequence(VALUES[:2], 4.0, "conse"), tmp_path / "v.safetensors")
-    features = read_feature_file(tmp_path / "v.safetensors", rate=1.0)
-    assert (features.rate, features.backbone) == (4.0, "conse")
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -190,10 +184,10 @@ def test_what_ready_features_cannot_do_is_said(tmp_path):
         ready.encode_texts(["cut"])
 
 
-def test_features_come_back_as_float32_within_half_precision(tmp_path):
+def test_our_own_files_say_their_rate_and_backbone_and_keep_half_precision(tmp_path):
     values = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
     write_feature_file(FeatureSequence(values, 2.0, "conse"), tmp_path / "f.safetensors")
-    back = read_feature_file(tmp_path / "f.safetensors", unit=False)
+    back = read_feature_file(tmp_path / "f.safetensors", rate=1.0, unit=False)
     assert (back.rate, back.backbone, back.values.dtype) == (2.0, "conse", np.float32)
     np.testing.assert_allclose(back.values, values, atol=5e-4)
 

@@ -255,19 +255,18 @@ class FirstAndLast:
         return np.zeros((len(texts), 2), np.float32)
 
 
-def test_a_row_of_a_clip_backbone_is_shown_the_frames_of_its_second():
-    features = encode_video([frame((k + 0.5) / 4, k) for k in range(12)], FirstAndLast())
-    assert features.values.tolist() == [[0, 3], [4, 7], [8, 11]]
-
-
-def test_a_part_of_a_second_without_a_frame_takes_the_nearest_one():
-    features = encode_video([frame(0.4, 1), frame(0.6, 2), frame(1.9, 3)], FirstAndLast(), batch=1)
-    assert features.values.tolist() == [[1, 2], [3, 3]]
-
-
-def test_a_second_without_any_frame_repeats_its_neighbour():
-    features = encode_video([frame(0.1, 1), frame(2.9, 5)], FirstAndLast())
-    assert features.values.tolist() == [[1, 1], [1, 1], [5, 5]]
+@pytest.mark.parametrize(
+    ("frames", "batch", "rows"),
+    [
+        ([((k + 0.5) / 4, k) for k in range(12)], 4, [[0, 3], [4, 7], [8, 11]]),
+        # the nearest of the second, where a part has none, and a neighbour's row
+        ([(0.4, 1), (0.6, 2), (1.9, 3)], 1, [[1, 2], [3, 3]]),
+        ([(0.1, 1), (2.9, 5)], 4, [[1, 1], [1, 1], [5, 5]]),
+    ],
+)
+def test_a_row_of_a_clip_backbone_is_shown_the_frames_of_its_second(frames, batch, rows):
+    frames = [frame(*pair) for pair in frames]
+    assert encode_video(frames, FirstAndLast(), batch=batch).values.tolist() == rows
 
 
 def test_a_picture_that_changes_its_size_within_a_second_starts_the_second_again():

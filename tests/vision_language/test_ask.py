@@ -34,10 +34,7 @@ from stepline.grounding.vision_language.segments import (
 from stepline.llm.pictures import with_pictures
 from stepline.vision.settings import VisionLanguageSettings, VisionSettings
 
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def ask(server, grounding=None, **settings):

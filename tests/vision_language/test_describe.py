@@ -15,12 +15,8 @@ from stepline.records import Span
 from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 SHOTS = [slice(start, start + 6) for start in range(0, 60, 6)]
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
 def words(*texts):

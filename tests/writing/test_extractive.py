@@ -1,25 +1,21 @@
 """The extractive writer as a whole: what it promises for every transcript, and what it makes of
 known ones."""
 
-import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from transcripts import transcript_of
 
+from lab import writing as bench
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word, covering_span
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
 from stepline.writing.extractive import writer
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.segments import MAX_SEGMENT_WORDS, split_into_segments
 from stepline.writing.extractive.writer import write_extractive
-
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
 
 def told(*texts: str, language: str | None = "en") -> Transcript:
@@ -239,10 +235,8 @@ def test_the_default_settings_choose_the_extractive_writer():
     assert write_steps(transcript) == write_extractive(transcript)
 
 
-def test_the_lemonade_of_the_paper_gives_its_steps_in_order():
-    path = SHARED / "metric_cases" / "lemonade.json"
-    if not path.is_file():
-        pytest.skip("needs ../shared/metric_cases/lemonade.json")
+def test_the_lemonade_of_the_paper_gives_its_steps_in_order(shared_path):
+    path = shared_path("metric_cases/lemonade.json")
     rows = json.loads(path.read_text(encoding="utf-8"))["sentences"]
     sentences = tuple(Sentence(text=text, span=Span(start, end)) for start, end, text in rows)
     steps = write_extractive(Transcript(language="en", sentences=sentences)).steps
@@ -344,25 +338,6 @@ def test_curly_apostrophes_read_like_straight_ones():
     )
 
 
-# lab/writing.py
-
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "benchmark_of_writing", ROOT / "lab" / "writing.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def steps(*told: tuple[str, int]) -> list[Step]:
     return [
         Step(id=str(i), text=text, sources=(sentence,)) for i, (text, sentence) in enumerate(told)
@@ -382,11 +357,11 @@ def steps(*told: tuple[str, int]) -> list[Step]:
         ("stir", ("stir", None)),
     ],
 )
-def test_an_imperative_is_read_as_verb_and_object(bench, text, action):
+def test_an_imperative_is_read_as_verb_and_object(text, action):
     assert bench.action_of(text) == action
 
 
-def test_matching_is_one_to_one_and_optional_ones_do_not_count(bench):
+def test_matching_is_one_to_one_and_optional_ones_do_not_count():
     actions = [
         bench.Mark(0, "add", ("salt",)),
         bench.Mark(1, "stir", ("soup",)),
@@ -407,14 +382,13 @@ def test_matching_is_one_to_one_and_optional_ones_do_not_count(bench):
     assert got.precision == pytest.approx(1 / 4)
 
 
-def test_no_steps_score_no_recall_and_claim_nothing(bench):
+def test_no_steps_score_no_recall_and_claim_nothing():
     got = bench.score([], [bench.Mark(0, "add", ("salt",))], [])
     assert (got.recall, got.precision, got.chat) == (0.0, 1.0, 0)
 
 
-def test_the_lemonade_has_half_of_its_actions_and_one_line_of_chat(bench):
-    if not (bench.SHARED_FOLDER / "metric_cases" / "lemonade.json").is_file():
-        pytest.skip("needs ../shared/metric_cases/lemonade.json")
+def test_the_lemonade_has_half_of_its_actions_and_one_line_of_chat(shared_path):
+    shared_path("metric_cases/lemonade.json")
     ((_, got),) = bench.measure(WritingSettings(), ["lemonade"])
     assert got.actions == 11
     # "definitely try this lemonade recipe ASAP" is an order by its grammar
@@ -423,7 +397,7 @@ def test_the_lemonade_has_half_of_its_actions_and_one_line_of_chat(bench):
     assert got.precision >= 0.75
 
 
-def test_the_own_narrations_keep_their_recall_and_precision(bench):
+def test_the_own_narrations_keep_their_recall_and_precision():
     own = ["bike_brake_pads", "garden_tomatoes", "makeup_eyes", "sewing_tote", "wall_shelf"]
     scores = [got for _, got in bench.measure(WritingSettings(), own)]
     assert len(scores) == 5

@@ -21,16 +21,12 @@ from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 SPEECH = talk(
     "Now cut the onion.", "Then fry the onion in butter.", "I love this pan.", "Add some salt."
 )
 LIST = "1. Cut the onion\n2. Fry the onion in butter\n3. Add salt"
 RULES = "the extractive step"
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
 def by_rules(transcript):

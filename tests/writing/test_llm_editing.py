@@ -18,6 +18,7 @@ from stepline.writing.llm.editing import (
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 PROVISIONAL = "1 of 1 doubtful steps: provisional, from the extractive writer, because {}"
 OWN_TEXTS = [
     "put the flour in a big bowl",
@@ -28,11 +29,6 @@ OWN_TEXTS = [
 ]
 DOUBTFUL = 3  # index of the step with the doubtful pronoun
 NAMED = "Put the lid on the bowl and press it down"
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
 def edit(*answers, speech=SPEECH, progress=None, **settings):

@@ -20,10 +20,7 @@ from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def write(gold, *, sentences=10):
@@ -75,11 +72,10 @@ def test_more_of_the_right_steps_come_from_the_model_than_from_the_fallback():
 
 
 @pytest.mark.slow
-def test_the_right_steps_of_long_real_narrations_come_out(shared):
-    if not (shared / "transcripts" / "labels.json").exists():
-        pytest.skip("needs the transcripts with an editor's marks beside the checkout")
+def test_the_right_steps_of_long_real_narrations_come_out(shared_path):
+    folder = shared_path("transcripts/labels.json").parent
     right = written_steps = found = precise = 0
-    for narration in labelled_narrations(shared / "transcripts"):
+    for narration in labelled_narrations(folder):
         counts = score(narration, write(GoldServer(narration)))
         right, found = right + counts.right, found + counts.found
         written_steps, precise = written_steps + counts.written, precise + counts.precise

@@ -35,8 +35,6 @@ from stepline.writing.llm.prompts import (
 from stepline.writing.llm.writer import talk_reasons, write_llm
 from stepline.writing.settings import LlmSettings
 
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
-
 
 @pytest.mark.parametrize(
     ("count", "sizes"),
@@ -167,13 +165,10 @@ def test_a_neighbour_is_cited_only_where_it_is_said_soon(again, sources):
     assert step.said == Span(0.0, spoken[sources[-1]].span.end)
 
 
-def test_the_lemonade_actions_cite_the_sentences_that_tell_them():
+def test_the_lemonade_actions_cite_the_sentences_that_tell_them(shared_path):
     from stepline.text import embed
 
-    path = SHARED / "metric_cases" / "lemonade.json"
-    if not path.exists():
-        pytest.skip("needs ../shared/metric_cases/lemonade.json")
-    case = json.loads(path.read_text())
+    case = json.loads(shared_path("metric_cases/lemonade.json").read_text())
     spoken = [Sentence(text=text, span=Span(start, end)) for start, end, text in case["sentences"]]
     (chunk,) = split_into_chunks(Transcript(sentences=tuple(spoken)), 20)
     steps, dropped = cite_sources(

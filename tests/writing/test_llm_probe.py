@@ -8,6 +8,7 @@ from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 RIGHT = {
     "3": "Take the seat off by its four screws",
     "5": "Keep the screws in a jar",
@@ -16,11 +17,6 @@ RIGHT = {
 }
 FORM_NOTE = "writing.llm.form=auto took {}: the model {} the test narration"
 SPEECH = talk("Hello and welcome back.", "Now cut the onion into thin rings.")
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
 def reply_of(steps):

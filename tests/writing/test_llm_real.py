@@ -15,7 +15,7 @@ from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow, pytest.mark.timeout(1800)]
 
 MODEL = "qwen2.5-coder-0.5b"
 
@@ -36,11 +36,6 @@ def gguf():
     if importlib.util.find_spec("xllamacpp") is None or not weights_fetched(MODEL):
         pytest.skip(f"needs the package xllamacpp and `stepline weights get {MODEL}`")
     return find_weights(MODEL)
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture

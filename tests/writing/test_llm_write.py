@@ -23,11 +23,14 @@ SAID = (
 )
 
 
-def write(reply, *texts, **settings):
+def write_by(server, *texts, title=""):
+    settings = LlmSettings(base_url=server.url, form="write", cache=False)
+    return write_llm(talk(*(texts or SAID)), settings, title=title)
+
+
+def write(reply, *texts):
     with FakeServer(Answers.says(reply)) as server:
-        options = {"base_url": server.url, "form": "write", "cache": False, **settings}
-        written = write_llm(talk(*(texts or SAID)), LlmSettings(**options))
-        return written, server.asked
+        return write_by(server, *texts), server.asked
 
 
 def test_each_step_cites_the_sentences_that_the_model_names():
@@ -184,7 +187,7 @@ def test_long_speech_is_asked_about_in_parts_of_2500_words():
 
 def test_a_prompt_holds_title_overlap_and_last_steps_marked_as_context(monkeypatch):
     monkeypatch.setattr("stepline.writing.llm.prompts.WRITE_WORDS", 40)
-    speech = talk(*(f"Now fold sheet{i} twice." for i in range(20)))
+    speech = [f"Now fold sheet{i} twice." for i in range(20)]
 
     def echo(handler):
         quoted = handler.question["messages"][0]["content"].rpartition("<transcript>")[2]
@@ -192,8 +195,7 @@ def test_a_prompt_holds_title_overlap_and_last_steps_marked_as_context(monkeypat
         Answers.says("\n".join(line.replace("Now ", "").strip(".") for line in lines))(handler)
 
     with FakeServer(echo) as server:
-        settings = LlmSettings(base_url=server.url, form="write", cache=False)
-        written = write_llm(speech, settings, title="Paper boats")
+        written = write_by(server, *speech, title="Paper boats")
         first, second = server.questions()
     assert [step.text for step in written.steps] == [f"fold sheet{i} twice" for i in range(20)]
     assert [step.sources for step in written.steps] == [(i,) for i in range(20)]
@@ -226,8 +228,7 @@ def context_of(question):
 )
 def test_a_title_that_instructs_the_model_is_left_out_and_none_can_close_the_context(title, shown):
     with FakeServer(Answers.says("none")) as server:
-        settings = LlmSettings(base_url=server.url, form="write", cache=False)
-        write_llm(talk(*SAID), settings, title=title)
+        write_by(server, title=title)
         (question,) = server.questions()
     assert context_of(question) == [shown]
 
@@ -235,8 +236,7 @@ def test_a_title_that_instructs_the_model_is_left_out_and_none_can_close_the_con
 def test_a_reply_without_sentence_numbers_is_asked_for_once_more_with_a_reminder():
     reply = Answers.says("2: Peel two onions")
     with FakeServer(Answers.says("I peel two onions."), reply) as server:
-        settings = LlmSettings(base_url=server.url, form="write", cache=False)
-        written = write_llm(talk(*SAID), settings)
+        written = write_by(server)
         first, second = server.questions()
     assert second.startswith(first)
     assert second[len(first) :].startswith(

@@ -48,6 +48,15 @@ def test_steps_that_touch_or_nearly_touch_are_one_segment():
     assert [one.id for one in found[0].steps] == ["a", "b"]
 
 
+def test_the_steps_of_a_segment_are_in_the_order_in_which_they_are_shown():
+    # both starts move to that of the sentence, and b's part is the first to be chosen
+    steps = (step("a", 9.0, 12.0, sources=(0,), score=0.6), step("b", 12.0, 16.0, sources=(0,)))
+    found = summarize(
+        record(*steps, transcript=spoken((8.0, 16.0))), SummarySettings(seconds=8.5, pad=0.0)
+    )
+    assert [[each.id for each in segment.steps] for segment in found] == [["a", "b"]]
+
+
 def test_a_sentence_that_a_step_rests_on_is_kept_whole():
     made = record(
         step("a", 10.0, 15.0, sources=(0, 1)), transcript=spoken((8.0, 11.0), (14.0, 17.5))
@@ -77,54 +86,38 @@ def test_a_little_of_the_pause_is_kept_but_nothing_of_the_sentence_before():
     assert spans(summarize(made, SummarySettings(pad=0.2))) == [(7.95, 11.2)]
 
 
-def test_a_target_takes_what_gains_most_a_second():
-    made = record(
-        step("a", 0.0, 10.0, score=0.9),
-        step("b", 20.0, 24.0, score=0.8),
-        step("c", 40.0, 45.0, score=0.7),
-    )
-    # Gains a second: .09, .2, .14.
-    assert spans(summarize(made, SummarySettings(seconds=9.5))) == [(20.0, 24.0), (40.0, 45.0)]
-    assert spans(summarize(made, SummarySettings(share=0.04))) == [(20.0, 24.0)]
-    chosen = spans(summarize(made, SummarySettings(seconds=19.0)))
-    assert chosen == [(0.0, 10.0), (20.0, 24.0), (40.0, 45.0)]
+# Gains a second: .09, .2, .14.
+THREE = (step("a", 0.0, 10.0, score=0.9), step("b", 20.0, 24.0), step("c", 40.0, 45.0, score=0.7))
+# b fits whole; of the seconds left the surest of the others has those around its second 3
+LONG = (step("a", 0.0, 10.0, score=0.9, at=3.0), *THREE[1:2], step("c", 40.0, 55.0, score=0.7))
+# a gains .1 a second, then b adds one second; c would add six.
+OVERLAPPING = (step("a", 0.0, 8.0), step("b", 2.0, 9.0, score=0.5))
+OVERLAPPING += (step("c", 30.0, 36.0, score=0.55),)
+SUREST = (step("a", 0.0, 10.0, score=0.6), step("b", 20.0, 40.0, score=0.9, at=25.0))
 
 
-def test_what_is_left_of_the_target_shows_a_part_of_another_step():
-    made = record(
-        step("a", 0.0, 10.0, score=0.9, at=3.0),
-        step("b", 20.0, 24.0, score=0.8),
-        step("c", 40.0, 55.0, score=0.7),
-    )
-    # b fits whole; of the 6 s left the surest of the others has those around its second 3
-    assert spans(summarize(made, SummarySettings(seconds=10.0))) == [(0.0, 6.0), (20.0, 24.0)]
-    # 1.5 s show nothing
-    assert spans(summarize(made, SummarySettings(seconds=5.5))) == [(20.0, 24.0)]
+@pytest.mark.parametrize(
+    ("steps", "target", "kept"),
+    [
+        (THREE, {"seconds": 9.5}, [(20.0, 24.0), (40.0, 45.0)]),
+        (THREE, {"share": 0.04}, [(20.0, 24.0)]),
+        (THREE, {"seconds": 19.0}, [(0.0, 10.0), (20.0, 24.0), (40.0, 45.0)]),
+        (LONG, {"seconds": 10.0}, [(0.0, 6.0), (20.0, 24.0)]),
+        (LONG, {"seconds": 5.5}, [(20.0, 24.0)]),  # 1.5 s show nothing
+        (OVERLAPPING, {"seconds": 9.0}, [(0.0, 9.0)]),
+        # shorter than any step
+        (SUREST, {"seconds": 4.0}, [(23.0, 27.0)]),
+        ([step("b", 20.0, 40.0, at=20.5)], {"seconds": 4.0}, [(20.0, 24.0)]),
+    ],
+)
+def test_a_target_takes_what_gains_most_a_second_and_parts_of_the_surest(steps, target, kept):
+    assert spans(summarize(record(*steps), SummarySettings(**target))) == kept
 
 
 def test_a_part_next_to_a_selected_step_leaves_the_gap_in_the_target():
     made = record(step("a", 0.0, 10.0, score=0.9), step("b", 10.5, 30.0, score=0.9, at=11.0))
     found = summarize(made, SummarySettings(seconds=14.0))
     assert sum(segment.span.duration for segment in found) <= 14.0
-
-
-def test_overlapping_steps_cost_their_shared_seconds_once():
-    made = record(
-        step("a", 0.0, 8.0, score=0.8),
-        step("b", 2.0, 9.0, score=0.5),
-        step("c", 30.0, 36.0, score=0.55),
-    )
-    # a gains .1 a second, then b adds one second; c would add six.
-    assert spans(summarize(made, SummarySettings(seconds=9.0))) == [(0.0, 9.0)]
-
-
-def test_a_target_shorter_than_any_step_shows_part_of_the_surest():
-    made = record(step("a", 0.0, 10.0, score=0.6), step("b", 20.0, 40.0, score=0.9, at=25.0))
-    assert spans(summarize(made, SummarySettings(seconds=4.0))) == [(23.0, 27.0)]
-    ((start, end),) = spans(
-        summarize(record(step("b", 20.0, 40.0, at=20.5)), SummarySettings(seconds=4.0))
-    )
-    assert (start, end) == (20.0, 24.0)
 
 
 def test_nothing_shown_is_an_error_that_says_so():

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from wys2_samples import FirstNumber
 
 from lab.simulate import SimulationSettings, simulate
 from lab.wys2.listed_clips import ListedClips
@@ -14,7 +15,6 @@ from stepline.models.training.sources import SEEN_TWICE, fill_in_transcripts, st
 from stepline.models.wys2 import train
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips
-from stepline.models.wys2.detector import Detector
 from stepline.models.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
 from stepline.models.wys2.train import (
     ClipStream,
@@ -141,16 +141,6 @@ def test_a_detector_learns_from_streamed_clips_what_it_learns_from_listed_ones(s
     assert streamed == listed
 
 
-class FirstNumber(Detector):
-    """Scores a clip by the first number of its first row."""
-
-    def __init__(self):
-        super().__init__(DetectorSettings(video_width=1, text_width=1))
-
-    def score_matched_pairs(self, batch):
-        return batch.video[:, 0, 0]
-
-
 def numbered(numbers):
     one = np.ones((1, 1), np.float32)
     return [
@@ -163,9 +153,9 @@ HELD = ValidationClips(numbered([10.0, 400.0, 700.0]), np.array([False, True, Tr
 
 def test_clips_from_the_threshold_on_are_kept_in_order():
     clips = ListedClips(numbered(range(1000)))
-    threshold, kept = choose_pseudo_labelled_clips(FirstNumber(), clips, HELD, PseudoSettings())
+    threshold, kept = choose_pseudo_labelled_clips(FirstNumber(1), clips, HELD, PseudoSettings())
     assert threshold == 400
     assert kept.tolist() == list(range(400, 1000))
     share = PseudoSettings(threshold="share", share=0.25)
-    threshold, kept = choose_pseudo_labelled_clips(FirstNumber(), clips, HELD, share)
+    threshold, kept = choose_pseudo_labelled_clips(FirstNumber(1), clips, HELD, share)
     assert kept.tolist() == list(range(750, 1000))

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from option_words import option_words
 from small_video import CAPTIONS
+from wys2_samples import FirstNumber
 
 from lab.simulate import SimulationSettings, simulate
 from lab.wys2.listed_clips import ListedClips
@@ -26,7 +27,7 @@ from stepline.models.training.sources import (
 )
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips, infer_labels
-from stepline.models.wys2.detector import Detector, read_detector, score_pairs
+from stepline.models.wys2.detector import read_detector, score_pairs
 from stepline.models.wys2.settings import (
     ClipSettings,
     DetectorSettings,
@@ -295,16 +296,6 @@ SHARE = PseudoSettings(threshold="share", share=0.25)
 TRUE, FALSE = True, False
 
 
-class FirstNumber(Detector):
-    """Scores a clip by the first number of its first row."""
-
-    def __init__(self):
-        super().__init__(DetectorSettings(video_width=6, text_width=6))
-
-    def score_matched_pairs(self, batch):
-        return batch.video[:, 0, 0]
-
-
 def clips(*scores):
     ones = np.ones((1, 6), np.float32)
     return [ClipTextPair(str(score), np.float32(score) * ones, ones) for score in scores]
@@ -313,7 +304,7 @@ def clips(*scores):
 def recorded(calls):
     def train(given, number):
         calls.append((number, sorted(float(pair.id) for pair in given)))
-        return FirstNumber()
+        return FirstNumber(6)
 
     return train
 

@@ -3,6 +3,8 @@
 import numpy as np
 
 from stepline.models.wys2.clips import ClipTextPair, NarratedClip
+from stepline.models.wys2.detector import Detector
+from stepline.models.wys2.settings import DetectorSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
 
@@ -32,3 +34,13 @@ def pairs(count=12, width=6, seed=0, rows=3):
         video = rng.standard_normal((rows, width)).astype(np.float32)
         made.append(ClipTextPair(str(number), video, video.mean(0, keepdims=True) @ turn))
     return made
+
+
+class FirstNumber(Detector):
+    """Scores a clip by the first number of its first row."""
+
+    def __init__(self, width):
+        super().__init__(DetectorSettings(video_width=width, text_width=width))
+
+    def score_matched_pairs(self, batch):
+        return batch.video[:, 0, 0]

@@ -56,9 +56,7 @@ def captions_id(name: str) -> tuple[str, int] | None:
     then the other formats.
     """
     stem, suffix = _stem_and_suffix(name)
-    if not stem or suffix not in CAPTIONS_SUFFIXES:
-        return None
-    if name.lower().endswith(ABOUT_SUFFIX):
+    if not stem or suffix not in CAPTIONS_SUFFIXES or name.lower().endswith(ABOUT_SUFFIX):
         return None
     return stem, CAPTIONS_SUFFIXES.index(suffix)
 
@@ -104,14 +102,13 @@ class FileIndex:
     def __init__(self, folder: RemotePath, entries: Iterable[FileEntry], id_of: FileId) -> None:
         self._folder = folder
         # By id: rank, name and stamp of each file.
-        files: dict[str, list[tuple[int, str, str]]] = {}
+        self._files: dict[str, list[tuple[int, str, str]]] = {}
         for entry in entries:
             id_and_rank = id_of(entry.name)
             if id_and_rank is not None:
                 id, rank = id_and_rank
-                files.setdefault(id, []).append((rank, entry.name, entry.fingerprint))
-        self._files = files
-        self._ids = sorted(files)
+                self._files.setdefault(id, []).append((rank, entry.name, entry.fingerprint))
+        self._ids = sorted(self._files)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -206,9 +203,7 @@ def file_stamp(url: str, settings: RemoteSettings) -> str | None:
     Raises StoreError if the server refuses access.
     """
     file = RemotePath(url, settings)
-    if not file.exists():
-        return None
-    return file.fingerprint()
+    return file.fingerprint() if file.exists() else None
 
 
 MAX_LINE_CHARS = 2**20  # of a list

@@ -88,10 +88,9 @@ def read_howto100m(
     Raises DatasetError if the table is missing or has other columns.
     """
     # A folder, or the table in it.
-    table = source / VIDEOS_FILE if not source.name.endswith(".csv") else source
-    parent, _, _ = table.url.rpartition("/")
-    folder = RemotePath(parent or ".", remote)
-    nearby = ((folder / name) for name in CAPTIONS_NAMES)
+    table = source if source.name.endswith(".csv") else source / VIDEOS_FILE
+    folder = RemotePath(table.url.rpartition("/")[0] or ".", remote)
+    nearby = (folder / name for name in CAPTIONS_NAMES)
     captions = settings.captions or next((path.url for path in nearby if path.exists()), None)
     settings = settings.model_copy(update={"captions": captions})
     side_folders = SideFolders(settings, remote)
@@ -106,8 +105,9 @@ def read_howto100m(
         task = titles.get(task_id, task_id) or None
         length = lengths.find(id)
         duration = parse_seconds(length[0]) if length else None
-        item = VideoItem(id, title=task, task=task, category=category, duration=duration)
-        yield side_folders.make_entry(item, NO_FILE)
+        yield side_folders.make_entry(
+            VideoItem(id, title=task, task=task, category=category, duration=duration), NO_FILE
+        )
 
 
 def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
@@ -165,14 +165,15 @@ def read_list(
 
     Raises DatasetError for an unreadable list or a missing column.
     """
+    columns = settings.columns.model_dump()
     with ExitStack() as exit_stack:
-        names, rows = _open_list(source, exit_stack, settings.columns.model_dump().values())
+        names, rows = _open_list(source, exit_stack, columns.values())
         _check_columns(source, names, settings.columns)
         # A list from elsewhere may have no end.
         for number, row in enumerate(_limit_count(source, rows, "rows"), start=1):
             # An empty cell counts as one that is not there. A JSON object may lack any key.
             cells = {}
-            for field, column in settings.columns.model_dump().items():
+            for field, column in columns.items():
                 cell = row.get(column)
                 cells[field] = "" if cell is None else str(cell).strip()
             # Without an id of its own, a row is named by its video's file.
@@ -192,7 +193,6 @@ def _make_entry(
     *,
     has_stamps: bool,
 ) -> SourceEntry:
-    root = source_root(source.url)
     item = VideoItem(
         id,
         title=cells.get("title") or None,
@@ -202,7 +202,7 @@ def _make_entry(
     )
     # Every address is checked before a file is looked at.
     urls = {
-        field: make_absolute_address(cells[field], root)
+        field: make_absolute_address(cells[field], source_root(source.url))
         for field in STAMP_FIELDS
         if cells.get(field)
     }
@@ -217,8 +217,9 @@ def _make_entry(
             return reject_video(id, f"its {what} is not there")
         item = with_file(item, field, StampedFile(url, stamp))
     # The settings' folders complete what the row does not name.
-    no_file = "its row names no file, and none of its id is in the folders of the settings"
-    return side_folders.make_entry(item, no_file)
+    return side_folders.make_entry(
+        item, "its row names no file, and none of its id is in the folders of the settings"
+    )
 
 
 def _check_columns(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> None:
@@ -286,10 +287,8 @@ def _open_table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     with _convert_read_errors(source, *DAMAGE_ERRORS):
         lines = read_text_lines(source, text)
         head = next(lines, "")
-        delimiter = ","
         # A tab in the first line is that of a table. Commas may be within its cells.
-        if "\t" in head:
-            delimiter = "\t"
+        delimiter = "\t" if "\t" in head else ","
         names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
         rows = csv.DictReader(lines, names, delimiter=delimiter)
         return names, _check_rows(source, rows, len(names))
@@ -369,8 +368,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     with_video = (with_file(VideoItem(id), "video", video) for id, video in videos)
     for item in chain(with_video, map(VideoItem, alone)):
         try:
-            file = captions.find(item.id) if captions is not None else None
-            if file is not None:
+            if captions is not None and (file := captions.find(item.id)) is not None:
                 item = with_file(item, "captions", file)
             yield side_folders.add_files(item)
         except AmbiguousCaptionsError as error:
@@ -416,7 +414,10 @@ INVALID_ID = (
 
 
 def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-    """Yield entries sorted by id. Repeated ids, and ids that cannot name a file, are refused."""
+    """Yield entries sorted by id. Repeated ids, and ids that cannot name a file, are refused.
+
+    A repeated id is refused under a name of its own, "ID (item N)".
+    """
     last: str | None = None
     for number, entry in sorted(enumerate(entries, start=1), key=lambda row: row[1].id):
         id = entry.id
@@ -424,6 +425,7 @@ def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
             reason = entry.reason
         elif id == last:
             reason = REPEATED_ID
+            id = f"{id} (item {number})"  # as the first may be left out too, for another reason
         elif _is_valid_id(id):
             last = id
             yield entry
@@ -477,12 +479,11 @@ def _detect_kind(source: RemotePath) -> str:
         raise DatasetError(f"{source.display_url}: tars are not read; unpack them into a folder")
     if is_list(source.name):
         return "list"
-    path = source.local
-    if path is not None and not path.exists():
+    if source.local is not None and not source.exists():
         raise DatasetError(
             f"{source.display_url}: is not there; give a folder of videos, a list of them or HowTo100M"
         )
-    if path is not None and path.is_file():
+    if source.local is not None and source.local.is_file():
         raise DatasetError(
             f"{source.display_url}: one file is not a source; give its folder, or `stepline steps` for one video"
         )

@@ -109,10 +109,13 @@ def run_gather(dataset: DatasetContext) -> None:
     # Repeated videos are known before anything is written.
     repeated = _find_duplicates(dataset)
     left_out = _list_failures(dataset) | repeated
-    writer = dataset.recipe.steps.writing.writer
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         rows = ((item, row) for item, row in _iterate_rows(dataset) if item.id not in repeated)
-        count = write_dataset(dataset.folder, _make_records(rows, store, writer), left_out)
+        count = write_dataset(
+            dataset.folder,
+            _make_records(rows, store, dataset.recipe.steps.writing.writer),
+            left_out,
+        )
     # A record holds its network's warning. It is printed once, not for each video.
     if dataset.recipe.steps.nasva.aligner.path is not None and any(
         UNCALIBRATED_NOTE in record.warnings
@@ -127,8 +130,10 @@ def run_gather(dataset: DatasetContext) -> None:
 
 def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
     """Return the entries that the source refused and the failures of earlier stages, by id."""
-    refused = {r.id: StageFailure(r.id, "source", "left out", r.reason) for r in dataset.refused}
-    return {**refused, **dataset.failures}
+    return {
+        **{r.id: StageFailure(r.id, "source", "left out", r.reason) for r in dataset.refused},
+        **dataset.failures,
+    }
 
 
 def run_features(dataset: DatasetContext) -> None:
@@ -141,8 +146,9 @@ def run_features(dataset: DatasetContext) -> None:
             if flaw is None:
                 count += 1
             else:
-                reason = " ".join(flaw).rstrip()
-                left_out[item.id] = StageFailure(item.id, "features", "left out", reason)
+                left_out[item.id] = StageFailure(
+                    item.id, "features", "left out", " ".join(flaw).rstrip()
+                )
     _write_stage_failures(dataset.folder, left_out)
     dataset.say(f"features of {count} videos, {len(left_out)} left out")
 
@@ -179,11 +185,15 @@ def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
     duplicates = DuplicateFinder(dataset.recipe.gather.same_words)
     repeated = {}
     for item, row in _iterate_rows(dataset):
-        file = load_result(ProbeResult, row["probe"])
         coarse = load_result(CoarseSteps, row["coarse"])
-        words = duplicates.minhash(coarse.transcript)
-        signature = VideoSignature(item.id, coarse.duration, file.digest, words)
-        reason = duplicates.find_duplicate_reason(signature)
+        reason = duplicates.find_duplicate_reason(
+            VideoSignature(
+                item.id,
+                coarse.duration,
+                load_result(ProbeResult, row["probe"]).digest,
+                duplicates.minhash(coarse.transcript),
+            )
+        )
         if reason is not None:
             repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
     return repeated
@@ -203,8 +213,8 @@ def _make_records(
         record = make_record(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
         if flaw is not None and flaw[0] != NO_PICTURE:
-            warnings = (*record.warnings, f"its features are left out: {' '.join(flaw)}".rstrip())
-            record = record.model_copy(update={"warnings": warnings})
+            warning = f"its features are left out: {' '.join(flaw)}".rstrip()
+            record = record.model_copy(update={"warnings": (*record.warnings, warning)})
         yield record
 
 
@@ -341,8 +351,8 @@ class DuplicateFinder:
         text = " ".join(sentence.text for sentence in transcript.sentences)
         words = re.findall(r"\w+", text.lower())
         # Runs of words as a set: how often a run comes does not count.
-        shifted = [words[start:] for start in range(RUN_WORDS)]
-        runs = {" ".join(run) for run in zip(*shifted, strict=False)}
+        shifted = (words[start:] for start in range(RUN_WORDS))
+        runs = set(map(" ".join, zip(*shifted, strict=False)))
         if len(runs) < MIN_RUNS:
             return None
         # A number below the prime for each run. Each hash function keeps its least value.

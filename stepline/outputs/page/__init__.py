@@ -14,7 +14,6 @@ from typing import Any
 from stepline.outputs.jsonld import jsonld
 from stepline.outputs.page.timeline import alignment_picture, timeline
 from stepline.outputs.page.view import page_view
-from stepline.outputs.web_addresses import media_link
 from stepline.pages.layout import page_html
 from stepline.records import Alignment, Record
 from stepline.storage import to_json
@@ -46,7 +45,7 @@ def page(
         record: the steps, sentences and materials to show.
         alignment: P(each text is shown in each second), drawn as an image with a row per text.
             None: no image.
-        media: path of the video, relative to the page's folder. None: the page has no player.
+        media: link to the video. None: the page has no player.
         keyframes: step id -> JPEG of the step. None: no pictures.
         linked_data: function that returns the JSON-LD of a record. It gets the part that the page
             shows.
@@ -77,7 +76,7 @@ def page(
         view=view,
         timeline=timeline(record, view["total"]),
         picture=picture,
-        media=media_link(media) if media is not None else None,
+        media=media,
         jsonld=linked_data(record),
         record_digest=digest,
     )

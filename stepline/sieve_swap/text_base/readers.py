@@ -227,9 +227,13 @@ def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRe
     title = to_one_line(first_field(fields, TITLE_FIELDS)) or key.replace("-", " ").replace(
         "_", " "
     )
-    source = to_one_line(first_field(fields, SOURCE_FIELDS)) or file.path.name
-    licence = to_one_line(first_field(fields, LICENCE_FIELDS)) or file.licence
-    yield Document.from_texts(id, title, steps, source, licence)
+    yield Document.from_texts(
+        id,
+        title,
+        steps,
+        to_one_line(first_field(fields, SOURCE_FIELDS)) or file.path.name,
+        to_one_line(first_field(fields, LICENCE_FIELDS)) or file.licence,
+    )
 
 
 def _bare_stem(path: Path) -> str:
@@ -383,11 +387,11 @@ KeyedItem = tuple[str, object]  # the key in its file, "" where it has none
 
 
 def _read_json(file: SourceFile) -> Iterator[DocumentOrRejected]:
-    is_lines = text_suffix(file.path) in (".jsonl", ".ndjson")
     with open_unpacked(file.path) as stream:
-        items = (
-            _read_json_lines(stream) if is_lines else _read_json_items(_open_json_reader(stream))
-        )
+        if text_suffix(file.path) in (".jsonl", ".ndjson"):
+            items = _read_json_lines(stream)
+        else:
+            items = _read_json_items(_open_json_reader(stream))
         for number, (key_of_item, item) in enumerate(items):
             key = key_of_item or str(number)
             if isinstance(item, Exception):
@@ -426,13 +430,7 @@ def _read_json_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
     lines in a .json file can be read.
     """
     try:
-        opening = _consume_character(reader)
-        if opening == "[":
-            yield from _read_list_items(reader)
-        elif opening == "{":
-            yield from _read_object_items(reader)
-        else:
-            raise JsonError(f"starts with {opening!r}, not with a list or an object")
+        yield from _read_items(reader)
         while reader.peek():
             yield "", reader.read_value()
     except JsonError as error:
@@ -448,10 +446,17 @@ def _consume_character(reader: StreamingJsonReader) -> str:
     return character
 
 
-def _read_list_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
-    while reader.peek() != "]":
-        yield "", reader.read_value()
-    reader.position += 1
+def _read_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
+    """Yield (key, item) of the list or object that begins next."""
+    opening = _consume_character(reader)
+    if opening == "{":
+        yield from _read_object_items(reader)
+    elif opening == "[":
+        while reader.peek() != "]":
+            yield "", reader.read_value()
+        reader.position += 1
+    else:
+        raise JsonError(f"starts with {opening!r}, not with a list or an object")
 
 
 def _read_object_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
@@ -460,29 +465,29 @@ def _read_object_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
     An object that has steps itself is yielded as one item, without a key.
     """
     fields: dict[str, object] = {}  # of one text
+    own_steps = (*STEP_FIELDS, *NESTED_FIELDS)
     while reader.peek() != "}":
         key = reader.read_value()
         if not isinstance(key, str) or _consume_character(reader) != ":":
             raise JsonError("an object's key and colon are expected")
         # A key such as "recipes" holds all items.
         if key in WRAPPER_KEYS and reader.peek() in ("[", "{"):
-            opening = _consume_character(reader)
-            yield from _read_list_items(reader) if opening == "[" else _read_object_items(reader)
+            yield from _read_items(reader)
             continue
         value = reader.read_value()
-        # After the first field of a text, all that follows belongs to it.
-        if fields or key in STEP_FIELDS or key in NESTED_FIELDS:
+        # After the first field of a text, what follows may belong to it.
+        if fields or key in own_steps or not isinstance(value, list | dict):
             fields[key] = value
-        elif isinstance(value, list):
-            yield key, {"steps": value}
-        elif isinstance(value, dict):
-            yield key, value
         else:
-            fields[key] = value
+            yield key, {"steps": value} if isinstance(value, list) else value
     reader.position += 1
-    # Only an object with steps of its own is a text.
-    if not fields.keys().isdisjoint((*STEP_FIELDS, *NESTED_FIELDS)):
+    if not fields.keys().isdisjoint(own_steps):
         yield "", fields
+        return
+    # Without steps of its own it is no text: its objects are, such as those after a version.
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            yield key, value
 
 
 # ---------------------------------------------------------------- plain text
