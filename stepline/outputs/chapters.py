@@ -8,13 +8,13 @@ characters and no angle brackets.
 import logging
 from dataclasses import dataclass
 
-from stepline.outputs.text import clock, shorten, shown_span, step_line
+from stepline.outputs.text import clock, published_line, shorten, shown_span
 from stepline.records import Record
 
 MIN_CHAPTER_SECONDS = 10  # s, YouTube's least length of a chapter
 MIN_CHAPTERS = 3  # chapters, YouTube's least number
 MAX_TITLE_CHARS = 60  # characters. A player shows about that many
-MAX_STEP_CHARS = 44  # characters of one step in a title. A longer one is cut
+MAX_STEP_CHARS = 44  # characters of each of several steps in a title. A longer one is cut
 MAX_DESCRIPTION_CHARS = 5000  # characters that a YouTube description holds
 MAX_CHAPTERS = 250  # chapters, so that each has 20 characters of a description
 INTRO_TITLE = "Intro"
@@ -81,8 +81,8 @@ def plan_chapters(record: Record) -> ChapterPlan:
         span = shown_span(step)
         if span is not None:
             # A YouTube description refuses angle brackets.
-            text = step_line(step).replace("<", "‹").replace(">", "›") or f"Step {number}"
-            numbered_titles.append((int(span.start), number, shorten(text, MAX_STEP_CHARS)))
+            text = published_line(step).replace("<", "‹").replace(">", "›") or f"Step {number}"
+            numbered_titles.append((int(span.start), number, text))
             last = max(last, span.end)
     titles = [(start, title) for start, _, title in sorted(numbered_titles)]
     # The least that the rules need.
@@ -96,7 +96,7 @@ def plan_chapters(record: Record) -> ChapterPlan:
             f"{end} s of video; {MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need "
             f"{needed_seconds} s",
         )
-    if record.steps and not titles:
+    if not titles:
         return ChapterPlan((), "no step is seen or placed, and only such steps become chapters")
     joined = _join_close_chapters(titles, end, MIN_CHAPTER_SECONDS)
     if len(joined) > MAX_CHAPTERS:
@@ -119,7 +119,7 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int, length: int) -
         length: least length of a chapter in seconds.
     """
     joined: list[tuple[int, list[str]]] = []
-    if titles and titles[0][0] >= length:
+    if titles[0][0] >= length:
         joined.append((0, [INTRO_TITLE]))
     for start, title in titles:
         if not joined:
@@ -134,9 +134,9 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int, length: int) -
 
 def _join_titles(titles: list[str]) -> str:
     for count in range(len(titles), 0, -1):
-        text = "; ".join(titles[:count])
-        if count < len(titles):
-            text += f" +{len(titles) - count} more"
+        rest = f" +{len(titles) - count} more" if count < len(titles) else ""
+        limit = MAX_STEP_CHARS if count > 1 else MAX_TITLE_CHARS - len(rest)
+        text = "; ".join(shorten(title, limit) for title in titles[:count]) + rest
         if len(text) <= MAX_TITLE_CHARS:
             break
     return text

@@ -10,7 +10,14 @@ import json
 
 from pydantic import JsonValue
 
-from stepline.outputs.text import amount_text, material_text, one_line, shown_span, step_line, title
+from stepline.outputs.text import (
+    amount_text,
+    material_text,
+    one_line,
+    published_line,
+    shown_span,
+    title,
+)
 from stepline.outputs.web_addresses import RecordLinks
 from stepline.records import Record, Step, TimeKind
 
@@ -159,7 +166,7 @@ def _steps_and_clips(
     steps: list[JsonValue] = []
     clips: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
-        text = step_line(step)
+        text = published_line(step)
         entry: JsonObject = {"@type": "HowToStep", "position": number, "name": text, "text": text}
         address = links.step_link(number)
         if address is not None:
@@ -187,7 +194,7 @@ def _clip(step: Step, number: int, links: RecordLinks) -> JsonObject | None:
     clip: JsonObject = {
         "@type": "Clip",
         "@id": f"#step-{number}",
-        "name": step_line(step),
+        "name": published_line(step),
         "startOffset": start,
         "endOffset": end,
     }

@@ -31,7 +31,7 @@ def step_table(record: Record) -> str:
     """Return a table of the steps as text: verdict mark, time and text of each.
 
     P(shown) is next to the time where pictures give it. A headline comes before the table, a legend
-    after it.
+    and the reasons of "placed?" after it.
     """
     if not record.steps:
         reason = no_step_text(record)
@@ -45,7 +45,8 @@ def step_table(record: Record) -> str:
     )
     scores = picture_scores(record)
     rows = [_table_row(step, scores.get(step.id)) for step in record.steps]
-    return "\n".join([head, "", *rows, "", MARKS_LEGEND, ""])
+    doubts = sorted({f"placed?: {step.doubt}" for step in record.steps if step.doubt})
+    return "\n".join([head, "", *rows, "", MARKS_LEGEND, *doubts, ""])
 
 
 def _table_row(step: Step, score: float | None) -> str:

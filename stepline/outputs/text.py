@@ -8,6 +8,7 @@ from stepline.records import Amount, Material, Record, Span, Step
 
 ELLIPSIS_MARK = "…"
 WARNING_MARK = "[warning] "  # before what is not to be done
+PROHIBITION_PATTERN = re.compile(r"(do not|don['’]t|never|avoid)\b", re.IGNORECASE)
 # letters and digits of any script. No separators, no hidden files
 SAFE_STEM_PATTERN = re.compile(r"[\w-][\w.-]*")
 # bytes, which leaves room for the longest suffix under the 255 that file systems allow
@@ -33,6 +34,12 @@ def step_line(step: Step) -> str:
     """Return a step's text on one line, in sentence case. A warning has a mark before it."""
     text = sentence_case(one_line(step.text))
     return WARNING_MARK + text if step.kind == "avoid" and text else text
+
+
+def published_line(step: Step) -> str:
+    """Return `step_line`, without the mark where the words of a warning say "don't" themselves."""
+    words = sentence_case(one_line(step.text))
+    return words if PROHIBITION_PATTERN.match(words) else step_line(step)
 
 
 def shorten(text: str, limit: int) -> str:
@@ -176,7 +183,7 @@ def step_lengths(step: Step) -> str:
     parts = [] if span is None else [_duration_text(max(1, int(span.end) - int(span.start)))]
     wait = step.wait
     if wait is not None:
-        thing = f" ({one_line(wait.what)})" if wait.what else ""
+        thing = f" ({one_line(wait.what)})" if wait.what not in (None, "", "it", "them") else ""
         parts.append(f"{seconds_text(wait.low, wait.high)} wait{thing}")
     return " + ".join(parts)
 

@@ -9,6 +9,7 @@ Only `detect_input_kind` decides what an argument is. A link is downloaded to OU
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import tempfile
@@ -46,6 +47,7 @@ VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 # named.
 FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv"))
 CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
+log = logging.getLogger(__name__)
 CAPTIONS_ALONE = "captions alone, no picture: every step is said only"
 
 LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
@@ -381,13 +383,21 @@ def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputK
     names = {file: file.absolute().with_suffix("") for file in files}
     owners = {names[file] for file, kind in files.items() if kind != "captions"}
     remaining = {}
+    left_out = []
     for file, kind in files.items():
         if kind == "captions":
             name = names[file]
             if name in owners or name.with_name(split_language(name.name)[0]) in owners:
+                left_out.append(file.name)
                 continue
             owners.add(name)
         remaining[file] = kind
+    if left_out:
+        log.warning(
+            "captions beside their video are not used (%s, %d in all); --captions uses those of one",
+            left_out[0],
+            len(left_out),
+        )
     return remaining
 
 

@@ -34,12 +34,10 @@ MINIMUM_PATTERN = re.compile(
     rf"|{TIME_PLACEHOLDER} (or (more|longer)|minimum|at least)\b"
 )
 CLAUSE_JOINTS = word_set("and then , ; . :")
-# The name of the thing that waits ends before these words.
-WORDS_AFTER_NAME = WAITING_VERBS | word_set(
-    """
-    for in on at to into until about another overnight with by over under inside from while sit
-    stand rise dry set ferment cure ,
-    """
+# The name of the thing that waits ends before these words, or in "let it drain" before a last one.
+VERBS_AFTER_NAME = WAITING_VERBS | word_set("sit stand rise dry set ferment cure")
+WORDS_AFTER_NAME = VERBS_AFTER_NAME | word_set(
+    "for in on at to into until about another overnight with by over under inside from while ,"
 )
 NON_NAME_WORDS = word_set("for about around another an a the or up to at least")
 MIN_WAIT_SECONDS = 3.0  # "a second coat" is no wait
@@ -70,7 +68,9 @@ def find_wait(text: str) -> Wait | None:
             around = " ".join(words[max(0, index - 4) : index + 3])
             is_minimum |= bool(MINIMUM_PATTERN.search(around))
             # what waits is named behind the verb
-            name = takewhile(lambda word: word not in WORDS_AFTER_NAME, clause[1:])
+            name = list(takewhile(lambda word: word not in WORDS_AFTER_NAME, clause[1:]))
+            if clause[0] == "let" and VERBS_AFTER_NAME.isdisjoint(clause[len(name) + 1 :]):
+                del name[-1:]
             what = what or " ".join(name) or None
     return Wait(low=low, high=None if is_minimum else high, what=what) if low else None
 

@@ -68,7 +68,7 @@ def test_steps_that_are_all_said_only_are_the_reason_for_no_chapters():
     ]
     reason = "no step is seen or placed, and only such steps become chapters"
     assert plan_chapters(record_of(*steps, duration=400.0)).reason == reason
-    assert "0 chapters" in plan_chapters(record_of(duration=400.0)).reason
+    assert plan_chapters(record_of(duration=400.0)).reason == reason
 
 
 def test_only_steps_that_are_shown_become_chapters(record):
@@ -109,15 +109,16 @@ def test_a_long_step_is_cut_in_its_title_with_an_ellipsis():
     texts = (
         "pull the cord down until it runs across the two wheels at the top of the frame",
         "keep the arms straight",
-        *("hold them",) * 2,
+        "hold them and keep them away from the body",
+        "hold them",
         "supercalifragilisticexpialidocious " * 3,
     )
     steps = steps_at(0.0, 12.0, 14.0, 16.0, 30.0, duration=60.0).steps
     told = [step.model_copy(update={"text": text}) for step, text in zip(steps, texts, strict=True)]
     found = read_chapters(chapters(record_of(*told, duration=60.0)))
-    assert found[0][1] == "Pull the cord down until it runs across…"
-    assert found[1][1] == "Keep the arms straight; Hold them"
-    assert len(found[2][1]) <= 44
+    assert found[0][1] == "Pull the cord down until it runs across the two wheels at…"
+    assert found[1][1] == "Keep the arms straight +2 more"
+    assert len(found[2][1]) <= 60
 
 
 def test_steps_that_do_not_fit_into_a_title_are_counted_in_it():

@@ -117,12 +117,13 @@ def test_a_guessed_encoding_is_said_and_another_can_be_named(tmp_path, stepline)
     assert "--encoding" not in result.stderr
 
 
-def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):
+def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path, caplog):
     names = ["a.mp4", "a.vtt", "a.en.srt", "b.srt", "b.vtt", "c.de.vtt", "d.json", ".e.vtt"]
     for name in names:
         (tmp_path / name).touch()
     found = find_inputs([tmp_path], captions=True)
     assert [path.name for path in found] == ["a.mp4", "b.srt", "c.de.vtt"]
+    assert "not used (a.en.srt, 3 in all)" in caplog.messages[0]
     assert [path.name for path in find_videos([tmp_path])] == ["a.mp4"]
 
 

@@ -67,12 +67,12 @@ def test_times_heats_sizes_and_parts_are_not_amounts_of_a_thing(said):
 def test_a_list_of_what_is_needed_is_read_with_its_amounts():
     needs = needed(
         "You'll need 450 grams of strong white flour, two eggs, a pinch of salt and some butter.",
-        "And a bowl, a whisk and a rolling pin.",
+        "And a bowl, a whisk, a rolling pin and a watering can.",
         "Whisk the eggs in the bowl.",
     )
     texts = list(map(material_text, needs.materials))
     assert texts == ["450 g strong white flour", "2 eggs", "1 pinch salt", "butter"]
-    assert [tool.name for tool in needs.tools] == ["bowl", "whisk", "rolling pin"]
+    assert [tool.name for tool in needs.tools] == ["bowl", "whisk", "rolling pin", "watering can"]
     eggs = needs.materials[1]
     assert (eggs.at, eggs.sources) == (0.0, (0, 2))
     assert eggs.amounts[0].text == "two"

@@ -27,6 +27,7 @@ def title_of(*texts: str) -> str | None:
         ("Today we're making a lemon drizzle cake, my favourite.", "Lemon drizzle cake"),
         ("so today we are making onion rings the crispy ones.", "Onion rings"),
         ("What we'll do today is a plain rye loaf.", "Plain rye loaf"),
+        ("Hi, I'm Anna and today we're going to bake a rye loaf.", "Bake a rye loaf"),
         ("In this video we're going to replace a bicycle chain.", "Replace a bicycle chain"),
     ],
 )

@@ -25,6 +25,8 @@ from stepline.writing.waits import find_wait
         ("bake for 20 minutes and cool for 10 minutes", 1800, 1800, None),
         ("let the glue dry for 24 hours", 86400, 86400, "the glue"),
         ("simmer the sauce for an hour and twenty minutes", 4800, 4800, "the sauce"),
+        ("water the pot and let it drain for ten minutes", 600, 600, "it"),
+        ("let the clay pot drain in the sink for 5 minutes", 300, 300, "the clay pot"),
         ("let the dough rest for at least 10 minutes", 600, None, "the dough"),
         (
             "soak the beans for a minimum of an hour, and cook for 5 minutes",

@@ -48,6 +48,15 @@ def test_steps_that_touch_or_nearly_touch_are_one_segment():
     assert [one.id for one in found[0].steps] == ["a", "b"]
 
 
+def test_the_steps_of_a_segment_are_in_the_order_in_which_they_are_shown():
+    # both starts move to that of the sentence, and b's part is the first to be chosen
+    steps = (step("a", 9.0, 12.0, sources=(0,), score=0.6), step("b", 12.0, 16.0, sources=(0,)))
+    found = summarize(
+        record(*steps, transcript=spoken((8.0, 16.0))), SummarySettings(seconds=8.5, pad=0.0)
+    )
+    assert [[each.id for each in segment.steps] for segment in found] == [["a", "b"]]
+
+
 def test_a_sentence_that_a_step_rests_on_is_kept_whole():
     made = record(
         step("a", 10.0, 15.0, sources=(0, 1)), transcript=spoken((8.0, 11.0), (14.0, 17.5))

@@ -259,7 +259,10 @@ const showJob = (job) => {
     return tell(`${row.name.textContent} is done`);
   }
   const list = row.retry.hidden ? part("jobs") : part("failures");
-  if (row.node.parentNode !== list) list.prepend(row.node);
+  if (row.node.parentNode !== list) {
+    if (state === "failed" && row.node.parentNode) tell(`${row.name.textContent} failed`);
+    list.prepend(row.node);
+  }
   for (const [name, verb] of [["cancel", "Cancel"], ["retry", "Try again"], ["remove", "Remove"]]) row[name].ariaLabel = `${verb}: ${row.name.textContent}`;
 };
 /* Those that were done before the page was opened are cards already. */

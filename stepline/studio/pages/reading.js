@@ -5,13 +5,14 @@ const NAMES = {
   "whisper-tiny.en": "Whisper tiny, English", "whisper-base": "Whisper base, 99 languages", whisperx: "WhisperX",
   extractive: "sentences of the speech", llm: "language model",
 };
+const LANGUAGES = { ba: "Bashkir", bo: "Tibetan" };   /* for which Chrome has no name */
 const LABELS = { language: "Language", recogniser: "Recogniser", writer: "Writer" };
 
 /* A select for each option that has a choice, and the options that are chosen. */
 export const readingFields = async () => {
   const choices = await ask("/api/choices"), languages = new Intl.DisplayNames("en", { type: "language" });
   const named = {
-    language: choices.languages.map((code) => [code, languages.of(code)]).sort(([, a], [, b]) => a.localeCompare(b)),
+    language: choices.languages.map((code) => [code, LANGUAGES[code] || languages.of(code)]).sort(([, a], [, b]) => a.localeCompare(b)),
     recogniser: choices.recognisers.map((name) => [name, NAMES[name] || name]),
     writer: choices.writers.map((name) => [name, NAMES[name] || name]),
   };

@@ -30,7 +30,7 @@ MAX_TITLE_WORDS = 12
 
 # Their object is what the work results in, or what is said. The verb adds nothing to a title.
 LIGHT_VERBS = word_set(
-    "make do have get cook prepare build show teach introduce cover see try look talk take go be"
+    "make do have get cook prepare build show teach introduce cover see try look talk take go"
 )
 ARTICLE_WORDS = word_set(
     "a an the my our your some this that these those us me it favorite favourite own very"

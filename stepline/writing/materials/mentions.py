@@ -321,7 +321,7 @@ def find_mentions(doc: "Doc", *, is_ingredient_list: bool) -> list[ThingMention]
         mentioned_tokens |= _mention_tokens(mention)
     # Other nouns count by their part in the sentence.
     for token in doc:
-        if token.pos_ not in NOUN_TAGS or token.i in mentioned_tokens:
+        if not _is_noun(token) or token.i in mentioned_tokens:
             continue
         role = _role_in_work(token, mentioned_tokens, is_ingredient_list=is_ingredient_list)
         if role is None:
@@ -472,7 +472,7 @@ def _name_after(doc: "Doc", index: int, *, is_measured: bool) -> "list[Token]":
     if end - index > MAX_NAME_TOKENS:
         return []
     name = list(doc[index:end])
-    while name and name[-1].pos_ not in NOUN_TAGS:
+    while name and not _is_noun(name[-1]):
         name.pop()
     if is_measured:
         return name or _misread_name(doc, index)
@@ -502,7 +502,7 @@ def _name_before(doc: "Doc", end: int) -> "list[Token]":
     name = list(doc[begin:end])
     while name and (name[0].lower_ in NON_INITIAL_NAME_WORDS or name[0].text in ("-", "'s")):
         del name[0]
-    if not name or name[-1].pos_ not in NOUN_TAGS:
+    if not name or not _is_noun(name[-1]):
         return []
     return name
 
@@ -512,7 +512,7 @@ def _can_be_in_name(token: "Token", *, is_first: bool) -> bool:
     token."""
     if token.lower_ in NON_NAMING_WORDS:
         return False
-    if token.pos_ in NAME_PARTS or (token.tag_ == "POS" and not is_first):
+    if token.pos_ in NAME_PARTS or _is_noun(token) or (token.tag_ == "POS" and not is_first):
         return True
     if token.text == "-":
         return not is_first and not token.doc[token.i - 1].whitespace_
@@ -583,6 +583,13 @@ def _role_of_object(verb: "Token") -> Role | None:
     if verb.lemma_ in ADDING_VERBS:
         return "added"
     return "used" if verb.lemma_ in USING_VERBS else None
+
+
+def _is_noun(token: "Token") -> bool:
+    """Return whether a token is a noun, such as the "can" of "a watering can", which the parser takes
+    for a modal verb. Such a verb is an auxiliary."""
+    is_modal = token.tag_ == "MD" and token.lower_ == "can" and token.dep_ != "aux"
+    return token.pos_ in NOUN_TAGS or (is_modal and token.i > 0 and token.nbor(-1).pos_ == "NOUN")
 
 
 def _is_vague_amount(token: "Token") -> bool:
