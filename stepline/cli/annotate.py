@@ -80,7 +80,7 @@ def vnd(clips: tuple[Path, ...], out: Path, **options: Any) -> None:
         if missing:
             raise DatasetError(
                 f"{missing[0]}: no such file ({len(missing)} of {len(videos)} videos are missing); "
-                "run this in the folder of the videos"
+                "run this in the folder of the videos, or of their list, from which paths count"
             )
         from stepline.review.server import serve_annotation_page
 

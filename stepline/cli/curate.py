@@ -174,7 +174,7 @@ def status(out: str, as_json: bool) -> None:
     Example:
       stepline curate status dataset
 
-    For each stage: units, failures, rate and time left.
+    For each stage: tasks, failures, rate and time left.
     """
     from stepline.curate.stages import STAGE_TABLE
     from stepline.curate.status import run_status
@@ -204,12 +204,12 @@ def _status_table(state: "RunStatus") -> str:
     if state.tasks_per_hour is not None:
         hours = (state.seconds_left or 0) / 3600
         lines.append(
-            f"{state.tasks_per_hour:,.0f} units an hour in the last run; "
+            f"{state.tasks_per_hour:,.0f} tasks an hour in the last run; "
             f"{hours:.1f} h left at this rate"
         )
     if state.gpu_fallbacks:
         lines.append(
-            f"{state.gpu_fallbacks:,} units were done on the CPU: their GPU was short of memory, "
+            f"{state.gpu_fallbacks:,} tasks were done on the CPU: their GPU was short of memory, "
             "or lost"
         )
 

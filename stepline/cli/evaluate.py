@@ -324,7 +324,9 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     Example:
       stepline train calibrate ht-step --aligner trained --features features --reference htstep --subset val_seen
 
-    P(shown) is fitted to the truth of BENCHMARK and stored next to the network.
+    P(shown) is fitted to the truth of BENCHMARK and stored next to the network: of steps by ht-step
+    and crosstask, as `steps` and `curate` need it, of narrations by htm-align. Each half of the videos
+    needs 20 texts that are shown and 20 that are not.
 
     Use videos on which the network was not trained and will not be scored. Prints how good P(shown)
     was before, and how good it is after a fit to the other half of the videos.

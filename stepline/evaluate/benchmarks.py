@@ -221,7 +221,7 @@ BENCHMARKS = {
                     partial(crosstask.score, ordered=True, skip_missing=True),
                 ),
                 "each-all": ScoringConvention(
-                    "as each, but one test set of all annotated videos",
+                    "as each, but one test set of all annotated videos that are not in videos_val.csv",
                     partial(crosstask.score, use_test_sets=False),
                 ),
             },
@@ -256,8 +256,8 @@ BENCHMARKS = {
             "vnd",
             "clips whose narration is shown or not",
             "WYS2 section 4 (VND-Test)",
-            "JSON {id: 0 or 1, or one per clip}",
-            "JSON {id: score, or one per clip}",
+            "JSON {video:clip: 0 or 1}, or {video: [one per clip]}",
+            "JSON {video:clip: score}, or {video: [one per clip]}",
             "the paper's only measure, with average precision added",
             {
                 "official": ScoringConvention(

@@ -252,13 +252,13 @@ def score(
         reference_ids=map("_".join, annotations),
         predicted_ids=map("_".join, predictions),
         handling=SKIP_MISSING if skip_missing else COUNT_MISSING,
-        notes=[f"{_test_sets_note(members)}, {len(tasks)} tasks"],
+        notes=[f"{_test_sets_note(members)}, tasks: {len(tasks)}"],
     )
 
 
 def _test_sets_note(members: Flags) -> str:
     if len(members) == 1:
-        return "all videos"
+        return "all videos that are not in videos_val.csv"
     sizes = sorted(set(members.sum(axis=1).tolist()))
     return f"{len(members)} test sets of {sizes[0] if len(sizes) == 1 else sizes} videos"
 

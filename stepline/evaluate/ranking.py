@@ -2,11 +2,12 @@
 
 N items in V videos, B bootstrap draws. This scores VND-Test and any other set of clips with binary
 labels. Reference and predictions are JSON objects by video or clip id: a number, or one number per
-clip of the video. A label is 0 or 1. Clips without a score cannot be ranked, so videos without
-predictions are left out and listed.
+clip of the video. In `video:clip` what precedes the last colon is the video. A label is 0 or 1.
+Clips without a score cannot be ranked, so videos without predictions are left out and listed.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -174,7 +175,7 @@ def score_clips(scoring: ScoringTask) -> Scores:
     clip_counts = np.array(list(map(len, labels)))
     video = np.repeat(np.arange(len(labels)), clip_counts)
     ranking = (all_labels, all_scores, video, len(labels))
-    return scoring.make_scores(
+    made = scoring.make_scores(
         {"ROC-AUC": roc_auc_statistic(*ranking), "AP": average_precision_statistic(*ranking)},
         {
             "clips": clip_counts.astype(np.float64),
@@ -185,6 +186,8 @@ def score_clips(scoring: ScoringTask) -> Scores:
         predicted_ids=nodes,
         handling=SKIP_MISSING,
     )
+    # Clips of one video are not independent.
+    return replace(made, sources=tuple(id.rpartition(":")[0] or id for id in made.videos))
 
 
 def _clip_values(node: Node) -> Floats:

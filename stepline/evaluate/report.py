@@ -231,7 +231,7 @@ def as_table(system: EvaluationReport, against: Comparison | None = None) -> str
     for name, metric in system.metrics.items():
         lines.append(
             f"{name:<{width}}  {_four_digits(metric.value):>8}  {_interval_text(metric):<19} "
-            f"{len(scores.videos):>6} {metric.items:>7}  {system.name}"
+            f"{system.sources:>6} {metric.items:>7}  {system.name}"
         )
     lines += [
         "",
@@ -298,7 +298,7 @@ def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
             name: _interval_tree(metric) | {"items": metric.items}
             for name, metric in system.metrics.items()
         },
-        "videos": len(scores.videos),
+        "videos": system.sources,
         "items": scores.items,
         "missing": scores.missing,
         "extra": scores.extra,

@@ -25,6 +25,7 @@ class AnnotationClip(FrozenModel):
         video: path of the video file.
         span: the seconds.
         text: the words.
+        video_id: id of the video, under which its features are stored. None: the stem of `video`.
         shown: right answer of a qualification question: whether the words are shown. None if
             unknown.
     """
@@ -33,6 +34,7 @@ class AnnotationClip(FrozenModel):
     video: str
     span: Span
     text: Annotated[str, Field(min_length=1)]
+    video_id: str | None = None
     shown: bool | None = None
 
 
@@ -78,7 +80,11 @@ def record_clips(record: Record) -> Iterator[AnnotationClip]:
         if sentence.text.strip():
             span = widen_clip(sentence.span, record.video.duration)
             yield AnnotationClip(
-                id=f"{record.id}:{number}", video=record.video.path, span=span, text=sentence.text
+                id=f"{record.id}:{number}",
+                video=record.video.path,
+                video_id=record.id,
+                span=span,
+                text=sentence.text,
             )
 
 

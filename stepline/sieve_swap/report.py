@@ -67,7 +67,7 @@ def require_training_videos(statistics: SwappedDatasetStatistics) -> None:
     counts = [f"{count} x {reason}" for reason, count in statistics.videos.items()]
     reasons = ", ".join(counts) or "nothing was given"
     cure = EMPTY_CURES.get(next(iter(statistics.videos), ""), "give other videos")
-    raise DatasetError(f"train.json is empty: {reasons}; {cure}")
+    raise DatasetError(f"train.json is empty: {reasons}; {cure}, and another --out")
 
 
 def _threshold_rows(job: SieveSwapJob, pairs: Sequence[Path]) -> list[ThresholdRow]:

@@ -234,7 +234,12 @@ def _with_swapped_steps(
         # A segment without a step has its own words alone.
         if gives_own_words or not is_match:
             steps.append(_build_step(len(steps), segment, segment.text, score=score))
-    changes = {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)}
+    # Like its steps, what an earlier run said of its sentences is replaced.
+    spoken = {sentence.text for sentence in record.sentences}
+    dropped = [
+        item for item in record.dropped if item.what != "sentence" or item.text not in spoken
+    ]
+    changes = {"steps": tuple(steps), "dropped": (*dropped, *sieved)}
     return Record.model_validate(dict(record) | changes)
 
 

@@ -3,9 +3,9 @@
 from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video
 
 
-def record(id, steps=(), sentences=(), *, language="en", dropped=(), **video):
+def record(id, steps=(), sentences=(), *, language="en", dropped=(), calibrated=True, **video):
     """steps: (text, start, score); start None = not placed. sentences: (text, start, shown), each 2
-    s long. video: fields of its video."""
+    s long. calibrated: P(shown) of the network. video: fields of its video."""
     said = tuple(
         Sentence(text=text, span=Span(start, start + 2.0), shown=shown)
         for text, start, shown in sentences
@@ -21,6 +21,7 @@ def record(id, steps=(), sentences=(), *, language="en", dropped=(), **video):
         transcript=Transcript(language=language, sentences=said, recogniser="captions"),
         steps=tuple(made),
         dropped=tuple(dropped),
+        models={"placing": {"calibrated": calibrated}},
     )
 
 

@@ -71,7 +71,7 @@ def test_stages_over_all_videos_name_whom_they_leave_out_and_no_empty_dataset_is
     assert "dataset is not written (2 by export: dull; 1 by read: nobody speaks" in empty.stderr
     assert json.loads((films / "out/dataset/dataset.json").read_text()) == {"videos": 1}
     shown = stepline("curate", "status", films / "out").stdout
-    assert "units an hour in the last run; 0.0 h left at this rate" in shown
+    assert "tasks an hour in the last run; 0.0 h left at this rate" in shown
     assert all(f": {name}: " in shown for name in "abcd")
 
 

@@ -9,12 +9,14 @@ from html import unescape
 import pytest
 from made_records import left_out, lost, record
 
+from stepline.curate.audit import AuditSampler
 from stepline.curate.report.counts import DatasetCounts, compute_means, describe_biases
-from stepline.curate.report.page import render_page
+from stepline.curate.report.page import Report, render_page
 from stepline.curate.report.write import collect_report, open_verdicts, write_report
 from stepline.curate.sampling import ReservoirSample, estimate_proportion
 from stepline.curate.settings import ReportSettings
 from stepline.files.remote import RemotePath
+from stepline.records import Record, Step, Video
 from stepline.review.answers import Answer
 from stepline.storage import write_parquet
 
@@ -48,10 +50,34 @@ def test_counts_of_one_kept_video_by_hand():
     ]
     shown = counts.narration_shown
     assert (shown.sums, shown.texts) == ([pytest.approx(0.9)], [2])
+    assert counts.steps_shown.sums == [pytest.approx(1.5)]
     told = " ".join(describe_biases(counts))
+    assert "no P(shown)" not in told
     assert "100 % of the videos have one language: en." in told
     assert "67 % of the videos are left out" in told
-    assert "100 % of neighbouring steps are shown in another order" in told
+    assert "100 % of neighbouring steps have their spans in another order" in told
+
+
+@pytest.mark.parametrize(
+    ("models", "basis", "texts"),
+    [
+        ({"placing": {"calibrated": False}, "grounding": {"calibrated": True}}, None, []),
+        ({"grounding": {"aligner": "1f", "calibrated": True}}, None, [1]),
+        ({"grounding": {"likeness": 1.5}}, None, []),
+        ({"grounding": None, "judge": "detector"}, "network", [1]),
+        ({"grounding": {"likeness": 1.5}}, "image_text", []),
+    ],
+)
+def test_only_scores_of_a_calibrated_network_count_as_p_shown(models, basis, texts):
+    step = Step(id="1", text="stir", score=0.5, status="seen" if basis else "placed", basis=basis)
+    counts = DatasetCounts()
+    counts.add(Record(id="a", video=Video(id="a"), steps=(step,), models=models))
+    assert counts.steps_shown.texts == texts
+    told = " ".join(describe_biases(counts))
+    assert ("1 of 1 steps have no P(shown)" in told) == (not texts)
+    assert ("P(shown) comes from" in told) == bool(texts)
+    page = render_page(Report(counts, (), AuditSampler(videos=1).sample(), ()))
+    assert ("alignable not known" in page) == (not texts)
 
 
 def test_each_stage_has_the_videos_that_it_left_out_by_reasons_without_numbers():

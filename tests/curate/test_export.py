@@ -67,6 +67,7 @@ def test_hugging_face_datasets_open_it(tmp_path):
     assert row["step_starts"] == [2.0, None]
     assert row["step_ends"] == [4.5, None]
     assert row["step_scores"] == [0.5, None]
+    assert row["step_doubts"] == [None, None]
     assert row["sentence_texts"][0] == "First slice the lemons."
     assert row["sentence_shown"] == [0.75, None]
     assert (row["path"], row["task"]) == ("v00.mp4", "Make Tea")
@@ -132,15 +133,15 @@ def test_the_card_of_narrations_says_what_judged_the_picture(tmp_path, judge, pl
     first = first.model_copy(update={"models": {**first.models, "judge": judge}})
     settings = {"ground": {placing: "1f"}, "visible": {"shown": 0.5}}
     narrations = replace(contents(tmp_path), records=lambda: iter([first]), settings=settings)
-    narrations = replace(narrations, stages=("coarse", "judge"))
+    narrations = replace(narrations, stages=("coarse", "judge", "visible"))
     folder = tmp_path / "dataset"
     folder.mkdir()
     export_dataset(narrations, folder, ExportSettings(name="Tea"))
     card = (folder / "README.md").read_text()
     assert ("Nothing judged the picture" in card) == (judge is None and placing == "words")
     assert ("A trained network placed the steps" in card) == (placing == "network")
-    assert ("What You Say Is What You Show" in card) == (judge is not None)
-    assert ("the seconds in which it is shown" in card) == (judge is not None)
+    assert card.count("What You Say Is What You Show") == 1
+    assert ("only a `seen` step is known to be shown" in card) == (judge is not None)
 
 
 def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():

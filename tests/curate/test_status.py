@@ -83,7 +83,7 @@ def test_status_counts_tasks_that_a_gpu_gave_out_for_in_the_last_run(tmp_path):
     found = run_status(out, STAGES)
     assert (first.gpu_fallbacks, found.gpu_fallbacks) == (0, 2)
     assert found.stages[0].cpu_seconds == pytest.approx(first.stages[0].cpu_seconds + 3.0)
-    assert "2 units were done on the CPU" in status_text(found)
+    assert "2 tasks were done on the CPU" in status_text(found)
     time.sleep(0.01)
     with closing(RunLog(out)) as log:
         log.write("run", videos=1)

@@ -220,6 +220,10 @@ def test_clips_without_any_score_cannot_be_ranked(tmp_path):
     found = evaluate("vnd", tmp_path / "p.json", tmp_path / "truth.json")
     assert values(found) == {"ROC-AUC": 1, "AP": 1}
     assert found.missing == ("b",)
+    clips = json.dumps({"v:w:0": 1, "v:w:1": 0, "a": 0})
+    (tmp_path / "truth.json").write_text(clips)
+    found = evaluate("vnd", tmp_path / "truth.json", tmp_path / "truth.json")
+    assert found.sources == ("v:w", "v:w", "a")
 
 
 def test_every_function_that_the_page_names_is_in_its_file():

@@ -186,11 +186,13 @@ def test_sentences_of_records_become_clips_of_three_seconds_at_least(tmp_path):
 
     spoken = Transcript(sentences=(sentence(0.0, 1.0), sentence(4.0, 9.0), sentence(9.0, 10.0)))
     record = Record(
-        id="film", video=Video(id="film", path="/film.mp4", duration=10.0), transcript=spoken
+        id="listed", video=Video(id="film", path="/film.mp4", duration=10.0), transcript=spoken
     )
     (tmp_path / "film.json").write_text(to_json(record))
-    spans = [(clip.span.start, clip.span.end) for clip in read_clips(tmp_path / "film.json")]
+    clips = read_clips(tmp_path / "film.json")
+    spans = [(clip.span.start, clip.span.end) for clip in clips]
     assert spans == [(0.0, 3.0), (4.0, 9.0), (7.0, 10.0)]
+    assert clips[2].video_id == "listed"
 
 
 def test_a_wrong_list_of_clips_is_named(tmp_path):

@@ -230,7 +230,9 @@ def test_the_command_needs_the_videos_and_ctrl_c_keeps_the_answers(tmp_path, sma
     refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     assert refused.stderr.startswith("stepline: film.mp4: no such file")
-    assert refused.stderr.endswith("run this in the folder of the videos\n")
+    assert refused.stderr.endswith(
+        "run this in the folder of the videos, or of their list, from which paths count\n"
+    )
     shutil.copyfile(small_video, tmp_path / "film.mp4")
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         address = running.stderr.readline().split()[0]

@@ -5,7 +5,7 @@ import pytest
 from small_base import SmallBase
 
 from stepline.errors import ModelError, ShapeError
-from stepline.records import Record, Sentence, Span, Transcript, Video
+from stepline.records import Record, Rejected, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement import CHANGED_NEGATION, CHANGED_NUMBER
 from stepline.sieve_swap.match import (
     NO_DOCUMENT,
@@ -189,6 +189,17 @@ def test_hits_on_one_step_merge_only_when_nothing_merged_before_retrieval():
     assert lines(swapped(spoken, merge="after")) == [(0.0, 21.0, step, (0, 1))]
     found = lines(swapped(spoken, merge="before"))
     assert found == [(0.0, 10.0, step, (0,)), (11.0, 21.0, step, (1,))]
+
+
+def test_each_sentence_of_the_record_has_one_outcome_after_an_earlier_run():
+    kinds = (("sentence", SPOKEN[0][2]), ("sentence", "unheard"), ("step", SPOKEN[0][2]))
+    earlier = tuple(Rejected(kind, "earlier", text=text) for kind, text in kinds)
+    before = record().model_copy(update={"dropped": earlier})
+    (made,) = sieve_and_swap(
+        [before], BASE, SwapSettings(scope="all", sieve="similarity"), embed=BASE.embed
+    )
+    assert made.dropped[:2] == earlier[1:]
+    assert "earlier" not in [item.reason for item in made.dropped[2:]]
 
 
 def test_a_record_without_speech_has_no_steps():

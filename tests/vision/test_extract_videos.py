@@ -250,11 +250,16 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
     assert 0 <= first["auc"] <= 1
     assert first["pairs"] >= 6
     assert stepline("features", "check", tmp_path / "store").exit_code == 0
-    clips = [{"id": "a", "video": "v0.mp4", "span": {"start": 2.0, "end": 5.0}, "text": SAID[1]}]
+    clip = {"span": {"start": 2.0, "end": 5.0}, "text": SAID[1]}
+    # features by the stem of the file, and by the id of a list
+    clips = [clip | {"id": "a", "video": "v0.mp4"}]
+    clips.append(clip | {"id": "b", "video": "film.mp4", "video_id": "v0"})
     (tmp_path / "clips.json").write_text(json.dumps(clips))
     asked = {"reference": tmp_path / "clips.json", "out": tmp_path / "vnd.json"}
     stepline("predict", "vnd", *option_words(detector=tmp_path / "run", **store, **asked))
-    assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
+    scored = json.loads((tmp_path / "vnd.json").read_text())
+    assert np.isfinite(scored["a"])
+    assert scored["a"] == scored["b"]
 
 
 def decoding_threads():

@@ -56,6 +56,10 @@ SIZE_NAMES = (
 )
 LANGUAGE_PATTERN = re.compile(r"[a-z]{2,3}")  # codes of ISO 639, the only ones that hubs take
 MAX_CELL_CHARS = 300  # of a table's cell
+WYS2_PAPER = (
+    "Ashutosh et al., What You Say Is What You Show: Visual Narration Detection in "
+    "Instructional Videos"
+)
 PAPERS_BY_STAGE = {  # stage -> whose method it is
     "coarse": (
         "Li et al., Multi-Sentence Grounding for Long-term Instructional Video "
@@ -65,10 +69,8 @@ PAPERS_BY_STAGE = {  # stage -> whose method it is
         "Batra et al., Efficient Pre-training for Localized Instruction Generation of Procedural "
         "Videos (Sieve & Swap, ProcX), ECCV 2024"
     ),
-    "judge": (
-        "Ashutosh et al., What You Say Is What You Show: Visual Narration Detection in "
-        "Instructional Videos"
-    ),
+    "judge": WYS2_PAPER,
+    "visible": WYS2_PAPER,
 }
 
 
@@ -85,7 +87,7 @@ def dataset_card(
     from jinja2 import Environment, StrictUndefined
 
     used = [stage for stage in stages if stage != "judge" or dataset["makers"]["judge"]]
-    papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in used]
+    papers = dict.fromkeys(paper for stage, paper in PAPERS_BY_STAGE.items() if stage in used)
     template = (files(__package__) / "card.txt").read_text(encoding="utf-8")
     environment = Environment(
         undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False

@@ -51,10 +51,15 @@ RECORD_COLUMNS = (
     Column(
         "step_scores",
         "list<double>",
-        "P(the step is shown at all), or the best cosine of a network that is not calibrated; none "
-        "where nothing judged it",
+        "P(the step is shown at all) by a calibrated network, else another score, such as a "
+        "best cosine; none without one",
     ),
     Column("step_statuses", "list<string>", "seen, placed, said_only or not_found"),
+    Column(
+        "step_doubts",
+        "list<string>",
+        "of a placed step, why it may not be shown; none without a reason",
+    ),
     Column(
         "step_licences",
         "list<string>",
@@ -112,6 +117,7 @@ class DatasetRow:
             "step_ends": [step.end for step in steps],
             "step_scores": [step.score for step in steps],
             "step_statuses": [step.status for step in steps],
+            "step_doubts": [step.doubt for step in steps],
             "step_licences": [step.licence for step in steps],
             "sentence_texts": [sentence.text for sentence in sentences],
             "sentence_starts": [sentence.span.start for sentence in sentences],

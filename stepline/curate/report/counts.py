@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from stepline.curate.stage import StageFailure
+from stepline.outputs.verdict import step_verdict
 from stepline.records import Record, Transcript
 from stepline.sieve_swap.statistics import sort_counts
 
@@ -62,14 +63,15 @@ class DatasetCounts:
         left_out: videos that are left out, by reason, # for each number and repeated video.
         dropped_sentences: dropped sentences by reason, # for each number.
         dropped_steps: dropped steps by reason, likewise.
-        statuses: steps by status, such as "placed".
+        statuses: steps by verdict: their status, "doubtful" for a placed step with a doubt, or
+            "unjudged".
         languages: videos by language of the speech.
         licences: steps from a text base, by licence of their text.
         recognisers: videos by speech recogniser.
         tasks: videos by task, such as "make soup".
         warnings: warnings by text.
         narration_shown: P(shown) of each sentence in its seconds, by the judge.
-        steps_shown: P(shown anywhere in the video) of each step, by the aligner.
+        steps_shown: P(shown anywhere in the video) of each step, by a calibrated network.
     """
 
     videos: int = 0
@@ -139,7 +141,7 @@ class DatasetCounts:
         for step in record.steps:
             self.steps += 1
             self.step_words += len(step.text.split())
-            self.statuses[step.status or "not judged"] += 1
+            self.statuses[step_verdict(step)] += 1
             # A licence is that of a text that people wrote. Steps made here have none.
             if step.source_text is not None:
                 self.licences[step.licence or "not stated"] += 1
@@ -151,7 +153,19 @@ class DatasetCounts:
         for earlier, later in pairwise(starts):
             self.successive_pairs += 1
             self.reversed_pairs += later < earlier
-        self.steps_shown.add(step.score for step in record.steps)
+        # Any other score is no P(shown), such as the best cosine of an uncalibrated network.
+        if _has_calibrated_scores(record):
+            self.steps_shown.add(step.score for step in record.steps)
+
+
+def _has_calibrated_scores(record: Record) -> bool:
+    """Return whether a calibrated network gave the scores of all steps that have one."""
+    # The last network that placed the steps.
+    report = record.models.get("placing") or record.models.get("grounding")
+    if isinstance(report, dict) and report.get("calibrated"):
+        return True
+    # Sentences that a detector judged, as steps.
+    return all(step.basis == "network" for step in record.steps)
 
 
 SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
@@ -247,17 +261,23 @@ def describe_biases(counts: DatasetCounts) -> list[str]:
         reason, count = counts.left_out.most_common(1)[0]
         sentences.append(
             f"{percent:.0f} % of the videos are left out. "
-            f"The most common reason ({count:,} videos) is: {reason}."
+            f"The most common reason (videos: {count:,}) is: {reason}."
         )
     if counts.successive_pairs:
         percent = 100 * counts.reversed_pairs / counts.successive_pairs
         sentences.append(
-            f"{percent:.0f} % of neighbouring steps are shown in another order than they are written."
+            f"{percent:.0f} % of neighbouring steps have their spans in another order than they are written."
         )
     unjudged = counts.steps - sum(counts.steps_shown.texts)
     if unjudged:
-        sentences.append(f"{unjudged:,} of {counts.steps:,} steps have no P(shown).")
-    return [*sentences, SPEECH_BIAS, JUDGE_BIAS]
+        sentences.append(
+            f"{unjudged:,} of {counts.steps:,} steps have no P(shown): "
+            "no calibrated network judged them, and their `step_scores` are no probabilities."
+        )
+    sentences.append(SPEECH_BIAS)
+    if counts.steps_shown.texts or counts.narration_shown.texts:
+        sentences.append(JUDGE_BIAS)
+    return sentences
 
 
 def compute_means(counts: DatasetCounts) -> list[tuple[str, str, str]]:

@@ -116,7 +116,7 @@ def render_page(
         "warning": counts.warnings,
     }
     if counts.hours:
-        facts.append(f"{counts.hours:,.1f} h of video")
+        facts.append(f"{counts.hours:,.2f} h of video")
     return page_html(
         _read_package_file("report.html"),
         style=_read_package_file("style.css"),

@@ -114,7 +114,7 @@ def calibrate(
     if len(scored_videos) < MIN_VIDEOS:
         raise DatasetError(
             f"{len(scored_videos)} videos with features and texts; a calibration needs "
-            f"{MIN_VIDEOS} at least"
+            f"{MIN_VIDEOS} at least, and in each half of them {MIN_ITEMS} texts of each kind"
         )
     quality = cross_validate(scored_videos)
 

@@ -36,7 +36,8 @@ from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step
 log = logging.getLogger(__name__)
 
 CALIBRATE_ADVICE = (
-    "`stepline train calibrate` fits it to labelled videos that the network was not trained on"
+    "`stepline train calibrate` with ht-step or crosstask fits it to labelled videos that the "
+    "network was not trained on"
 )
 UNCALIBRATED_NOTE = (
     f"the network's P(shown) is not calibrated, so no step counts as seen; {CALIBRATE_ADVICE}"

@@ -59,7 +59,11 @@ class LabelledClip(Protocol):
 
     @property
     def video(self) -> str:
-        """Path of the video. Its stem is the id of the video's features."""
+        """Path of the video."""
+
+    @property
+    def video_id(self) -> str | None:
+        """Id of the video's features. None: the stem of `video`."""
 
     @property
     def span(self) -> Span:
@@ -148,7 +152,9 @@ def write_clip_scores(
     # By video, so that each is read once.
     clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
-        clips_of_videos.setdefault(Path(clip.video).stem, []).append(clip)
+        # A detector of frames reads the file, which a list may give another id.
+        id = None if detector.sees_frames else clip.video_id
+        clips_of_videos.setdefault(id or Path(clip.video).stem, []).append(clip)
 
     def score(video: str) -> list[float]:
         features = detector.read_video_input(video, read_video)

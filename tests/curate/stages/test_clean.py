@@ -105,7 +105,10 @@ def test_without_a_detector_no_reason_and_no_message_is_about_the_picture(tmp_pa
     ]
     left_out = read_stage_failures(tmp_path / "visible")
     assert left_out["b"].reason == "no placed step without a doubt rests on its sentences"
-    assert f"each is {NOT_CALIBRATED}; `stepline train calibrate` fits" in left_out["c"].reason
+    assert (
+        f"each is {NOT_CALIBRATED}; `stepline train calibrate` with ht-step or crosstask fits"
+        in left_out["c"].reason
+    )
     assert messages == ["1 narrations with a step (nothing judged the picture) in 1 videos"]
 
 
