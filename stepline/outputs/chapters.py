@@ -118,14 +118,10 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int, length: int) -
         end: last second of the video.
         length: least length of a chapter in seconds.
     """
-    joined: list[tuple[int, list[str]]] = []
-    if titles[0][0] >= length:
-        joined.append((0, [INTRO_TITLE]))
+    joined = [(0, [INTRO_TITLE if titles[0][0] >= length else titles[0][1]])]
     for start, title in titles:
-        if not joined:
-            joined.append((0, [title]))
         # Both the chapter before it and what is left must be long enough.
-        elif min(start - joined[-1][0], end - start) >= length:
+        if min(start - joined[-1][0], end - start) >= length:
             joined.append((start, [title]))
         elif title not in joined[-1][1]:
             joined[-1][1].append(title)

@@ -402,6 +402,7 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     page.wait_until("$$('#changes li').length === 9")
     assert page.run("$('#changes li b').textContent") == "me"
     assert page.run("$$('#changes time').length") == 9
+    assert page.run("$('#changes').textContent.includes('deleted “')")
     page.click("#deleted summary")
     buttons = "$$('#deleted-list button, #changes button')"
     page.run(f"window.buttons = {buttons}; $('#by').dispatchEvent(new Event('change'))")
