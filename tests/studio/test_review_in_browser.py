@@ -267,7 +267,9 @@ def test_lengths_and_waits_are_told_in_the_words_of_the_page_for_people(review, 
     bake, pour, said = record.steps
     bake = bake.model_copy(update={"wait": wait})
     pour = pour.model_copy(update={"spans": (Span(5.0, 10.0),)})  # they overlap by 1 s
-    said = said.model_copy(update={"wait": Wait(low=600.0, high=None)})  # "for at least 10 minutes"
+    said = said.model_copy(
+        update={"wait": Wait(low=600.0, high=None, what="it")}
+    )  # "for at least 10 minutes"
     record = record.model_copy(update={"steps": (bake, pour, said)})
     write_record(record, folder / "v0.json")
     page = review()
