@@ -76,15 +76,15 @@ def plan_chapters(record: Record) -> ChapterPlan:
     """
     # The steps that are seen or placed, by whole seconds.
     last = 0.0
-    numbered_titles: list[tuple[int, int, str]] = []
+    titles: list[tuple[int, str]] = []
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         if span is not None:
             # A YouTube description refuses angle brackets.
-            text = published_line(step).replace("<", "‹").replace(">", "›") or f"Step {number}"
-            numbered_titles.append((int(span.start), number, text))
+            text = published_line(step).replace("<", "‹").replace(">", "›")
+            titles.append((int(span.start), text or f"Step {number}"))
             last = max(last, span.end)
-    titles = [(start, title) for start, _, title in sorted(numbered_titles)]
+    titles.sort(key=lambda title: title[0])
     # The least that the rules need.
     if record.video.duration is not None:
         last = record.video.duration
