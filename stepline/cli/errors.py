@@ -168,6 +168,12 @@ class LogHandler(logging.Handler):
         super().__init__()
         self.setFormatter(logging.Formatter(LOG_FORM, LOG_TIME_FORM))
 
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a log record as a line: of a warning without --verbose only what it says."""
+        if record.levelno == logging.WARNING and not log.isEnabledFor(logging.INFO):
+            return f"warning: {record.getMessage()}"
+        return super().format(record)
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log record."""
         try:

@@ -338,6 +338,8 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     questions, aligner, inputs = _read_benchmark_inputs(benchmark, options)
     quality, missing = fit(benchmark, questions, aligner, inputs, settings)
     _report_missing(missing, None)
+    if benchmark == "htm-align":
+        print_message("fitted for narrations; `steps` and `curate` need ht-step or crosstask")
     if as_json:
         print_data(json.dumps(asdict(quality)))
         return

@@ -152,6 +152,9 @@ def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> Ev
     notes = scores.notes
     if source_count < MIN_VIDEOS:
         notes = (*notes, f"{source_count} videos are few: the interval is likely too narrow")
+    undefined = [name for name, metric in metrics.items() if math.isnan(metric.value)]
+    if undefined:
+        notes = (*notes, f"undefined, as a ranking of one class is: {', '.join(undefined)}")
     return EvaluationReport(scores, metrics, notes, draws, seed, source_count)
 
 

@@ -76,15 +76,15 @@ def plan_chapters(record: Record) -> ChapterPlan:
     """
     # The steps that are seen or placed, by whole seconds.
     last = 0.0
-    numbered_titles: list[tuple[int, int, str]] = []
+    titles: list[tuple[int, str]] = []
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         if span is not None:
             # A YouTube description refuses angle brackets.
-            text = published_line(step).replace("<", "‹").replace(">", "›") or f"Step {number}"
-            numbered_titles.append((int(span.start), number, text))
+            text = published_line(step).replace("<", "‹").replace(">", "›")
+            titles.append((int(span.start), text or f"Step {number}"))
             last = max(last, span.end)
-    titles = [(start, title) for start, _, title in sorted(numbered_titles)]
+    titles.sort(key=lambda title: title[0])
     # The least that the rules need.
     if record.video.duration is not None:
         last = record.video.duration
@@ -118,14 +118,10 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int, length: int) -
         end: last second of the video.
         length: least length of a chapter in seconds.
     """
-    joined: list[tuple[int, list[str]]] = []
-    if titles[0][0] >= length:
-        joined.append((0, [INTRO_TITLE]))
+    joined = [(0, [INTRO_TITLE if titles[0][0] >= length else titles[0][1]])]
     for start, title in titles:
-        if not joined:
-            joined.append((0, [title]))
         # Both the chapter before it and what is left must be long enough.
-        elif min(start - joined[-1][0], end - start) >= length:
+        if min(start - joined[-1][0], end - start) >= length:
             joined.append((start, [title]))
         elif title not in joined[-1][1]:
             joined[-1][1].append(title)

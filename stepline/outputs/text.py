@@ -8,7 +8,10 @@ from stepline.records import Amount, Material, Record, Span, Step
 
 ELLIPSIS_MARK = "…"
 WARNING_MARK = "[warning] "  # before what is not to be done
-PROHIBITION_PATTERN = re.compile(r"(do not|don['’]t|never|avoid)\b", re.IGNORECASE)
+# before words that say it themselves: "[warning] don't"
+SPARE_MARK_PATTERN = re.compile(
+    rf"^{re.escape(WARNING_MARK)}(?=(do not|don['’]t|never|avoid)\b)", re.IGNORECASE
+)
 # letters and digits of any script. No separators, no hidden files
 SAFE_STEM_PATTERN = re.compile(r"[\w-][\w.-]*")
 # bytes, which leaves room for the longest suffix under the 255 that file systems allow
@@ -38,8 +41,7 @@ def step_line(step: Step) -> str:
 
 def published_line(step: Step) -> str:
     """Return `step_line`, without the mark where the words of a warning say "don't" themselves."""
-    words = sentence_case(one_line(step.text))
-    return words if PROHIBITION_PATTERN.match(words) else step_line(step)
+    return SPARE_MARK_PATTERN.sub("", step_line(step))
 
 
 def shorten(text: str, limit: int) -> str:

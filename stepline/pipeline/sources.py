@@ -394,7 +394,7 @@ def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputK
         remaining[file] = kind
     if left_out:
         log.warning(
-            "captions beside their video are not used (%s, %d in all); --captions uses those of one",
+            "captions beside their video are not used (%s, %d in all); --captions uses one",
             left_out[0],
             len(left_out),
         )

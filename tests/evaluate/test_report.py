@@ -31,6 +31,10 @@ def test_every_line_of_the_table_names_the_protocol_and_the_counts():
     assert "counted as wrong" in table
     assert "note: n1" in table
     assert "too narrow" in table
+    assert "undefined" not in table
+    assert "note: undefined, as a ranking of one class is: R@1" in as_table(
+        report(scores([np.nan]))
+    )
 
 
 def test_the_interval_holds_the_value_and_narrows_with_videos():

@@ -226,6 +226,7 @@ def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_p
     truth = option_words(reference=world / "ht-step", subset="train")
     result = stepline("train", "calibrate", "ht-step", *job, *truth, "--json")
     assert result.exit_code == 0, result.output
+    assert "fitted for narrations" not in result.stderr
     quality = json.loads(result.stdout)
     assert quality["ece_after"] < 0.5 * quality["ece_before"]
     assert quality["roc_auc_after"] > quality["roc_auc_before"]

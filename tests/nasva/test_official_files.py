@@ -138,6 +138,7 @@ def test_calibrate_takes_it_and_stores_the_fit_next_to_it(stepline, files, tmp_p
     result = stepline("train", "calibrate", "htm-align", *given)
     assert result.exit_code == 0, result.output
     assert set(load_aligner(path).calibration.modes) == {"narration"}
+    assert "`steps` and `curate` need ht-step or crosstask" in result.stderr
 
 
 def test_a_curated_dataset_is_grounded_by_it(files):

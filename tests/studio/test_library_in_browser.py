@@ -327,6 +327,8 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
     assert server.studio.jobs.list_jobs()[0].state == "cancelled"
     page.run("$$('#failures button').find((button) => button.textContent === 'Try again').click()")
     page.wait_until(f"{JOBS}[0]?.textContent.includes('waits')")
+    server.broadcast.publish("job", {"id": job.id, "state": "failed"})
+    page.wait_until("$('#told').textContent.endsWith(' failed')")
     enter(page, "source", "../../etc/passwd")
     page.click("#link button")
     page.wait_until("$('#trouble').textContent.includes('--allow')")

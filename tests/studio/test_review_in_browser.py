@@ -267,7 +267,9 @@ def test_lengths_and_waits_are_told_in_the_words_of_the_page_for_people(review, 
     bake, pour, said = record.steps
     bake = bake.model_copy(update={"wait": wait})
     pour = pour.model_copy(update={"spans": (Span(5.0, 10.0),)})  # they overlap by 1 s
-    said = said.model_copy(update={"wait": Wait(low=600.0, high=None)})  # "for at least 10 minutes"
+    said = said.model_copy(
+        update={"wait": Wait(low=600.0, high=None, what="it")}
+    )  # "for at least 10 minutes"
     record = record.model_copy(update={"steps": (bake, pour, said)})
     write_record(record, folder / "v0.json")
     page = review()
@@ -402,6 +404,7 @@ def test_undo_and_redo_go_back_and_on_without_end_also_after_a_reload(review, se
     page.wait_until("$$('#changes li').length === 9")
     assert page.run("$('#changes li b').textContent") == "me"
     assert page.run("$$('#changes time').length") == 9
+    assert page.run("$('#changes').textContent.includes('deleted “')")
     page.click("#deleted summary")
     buttons = "$$('#deleted-list button, #changes button')"
     page.run(f"window.buttons = {buttons}; $('#by').dispatchEvent(new Event('change'))")

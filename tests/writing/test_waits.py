@@ -109,7 +109,7 @@ def test_film_and_waiting_are_summed_apart_and_an_overlap_counts_once():
     assert "8-10 min wait (the cookies)" in record.to_html()
     assert from_json(to_json(record)) == record
     assert to_json(record).count('"wait"') == 1
-    longer = steps[1].model_copy(update={"wait": Wait(low=600.0, high=None)})
+    longer = steps[1].model_copy(update={"wait": Wait(low=600.0, high=None, what="it")})
     record = record.model_copy(update={"steps": (*steps[:1], longer, longer)})
     assert total_times(record) == "20 s of film and at least 20 min of waiting"
     assert step_lengths(longer) == "15 s + at least 10 min wait"

@@ -86,8 +86,11 @@ def dataset_card(
     """
     from jinja2 import Environment, StrictUndefined
 
-    used = [stage for stage in stages if stage != "judge" or dataset["makers"]["judge"]]
-    papers = dict.fromkeys(paper for stage, paper in PAPERS_BY_STAGE.items() if stage in used)
+    papers = dict.fromkeys(
+        paper
+        for stage, paper in PAPERS_BY_STAGE.items()
+        if stage in stages and (stage != "judge" or dataset["makers"]["judge"])
+    )
     template = (files(__package__) / "card.txt").read_text(encoding="utf-8")
     environment = Environment(
         undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False

@@ -141,7 +141,7 @@ def _merge_close(segments: Sequence[SummarySegment]) -> tuple[SummarySegment, ..
         last = merged[-1]
         merged[-1] = SummarySegment(
             Span(last.span.start, max(last.span.end, segment.span.end)),
-            tuple(sorted((*last.steps, *segment.steps), key=lambda step: step.spans[0].start)),
+            tuple(sorted(last.steps + segment.steps, key=lambda step: step.spans[0].start)),
             max(last.p_shown, segment.p_shown),
         )
     return tuple(merged)

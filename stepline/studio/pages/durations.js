@@ -22,7 +22,7 @@ export const isShown = ({ start, status }) => start !== null && !["said_only", "
 /* "20 s + 8-10 min wait (the cookies)", "" without either. */
 export const stepLengths = (step) => {
   const { low, high, what } = step.wait ?? {};
-  return [isShown(step) && secondsText(Math.max(1, Math.floor(step.end) - Math.floor(step.start))), low && `${secondsText(low, high)} wait${what ? ` (${what})` : ""}`].filter(Boolean).join(" + ");
+  return [isShown(step) && secondsText(Math.max(1, Math.floor(step.end) - Math.floor(step.start))), low && `${secondsText(low, high)} wait${what && !["it", "them"].includes(what) ? ` (${what})` : ""}`].filter(Boolean).join(" + ");
 };
 
 /* "1 min of film and 8-10 min of waiting", "" without either. What overlaps counts once. */

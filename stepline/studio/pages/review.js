@@ -32,7 +32,10 @@ const total = () => edited.record.video.duration || player.duration || 1;
 const hundredth = (second) => Math.round(second * 100) / 100;
 const here = () => hundredth(Math.min(player.currentTime, total()));
 const seek = (second) => { player.currentTime = Math.max(0, Math.min(second, total())); };
-const named = (id) => (index(id) < 0 ? "a step" : `step ${index(id) + 1}`);
+const named = (id) => {
+  const text = edited.machine[id]?.text;   /* of a deleted step, whose number others have now */
+  return index(id) >= 0 ? `step ${index(id) + 1}` : text ? `“${text}”` : "a step";
+};
 
 const edited = new Corrections(pageId(), {
   changed: () => render(),
