@@ -195,7 +195,7 @@ def test_what_is_not_a_video_is_refused_in_words(visit, tmp_path):
     (tmp_path / "list.txt").write_text("x")
     page = visit()
     page.drop(tmp_path / "list.txt")
-    page.wait_until("/list.txt.*not a video or sound file/.test($('#refused').textContent)")
+    page.wait_until("/list.txt.*not a video by its name/.test($('#refused').textContent)")
     assert page.run("$$('#uploads li').length") == 0
     page.click("#refused button")
     page.wait_until("getComputedStyle($('#failed')).display === 'none'")
