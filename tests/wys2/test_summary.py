@@ -49,10 +49,12 @@ def test_steps_that_touch_or_nearly_touch_are_one_segment():
 
 
 def test_the_steps_of_a_segment_are_in_the_order_in_which_they_are_shown():
-    # both starts move to that of the sentence, and b's part is the first to be chosen
-    steps = (step("a", 9.0, 12.0, sources=(0,), score=0.6), step("b", 12.0, 16.0, sources=(0,)))
+    # both are kept with their whole sentence, and b is chosen first. There is no room for c
+    a = step("a", 9.0, 12.0, sources=(0,), score=0.6)
+    b = step("b", 12.0, 16.0, sources=(0,))
+    c = step("c", 50.0, 55.0, score=0.1)
     found = summarize(
-        record(*steps, transcript=spoken((8.0, 16.0))), SummarySettings(seconds=8.5, pad=0.0)
+        record(a, b, c, transcript=spoken((8.0, 16.0))), SummarySettings(seconds=8.5, pad=0.0)
     )
     assert [[each.id for each in segment.steps] for segment in found] == [["a", "b"]]
 
